@@ -16,6 +16,7 @@ process that holds it, so a killed run blocks nobody, and an installer that outl
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import os
 import shutil
 import signal
@@ -59,7 +60,8 @@ class Setup:
 
     root: Path
     kind: str  # runtime or dev
-    python: str  # as found or given; compared with SUPERVISOR_PYTHON by later runs
+    python: str  # as found or given, not resolved: later runs compare it with SUPERVISOR_PYTHON
+    python_matters: bool  # it was asked for, so an environment made with another one does not do
     uv: str | None
 
     @property
@@ -83,8 +85,8 @@ class Setup:
         return self.workplace / "log"
 
     @property
-    def ready_text(self) -> str:
-        return f"{FORMAT}\n{self.root}\n{self.python}\n"
+    def ready(self) -> Path:
+        return self.venv / "ready"
 
     def installed(self, kind: str) -> Path:
         return self.venv / f"installed-{kind}.txt"
@@ -96,7 +98,7 @@ def say(text: str) -> None:
 
 def main(root: str, kind: str, python: str) -> int:
     uv = None if os.environ.get("SUPERVISOR_NO_UV") else shutil.which("uv")
-    setup = Setup(Path(root), kind, python, uv)
+    setup = Setup(Path(root), kind, python, bool(os.environ.get("SUPERVISOR_PYTHON")), uv)
     signal.signal(signal.SIGTERM, _end)
     try:
         with held_lock(setup) as lock:
@@ -106,7 +108,7 @@ def main(root: str, kind: str, python: str) -> int:
         say(str(failure))
         return 1
     except OSError as failure:
-        say(f"The environment cannot be made in {setup.venv}: {failure.strerror or failure}.")
+        say(f"{setup.venv} cannot be made ({failure.strerror}); the checkout must be in a folder of yours.")
         return 1
     except KeyboardInterrupt:
         say("Interrupted; the next run starts the set-up again.")
@@ -127,7 +129,7 @@ def held_lock(setup: Setup) -> Iterator[BinaryIO]:
         waiting = False
         while not _try_lock(lock):
             if time.monotonic() > deadline:
-                raise SetupFailed(f"{_holder(lock)} has been making the environment for too long; end it and try again.")
+                raise SetupFailed(f"{_holder(lock)} has been making the environment for too long; end it")
             if not waiting:
                 say(f"{_holder(lock)} is making the environment already; waiting for it")
                 waiting = True
@@ -157,8 +159,13 @@ def is_current(setup: Setup) -> bool:
 
 
 def is_complete(setup: Setup) -> bool:
-    """Was this environment finished once, here and with this Python, whatever the lock was?"""
-    return os.access(setup.own_python, os.X_OK) and _text(setup.venv / "ready") == setup.ready_text
+    """Was this environment finished once, here and with a Python that will do, whatever the lock was?"""
+    made = (_text(setup.ready) or "").splitlines()
+    return (
+        os.access(setup.own_python, os.X_OK)
+        and made[:2] == [FORMAT, str(setup.root)]
+        and (made[2:] == [setup.python] or not setup.python_matters)
+    )
 
 
 def _text(path: Path) -> str | None:
@@ -166,51 +173,55 @@ def _text(path: Path) -> str | None:
 
 
 def bring_up_to_date(setup: Setup, lock: BinaryIO) -> None:
-    """Make the environment, or install the changed lock into a complete one."""
+    """Install the lock: into the complete environment that is there, else into a new one."""
     started = time.monotonic()
-    what = "development environment" if setup.kind == "dev" else "environment"
+    ready = _text(setup.ready) if is_complete(setup) else None
     with setup.log.open("wb") as log:
         run = Runner(setup, lock, log)
-        if is_complete(setup):
-            say(f"Updating the {what} in {setup.venv} (the locked packages changed)")
-        else:
-            say(f"Making the {what} in {setup.venv} with {'uv' if setup.uv else 'venv and pip'}; this happens once")
+        if ready is None:
+            ready = f"{FORMAT}\n{setup.root}\n{setup.python}\n"
+            say(f"Making an environment in {setup.venv} with {'uv' if setup.uv else 'venv and pip'}")
             make_venv(setup, run)
-        (setup.venv / "ready").unlink(missing_ok=True)
-        for kind in ("runtime", "dev"):
-            setup.installed(kind).unlink(missing_ok=True)
+        for stale in (setup.ready, setup.installed("runtime"), setup.installed("dev")):
+            stale.unlink(missing_ok=True)
         install(setup, run)
-    finish(setup)
-    say(f"The {what} is ready ({time.monotonic() - started:.0f} s)")
+    finish(setup, ready)
+    say(f"The environment is ready ({time.monotonic() - started:.0f} s)")
 
 
 def make_venv(setup: Setup, run: Runner) -> None:
     """An empty environment in place of whatever is there."""
-    if setup.venv.is_symlink() or setup.venv.is_file():
-        setup.venv.unlink()
-    elif setup.venv.exists():
+    if setup.venv.is_dir() and not setup.venv.is_symlink():
         shutil.rmtree(setup.venv)
-    if setup.uv:
-        failed = run([setup.uv, "venv", "--no-project", "--python", setup.python, str(setup.venv)])
     else:
-        _check_venv_module(setup.python)
-        failed = run([setup.python, "-I", "-m", "venv", str(setup.venv)])
+        setup.venv.unlink(missing_ok=True)
+    if setup.uv:
+        failed = run([setup.uv, "venv", "--no-project", "--python", base_python(), str(setup.venv)])
+    else:
+        _check_venv_module()
+        failed = run([base_python(), "-I", "-m", "venv", str(setup.venv)])
     if failed:
         raise SetupFailed(f"The environment cannot be made: {cause(setup.log)}. Details: {setup.log}")
 
 
-def _check_venv_module(python: str) -> None:
-    probe = [python, "-I", "-c", "import ensurepip, venv"]
-    if subprocess.run(probe, check=False, capture_output=True).returncode:
+def base_python() -> str:
+    """The Python to build on: never one of an environment, which may be the one to be replaced."""
+    if sys.prefix == sys.base_prefix:
+        return sys.executable
+    return str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
+
+
+def _check_venv_module() -> None:
+    if any(importlib.util.find_spec(name) is None for name in ("venv", "ensurepip")):
         raise SetupFailed(
-            f"{python} comes without the venv module (or ensurepip); install it (Debian, Ubuntu: "
+            f"{sys.executable} comes without the venv module (or ensurepip); install it (Debian, Ubuntu: "
             "`apt install python3-venv`) or install uv."
         )
 
 
 def install(setup: Setup, run: Runner) -> None:
     """Install the lock, every file checked against its hash."""
-    say(f"Installing {setup.lock.read_text().count('==')} packages")
+    say(f"Installing the packages of requirements/{setup.lock.name}; only the first run takes this long")
     if setup.uv:
         argv = [setup.uv, "pip", "install", "--python", setup.own_python]
     else:
@@ -229,16 +240,14 @@ def cause(log: Path) -> str:
     return errors[-1].rstrip(".") if errors else "the installer failed"
 
 
-def finish(setup: Setup) -> None:
+def finish(setup: Setup, ready: str) -> None:
     """Put the checkout on the environment's path and declare it complete."""
-    version = "python" + subprocess.check_output(
-        [setup.own_python, "-I", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], text=True
-    ).strip()
-    (setup.venv / "lib" / version / "site-packages" / "llama-supervisor-checkout.pth").write_text(f"{setup.root}\n")
+    (packages,) = setup.venv.glob("lib/*/site-packages")
+    (packages / "llama-supervisor-checkout.pth").write_text(f"{setup.root}\n")
     kinds = ("runtime", "dev") if setup.kind == "dev" else ("runtime",)  # the dev lock contains the runtime lock
     for kind in kinds:
         shutil.copyfile(setup.root / "requirements" / f"{kind}.txt", setup.installed(kind))
-    (setup.venv / "ready").write_text(setup.ready_text)
+    setup.ready.write_text(ready)
 
 
 class Runner:
