@@ -101,10 +101,11 @@ DATA_ONLY: frozenset[str] = frozenset({"core.architectures", "demo.texts"})
 MAX_LINES = 400
 
 IMPURE = frozenset(  # what touches the world
-    {"asyncio", "logging", "os", "pathlib", "random", "secrets"} | {"socket", "structlog", "subprocess", "threading", "time"}
+    {"asyncio", "logging", "os", "pathlib", "random", "secrets"}
+    | {"socket", "structlog", "subprocess", "threading", "time"}
 )
 
-REASON = re.compile(r"\s+(?:-|–|#)\s*\S{2,}")  # what follows an ignore: a dash or a second comment, and words
+REASON = re.compile(r"\s+(?:-|–|#)\s*\w")  # what follows an ignore: a dash or a second comment, and words
 IGNORE = re.compile(r"#\s*(?:noqa\b(?::\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore\b(?:\[[^\]]*\])?)")
 
 # Nothing of the machine it was written on, and no package index: an index is the user's choice. Written so that this
