@@ -293,7 +293,7 @@ def test_the_rows_name_rooms_that_have_a_row() -> None:
         ("core.gguf", "from .plan import Placement"),
         ("core.toolcalls.hermes", "from ..plan import Placement"),
         ("core.gguf", "from supervisor import paths"),
-        ("pool", "from supervisor.engine import Engine"),
+        ("pool", "from supervisor.proxy.relay import relay_endpoints"),
         ("child", "from supervisor.core.launch import LaunchSpec"),
         ("errors", "from supervisor import paths"),
         ("api.openai", "from supervisor.cli import main"),
