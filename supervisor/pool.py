@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
+from supervisor.child import ExitStatus
 from supervisor.core.events import (
     Command,
     EngineBecameReady,
@@ -44,13 +45,17 @@ class PooledEngine(Protocol):
     """What the pool needs of an engine."""
 
     client: EngineClient
-    pid: int | None
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None before there is one."""
+
+    @property
+    def exit(self) -> asyncio.Future[ExitStatus]:
+        """Done when the process is gone, for whatever reason."""
 
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
         """Bring it up; raises EngineStartFailed. Cancelling leaves nothing behind."""
-
-    async def wait_gone(self) -> str:
-        """Wait for the end of the process; says how it ended."""
 
     async def stop(self) -> None:
         """End it in whatever state it is; returns when it is reaped."""
@@ -267,7 +272,6 @@ class Pool:
         failure = await _outcome(work)
         if running.engine is not None:
             await running.engine.stop()
-            await running.engine.client.close()
         self._observe("engine_gone", model, engine_id, failure)
         del self._running[engine_id]
         self._apply(EngineGone(engine_id, failure))
@@ -280,7 +284,7 @@ class Pool:
         running.ready_at = self._clock()
         self._observe("engine_ready", running.model, engine_id, None)
         self._apply(EngineBecameReady(engine_id))
-        how = await engine.wait_gone()
+        how = await engine.exit
         return Failure("engine_lost", f"The engine of '{running.model}' ended by itself: {how}.", engine.tail(20))
 
     def _progressed(self, running: _Running, progress: LoadProgress) -> None:
