@@ -1,0 +1,271 @@
+"""One llama-server: brought up, watched and taken down. An engine object is started once and never again.
+
+Ready is what the engine says (a state line on stdout); builds that say nothing are asked on /health. There is no
+limit on how long a start may take, only on how long it may show no sign of life: no output, no I/O, no CPU time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import aiohttp
+
+from supervisor import processes
+from supervisor.child import Child, ExitStatus, StopGrace
+from supervisor.core.launch import LaunchSpec, child_environment
+from supervisor.core.statelines import ASK_EXIT, LoadProgress, context_of, load_progress, parse_state, telling_lines
+from supervisor.engine_log import OutputLog
+from supervisor.errors import EngineStalled, EngineStartFailed
+
+__all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
+
+_SILENT_S = 0.5  # without a state line for so long, the build is taken not to speak the protocol
+_POLL_S = 0.1
+_HTTP_S = 2.0
+_BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
+_KILL_SIGNAL = 9
+_LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """Seconds: `stall_s` without a sign of life end a start; `grace` is how patiently it is stopped."""
+
+    stall_s: float = 120.0
+    grace: StopGrace = field(default_factory=StopGrace)
+
+
+@dataclass(frozen=True)
+class ReadyInfo:
+    """What a ready engine says of itself: tokens of context per request, slots, and its own words (may be empty)."""
+
+    n_ctx: int | None
+    n_slots: int | None
+    info: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class _Stalled:
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Ready:
+    info: Mapping[str, object]
+
+
+class Engine:
+    """One llama-server process behind a Unix socket.
+
+    Args:
+        launch: what to run; its socket must not exist yet.
+        log: gets every line of output.
+        record_dir: where the child's record lives.
+        limits: patience.
+        environ: the environment to start from; `launch.env` is added.
+    """
+
+    def __init__(
+        self,
+        launch: LaunchSpec,
+        *,
+        log: OutputLog,
+        record_dir: Path,
+        limits: EngineLimits,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.socket = launch.socket
+        self._launch = launch
+        self._log = log
+        self._record_dir = record_dir
+        self._limits = limits
+        self._environ = environ
+        self._exit: asyncio.Future[ExitStatus] = loop.create_future()
+        self._outcome: asyncio.Future[_Ready | _Stalled | ExitStatus] = loop.create_future()
+        self._spawning: asyncio.Task[Child] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._child: Child | None = None
+        self._on_progress: Callable[[LoadProgress], None] | None = None
+        self._speaks = False
+        self._first_line = log.written
+        self._sign_of_life = loop.time()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's pid; None before there is one."""
+        return None if self._child is None else self._child.pid
+
+    @property
+    def exit(self) -> asyncio.Future[ExitStatus]:
+        """Done when the child is gone, for whatever reason; cancelling a waiter cancels nothing else."""
+        return asyncio.shield(self._exit)
+
+    def tail(self, lines: int) -> tuple[str, ...]:
+        """The newest lines of output."""
+        return self._log.tail(lines)
+
+    async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
+        """Bring it up; returns when it can answer. Cancelling, like any failure, ends the child first.
+
+        Raises:
+            EngineStalled: no sign of life for the limit's time.
+            EngineStartFailed: it could not be started or exited; `log_lines` tell why.
+        """
+        if self._spawning is not None or self._stopping is not None:
+            raise EngineStartFailed("an engine is started once, and not after it was stopped")
+        try:
+            return await self._start(on_progress)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End it: afterwards the child is reaped and the socket file gone. Idempotent and safe to cancel."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
+        self._sign_of_life = asyncio.get_running_loop().time()
+        on_progress(LoadProgress("starting", None))
+        self._on_progress = on_progress
+        self._spawning = asyncio.create_task(self._spawn())
+        try:
+            child = await asyncio.shield(self._spawning)
+        except OSError as error:
+            program, reason = self._launch.argv[0], error.strerror or error
+            raise EngineStartFailed(f"{program} could not be started: {reason}") from error
+        watchers = (asyncio.create_task(self._watch_for_stall(child)), asyncio.create_task(self._poll_health()))
+        try:
+            outcome = await asyncio.shield(self._outcome)
+        finally:
+            self._on_progress = None
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.gather(*watchers, return_exceptions=True)
+        if isinstance(outcome, _Ready):
+            info = await self._describe(outcome.info)
+            if not self._exit.done():
+                return info
+            outcome = self._exit.result()
+        raise self._failure(outcome)
+
+    async def _stop(self) -> None:
+        status = ExitStatus(None, None)
+        if self._spawning is not None:
+            with contextlib.suppress(OSError):
+                child = await self._spawning
+                # before it is ready it does not listen to stdin, and SIGTERM ends it at once
+                ask = ASK_EXIT if self._listens() else None
+                status = await child.stop(ask=ask, grace=self._limits.grace)
+        self._ended(status)
+
+    async def _spawn(self) -> Child:
+        child = await Child.spawn(
+            self._launch.argv,
+            env=child_environment(self._environ, self._launch),
+            on_stdout=self._on_stdout,
+            on_stderr=self._on_line,
+            record_dir=self._record_dir,
+            socket=self.socket,
+        )
+        self._child = child
+        child.exit.add_done_callback(lambda exit: self._ended(exit.result()))
+        return child
+
+    def _ended(self, status: ExitStatus) -> None:
+        if not self._exit.done():
+            Path(self.socket).unlink(missing_ok=True)
+            self._exit.set_result(status)
+            self._settle(status)
+
+    def _settle(self, outcome: _Ready | _Stalled | ExitStatus) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    def _on_line(self, line: bytes) -> None:
+        self._sign_of_life = asyncio.get_running_loop().time()
+        self._log.write(line)
+
+    def _on_stdout(self, line: bytes) -> None:
+        found = parse_state(line)
+        if found is None:
+            self._on_line(line)
+            return
+        self._speaks = True
+        self._sign_of_life = asyncio.get_running_loop().time()
+        if found.state == "ready":
+            self._settle(_Ready(found.payload))
+        elif found.state == "loading" and self._on_progress is not None:
+            self._on_progress(load_progress(found.payload))
+
+    def _listens(self) -> bool:
+        return self._speaks and self._outcome.done() and isinstance(self._outcome.result(), _Ready)
+
+    async def _watch_for_stall(self, child: Child) -> None:
+        """Settle on a stall; work that shows only in CPU time or I/O counts as a sign of life."""
+        loop = asyncio.get_running_loop()
+        step = min(1.0, self._limits.stall_s / 10)
+        before = processes.activity(child.pid)
+        while (quiet := loop.time() - self._sign_of_life) < self._limits.stall_s:
+            await asyncio.sleep(step)
+            now = processes.activity(child.pid)
+            if now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * step:
+                self._sign_of_life = loop.time()
+            before = now
+        self._settle(_Stalled(quiet))
+
+    async def _poll_health(self) -> None:
+        """The fallback for builds without state lines: ask until it says that it is ready."""
+        await asyncio.sleep(_SILENT_S)
+        while not self._speaks:
+            if await self._get("/health") is not None:
+                self._settle(_Ready({}))
+                return
+            await asyncio.sleep(_POLL_S)
+
+    async def _describe(self, info: Mapping[str, object]) -> ReadyInfo:
+        props = await self._get("/props") or {}
+        settings, slots = props.get("default_generation_settings"), props.get("total_slots")
+        n_ctx = cast(Mapping[str, object], settings).get("n_ctx") if isinstance(settings, dict) else None
+        return ReadyInfo(
+            n_ctx=n_ctx if isinstance(n_ctx, int) else context_of(info),
+            n_slots=slots if isinstance(slots, int) else None,
+            info=info,
+        )
+
+    async def _get(self, path: str) -> Mapping[str, object] | None:
+        """A JSON object from the engine; None when it does not answer 200 with one."""
+        try:
+            async with self._session() as session, session.get(f"http://engine{path}") as response:
+                found = await response.json(content_type=None) if response.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[aiohttp.ClientSession]:
+        connector = aiohttp.UnixConnector(self.socket)
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=_HTTP_S)) as session:
+            yield session
+
+    def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
+        lines = telling_lines(self.tail(min(_LAST_LINES, self._log.written - self._first_line)))
+        if isinstance(outcome, _Stalled):
+            return EngineStalled(
+                f"the engine showed no sign of life for {outcome.seconds:.0f} s while starting and was ended",
+                log_lines=lines,
+            )
+        message = f"the engine ended before it was ready: {outcome}"
+        if outcome.signal == _KILL_SIGNAL:
+            message += "; likely the kernel ended it because memory ran out"
+        if lines:
+            message += f"; it said: {lines[0]}"
+        return EngineStartFailed(message, log_lines=lines)
