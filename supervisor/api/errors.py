@@ -1,0 +1,65 @@
+"""The one table from error class to HTTP status, and the one maker of error envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from supervisor import errors as e
+
+# The first class of an error's ancestry that stands here decides.
+STATUSES: Mapping[type[e.SupervisorError], int] = {
+    e.ModelNotFound: 404,
+    e.ModelIdTaken: 409,
+    e.ModelFileError: 422,
+    e.ModelLoadFailed: 503,
+    e.ModelError: 500,
+    e.EngineLost: 502,
+    e.OptionNotSupported: 400,
+    e.EngineError: 503,
+    e.PayloadTooLarge: 413,
+    e.Unauthorized: 401,
+    e.HostNotAllowed: 403,
+    e.OriginNotAllowed: 403,
+    e.RouteNotFound: 404,
+    e.RequestError: 400,
+    e.ShuttingDown: 503,
+    e.SupervisorError: 500,
+}
+
+_TYPES: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "invalid_request_error",
+    413: "invalid_request_error",
+    422: "invalid_request_error",
+    503: "unavailable_error",
+}
+
+
+def status_of(error: e.SupervisorError) -> int:
+    """The HTTP status of an error."""
+    return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
+
+
+def envelope(error: e.SupervisorError) -> dict[str, Any]:
+    """OpenAI's error object, with a stable `code` of ours."""
+    body: dict[str, Any] = {
+        "message": error.message,
+        "type": _TYPES.get(status_of(error), "server_error"),
+        "code": error.code,
+        "param": error.param,
+    }
+    if error.log_lines:
+        body["log_lines"] = list(error.log_lines)
+    return {"error": body}
+
+
+def error_response(error: e.SupervisorError) -> JSONResponse:
+    """The answer for an error."""
+    headers = {"www-authenticate": "Bearer"} if isinstance(error, e.Unauthorized) else None
+    return JSONResponse(envelope(error), status_of(error), headers)

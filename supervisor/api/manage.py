@@ -1,0 +1,103 @@
+"""`/api/v1`: what the CLI and scripts use. Contract: docs/rest.md, and OpenAPI at /docs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel, ConfigDict
+
+from supervisor.api.service import Service
+from supervisor.config.settings import ModelOptions
+
+router = APIRouter(prefix="/api/v1")
+
+_SETTLED = frozenset({"ready", "failed", "unloaded"})
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(_service)]
+
+
+class LoadRequest(BaseModel):
+    """What to load: `demo`, an absolute path to a GGUF file, or a known id."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: str
+    id: str | None = None
+    options: ModelOptions | None = None
+    wait: bool = True
+
+
+class UnloadRequest(BaseModel):
+    """Which model goes: after its running requests, or `now`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    now: bool = False
+
+
+@router.get("/status")
+async def status(service: ServiceOf) -> dict[str, Any]:
+    """The daemon, its engine binary and all models."""
+    return await service.status()
+
+
+@router.get("/models")
+async def models(service: ServiceOf) -> dict[str, Any]:
+    """All models with their state."""
+    return {"models": service.models()}
+
+
+@router.post("/models/load", response_model=None)
+async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
+    """Load a model. With `Accept: text/event-stream` its status is streamed until it is ready or has failed."""
+    entry = await service.resolve(body.target, body.id, body.options)
+    if "text/event-stream" in request.headers.get("accept", ""):
+        service.pool.ask_load(entry.id)
+        return StreamingResponse(_progress(service, entry.id), media_type="text/event-stream")
+    if not body.wait:
+        service.pool.ask_load(entry.id)
+        return JSONResponse(service.model(entry.id), 202)
+    return JSONResponse(await service.load(entry.id))
+
+
+@router.post("/models/unload")
+async def unload(body: UnloadRequest, service: ServiceOf) -> dict[str, Any]:
+    """Unload a model; answers when its process is gone."""
+    return await service.unload(body.model, now=body.now)
+
+
+@router.get("/logs", response_model=None)
+async def logs(
+    service: ServiceOf,
+    model: str | None = None,
+    lines: Annotated[int, Query(ge=0, le=10_000)] = 100,
+    follow: bool = False,
+) -> StreamingResponse:
+    """The last lines of a model's engine, or of the daemon itself; `follow` keeps the answer open for new ones."""
+    return StreamingResponse(service.logs(model, lines, follow=follow), media_type="text/plain; charset=utf-8")
+
+
+@router.post("/shutdown", status_code=202)
+async def shutdown(service: ServiceOf) -> dict[str, str]:
+    """Stop the daemon and every engine."""
+    service.request_shutdown()
+    return {"status": "stopping"}
+
+
+async def _progress(service: Service, model_id: str) -> AsyncIterator[str]:
+    async for _ in service.pool.follow(model_id):
+        shown = service.model(model_id)
+        yield f"data: {json.dumps(shown)}\n\n"
+        if shown["state"] in _SETTLED:
+            return

@@ -1,0 +1,88 @@
+"""What the routers share: the objects behind them, and the few sentences that more than one of them says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor import __version__
+from supervisor.api.status import model_status
+from supervisor.config.settings import ModelOptions
+from supervisor.core.lifecycle import EngineState
+from supervisor.core.registry import ModelEntry
+from supervisor.engine_log import read_tail
+from supervisor.errors import EngineNotFound, ModelLoadFailed, ShuttingDown
+from supervisor.pool import Pool
+from supervisor.prepare import EngineMaker
+from supervisor.targets import resolve_target
+
+
+@dataclass
+class Service:
+    """The daemon as the API sees it.
+
+    url: the address it listens on. to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
+    """
+
+    pool: Pool
+    maker: EngineMaker
+    url: str
+    started_at: float
+    to_epoch: Callable[[float], float]
+    request_shutdown: Callable[[], None]
+
+    async def status(self) -> dict[str, Any]:
+        """The daemon, its engine binary and all models."""
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "url": self.url,
+            "started_at": self.started_at,
+            "engine": await self._engine(),
+            "models": self.models(),
+        }
+
+    def models(self) -> list[dict[str, Any]]:
+        """Every model's status."""
+        return [self._model(entry) for entry in self.maker.registry]
+
+    def model(self, name: str) -> dict[str, Any]:
+        """One model's status; raises ModelNotFound."""
+        return self._model(self.maker.registry.find(name))
+
+    async def resolve(self, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
+        """The model that a load target names."""
+        return await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
+
+    async def load(self, model_id: str) -> dict[str, Any]:
+        """Load and wait; raises ModelLoadFailed with the reason, or ShuttingDown."""
+        outcome = await self.pool.load(model_id)
+        if outcome.view.state is EngineState.READY:
+            return self.model(model_id)
+        failure = outcome.view.failure
+        if failure is None:
+            raise ShuttingDown("The load was called off: the model was unloaded or the daemon is stopping.")
+        raise ModelLoadFailed(failure.message, log_lines=failure.log_lines)
+
+    async def unload(self, name: str, *, now: bool) -> dict[str, Any]:
+        """Unload and wait until the process is gone."""
+        entry = self.maker.registry.find(name)
+        await self.pool.unload(entry.id, now=now)
+        return self.model(entry.id)
+
+    async def logs(self, model: str | None, lines: int, *, follow: bool) -> AsyncIterator[str]:
+        """Lines of a log, oldest first, each with its newline."""
+        raise NotImplementedError
+
+    def _model(self, entry: ModelEntry) -> dict[str, Any]:
+        return model_status(entry, self.pool.status(entry.id), self.to_epoch)
+
+    async def _engine(self) -> dict[str, Any] | None:
+        try:
+            binary, known = await asyncio.to_thread(self.maker.binary)
+        except EngineNotFound:
+            return None
+        return {"path": str(binary.path), "source": binary.source, "build": known.build}

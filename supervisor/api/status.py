@@ -1,0 +1,65 @@
+"""One model's status as the REST API and the CLI show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from supervisor.core.lifecycle import STARTING, EngineState
+from supervisor.core.registry import ModelEntry
+from supervisor.pool import PoolStatus
+
+
+def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float], float]) -> dict[str, Any]:
+    """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
+
+    Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
+    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, error {code, message, log_lines}.
+    """
+    view, ready = pool.view, pool.ready
+    progress = pool.progress if view.state in STARTING else None
+    return {
+        "id": entry.id,
+        "aliases": list(entry.aliases),
+        "source": entry.source.value,
+        "path": entry.path,
+        "state": "unloaded" if view.state is None or view.state is EngineState.STOPPED else view.state.value,
+        "stage": progress.stage if progress else None,
+        "progress": progress.value if progress else None,
+        "pid": pool.pid,
+        "n_ctx": ready.n_ctx if ready else None,
+        "n_slots": ready.n_slots if ready else None,
+        "leases": view.leases,
+        "waiting": view.waiting,
+        "loaded_at": to_epoch(pool.ready_at) if pool.ready_at is not None else None,
+        "load_seconds": pool.load_seconds,
+        "rss_bytes": _resident_bytes(pool.pid),
+        "size_bytes": _file_bytes(entry.path),
+        "error": _error(pool),
+    }
+
+
+def _resident_bytes(pid: int | None) -> int | None:
+    if pid is None:
+        return None
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def _file_bytes(path: str | None) -> int | None:
+    try:
+        return Path(path).stat().st_size if path is not None else None
+    except OSError:
+        return None
+
+
+def _error(pool: PoolStatus) -> dict[str, Any] | None:
+    failure = pool.view.failure
+    if failure is None:
+        return None
+    return {"code": failure.code, "message": failure.message, "log_lines": list(failure.log_lines)}

@@ -1,0 +1,79 @@
+"""Who may talk to the daemon. The decision is `check`, a plain function; `api/guard.py` enforces it.
+
+Rule 1: on loopback, without keys, the Host header must name a loopback host: a page that resolves its own name to
+        127.0.0.1 (DNS rebinding) is turned away.
+Rule 2: a browser's request must come from an allowed origin: the daemon's own, or one of the configuration. That holds
+        with a right key too, because a browser may hold the key.
+Rule 3: where keys are configured, everything but /health needs one (`Authorization: Bearer`, `x-api-key`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError, Unauthorized
+
+_OPEN_PATHS = frozenset({"/health"})
+
+
+@dataclass(frozen=True)
+class AccessRules:
+    """What the guard enforces."""
+
+    api_keys: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()  # besides loopback names
+    allowed_origins: tuple[str, ...] = ()
+    check_host: bool = True  # off where the daemon listens on a public address
+
+
+def is_loopback(host: str) -> bool:
+    """True for `localhost` and for addresses of this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check(rules: AccessRules, method: str, path: str, headers: Mapping[str, str]) -> RequestError | None:
+    """The reason to turn a request away, or None. Header names are in lower case."""
+    host = headers.get("host", "")
+    if rules.check_host and not _host_allowed(rules, host):
+        return HostNotAllowed(
+            f"This daemon does not answer for the host '{host}'. Use its address, or add the name to server.allowed_hosts."
+        )
+    origin = headers.get("origin")
+    if origin is not None and not origin_allowed(rules, origin, host):
+        return OriginNotAllowed(
+            f"Pages of '{origin}' may not use this daemon. Add the origin to server.allowed_origins to allow it."
+        )
+    if origin is None and headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
+        return OriginNotAllowed("Pages of other sites may not use this daemon.")
+    if path in _OPEN_PATHS or method == "OPTIONS":
+        return None
+    return _check_key(rules, headers)
+
+
+def origin_allowed(rules: AccessRules, origin: str, host: str) -> bool:
+    """True for the daemon's own origin and the configured ones."""
+    return origin in rules.allowed_origins or origin in {f"http://{host}", f"https://{host}"}
+
+
+def _host_allowed(rules: AccessRules, host: str) -> bool:
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    return is_loopback(name.lower()) or name.lower() in rules.allowed_hosts
+
+
+def _check_key(rules: AccessRules, headers: Mapping[str, str]) -> RequestError | None:
+    if not rules.api_keys:
+        return None
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
+    matches = [hmac.compare_digest(given.encode(), key.encode()) for key in rules.api_keys]  # all of them: no early exit
+    if any(matches):
+        return None
+    return Unauthorized("Give a valid API key: `Authorization: Bearer KEY`.")

@@ -1,0 +1,73 @@
+"""The states of one engine, as a table.
+
+Rule 1: a state changes only through `step`; a pair that is not in the table is a bug, not a case to handle.
+Rule 2: RESERVED and STOPPING are states of their own: an engine that is being prepared or is going away can
+        neither be given to a request nor be forgotten.
+The diagram in `docs/architecture.md` is generated from `TRANSITIONS`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class EngineState(enum.Enum):
+    """Where one engine is in its life."""
+
+    RESERVED = "reserved"  # decided and being prepared; no process yet
+    LOADING = "loading"  # the process is spawned and loads
+    READY = "ready"
+    DRAINING = "draining"  # no new leases; ends with the last one
+    STOPPING = "stopping"
+    STOPPED = "stopped"  # gone as wanted
+    FAILED = "failed"  # gone with a reason
+
+
+class Trigger(enum.Enum):
+    """What can happen to an engine."""
+
+    SPAWNED = "spawned"
+    BECAME_READY = "became ready"
+    DRAIN = "drain"
+    STOP = "stop"
+    EXITED = "exited"  # by itself, or it never came up
+
+
+_S, _T = EngineState, Trigger
+
+TRANSITIONS: dict[tuple[EngineState, Trigger], EngineState] = {
+    (_S.RESERVED, _T.SPAWNED): _S.LOADING,
+    (_S.RESERVED, _T.STOP): _S.STOPPING,
+    (_S.RESERVED, _T.EXITED): _S.FAILED,
+    (_S.LOADING, _T.BECAME_READY): _S.READY,
+    (_S.LOADING, _T.STOP): _S.STOPPING,
+    (_S.LOADING, _T.EXITED): _S.FAILED,
+    (_S.READY, _T.DRAIN): _S.DRAINING,
+    (_S.READY, _T.STOP): _S.STOPPING,
+    (_S.READY, _T.EXITED): _S.FAILED,
+    (_S.DRAINING, _T.STOP): _S.STOPPING,
+    (_S.DRAINING, _T.EXITED): _S.STOPPED,
+    (_S.STOPPING, _T.EXITED): _S.STOPPED,
+}
+
+STARTING = frozenset({_S.RESERVED, _S.LOADING})
+
+
+class ImpossibleTransition(Exception):
+    """The scheduler asked for a step that the table does not have: a bug of ours."""
+
+
+def step(state: EngineState, trigger: Trigger) -> EngineState:
+    """The state after `trigger`; raises ImpossibleTransition for a pair outside the table."""
+    try:
+        return TRANSITIONS[state, trigger]
+    except KeyError:
+        raise ImpossibleTransition(f"{state.value} cannot take '{trigger.value}'") from None
+
+
+def mermaid() -> str:
+    """The table as a Mermaid state diagram, for the docs."""
+    lines = ["stateDiagram-v2", f"    [*] --> {_S.RESERVED.value}"]
+    lines += [f"    {a.value} --> {b.value}: {trigger.value}" for (a, trigger), b in TRANSITIONS.items()]
+    lines += [f"    {state.value} --> [*]" for state in (_S.STOPPED, _S.FAILED)]
+    return "\n".join(lines)

@@ -1,0 +1,42 @@
+"""HTTP to one engine over its Unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+
+_JSON = {"Content-Type": "application/json"}
+_NO_LIMIT = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=10, sock_read=None)
+
+
+class EngineClient:
+    """One engine's HTTP client; every request has a connection of its own.
+
+    A connection that is never reused cannot be stale, so a failure before the first byte always means that the
+    engine did not take the request; connecting to a Unix socket costs about 0.1 ms.
+    """
+
+    def __init__(self, socket: str) -> None:
+        self._socket = socket
+        self._session: aiohttp.ClientSession | None = None
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+        """POST JSON. Leaving the block before the answer is complete closes the connection, which ends the work.
+
+        Raises aiohttp.ClientError where the engine cannot be reached or breaks off.
+        """
+        if self._session is None:
+            connector = aiohttp.UnixConnector(path=self._socket, limit=0, force_close=True)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=_NO_LIMIT, auto_decompress=False, read_bufsize=2**18
+            )
+        async with self._session.post(f"http://engine{path}", data=body, headers=_JSON) as response:
+            yield response
+
+    async def close(self) -> None:
+        """Close what is open."""
+        if self._session is not None:
+            await self._session.close()

@@ -1,0 +1,102 @@
+"""The small pieces of ASGI that the relay uses instead of a framework's request and response objects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from supervisor.errors import InvalidRequest, PayloadTooLarge
+
+JSON_HEADERS = [(b"content-type", b"application/json")]
+SSE_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class ClientGone(Exception):
+    """The client closed its connection; there is nobody to answer."""
+
+
+async def read_json(receive: Receive, limit: int) -> dict[str, Any]:
+    """The request body as a JSON object of at most `limit` bytes.
+
+    Raises InvalidRequest, PayloadTooLarge, ClientGone.
+    """
+    body = await _read_body(receive, limit)
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("The request body must be a JSON object.")
+    return parsed
+
+
+async def _read_body(receive: Receive, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise PayloadTooLarge(
+                f"The request body is larger than {limit >> 20} MiB; send less or raise server.max_body_mib."
+            )
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` to its end; cancel it as soon as the client goes away. Its errors are raised here."""
+    working = asyncio.ensure_future(work)
+    watching = asyncio.ensure_future(_until_gone(receive))
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        watching.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+    if working.cancelled():
+        raise ClientGone
+    working.result()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Responder:
+    """One HTTP response, sent piece by piece."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Send the status line and headers."""
+        self.started = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, data: bytes) -> None:
+        """Send a piece of the body."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last piece of the body."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+    async def whole(self, status: int, body: bytes) -> None:
+        """Send a JSON response in one go."""
+        await self.start(status, [*JSON_HEADERS, (b"content-length", str(len(body)).encode())])
+        await self.end(body)
