@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -44,7 +44,7 @@ class Client:
         """The JSON answer to `body`; `timeout` in seconds, None = as long as it takes. Raises as `get`."""
         return self._call("POST", path, body, timeout)
 
-    def events(self, path: str, body: Json) -> Iterator[str]:
+    def events(self, path: str, body: Json) -> Generator[str, None, None]:
         """The `data` of each server-sent event that answers `body`, as they arrive. Raises as `get`."""
         data: list[str] = []
         for line in self._lines("POST", path, body, accept="text/event-stream"):
@@ -54,7 +54,7 @@ class Client:
                 yield "\n".join(data)
                 data.clear()
 
-    def lines(self, path: str, query: Mapping[str, object]) -> Iterator[str]:
+    def lines(self, path: str, query: Mapping[str, object]) -> Generator[str, None, None]:
         """The lines of the text at `path`, without their ends, as they arrive. Raises as `get`."""
         return self._lines("GET", f"{path}?{urlencode(query)}", None, accept="text/plain")
 
@@ -62,7 +62,7 @@ class Client:
         with self._request(method, path, body, "application/json", timeout) as response:
             return _json_object(response.read(), self.url)
 
-    def _lines(self, method: str, path: str, body: Json | None, accept: str) -> Iterator[str]:
+    def _lines(self, method: str, path: str, body: Json | None, accept: str) -> Generator[str, None, None]:
         with self._request(method, path, body, accept, None) as response:
             while line := response.readline():
                 yield line.decode("utf-8", "replace").rstrip("\r\n")
@@ -117,7 +117,7 @@ def remote_error(envelope: Mapping[str, Any], status: int | None = None) -> Remo
 def _split(url: str) -> Any:
     parts = urlsplit(url)
     with contextlib.suppress(ValueError):
-        if parts.scheme in {"http", "https"} and parts.hostname and (parts.port or 1):
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
     raise UsageError(f"{url!r} is not the URL of a daemon; it looks like http://127.0.0.1:8686")
 

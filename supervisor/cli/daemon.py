@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from supervisor import __version__

@@ -12,8 +12,8 @@ from supervisor.cli.options import Subparsers, add_background, add_common, count
 from supervisor.cli.progress import progress
 from supervisor.cli.render import bold, print_json
 
-_DESCRIPTION = """Load a model and print where it answers. Starts a daemon in the background if none runs. A model that is
-loaded already stays as it is. Ctrl-C cancels the load."""
+_DESCRIPTION = """Load a model and print where it answers. Starts a daemon in the background if none runs. A model that
+is loaded already stays as it is. Ctrl-C cancels the load."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -21,7 +21,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("load", help="load a model and print its endpoint", description=_DESCRIPTION)
     parser.add_argument("target", metavar="TARGET", help="demo, the path of a .gguf file, or the id of a known model")
     parser.add_argument("--id", metavar="ID", help="the name to give the model (default: from the file's name)")
-    parser.add_argument("--ctx-size", type=count, metavar="N", help="context in tokens, all slots together; 0: the model's own")
+    parser.add_argument("--ctx-size", type=count, metavar="N", help="context in tokens (0: the model's own)")
     parser.add_argument("--parallel", type=positive, metavar="N", help="requests answered side by side")
     parser.add_argument("--embeddings", choices=("auto", "on", "off"), help="serve embeddings instead of text")
     parser.add_argument(

@@ -23,7 +23,7 @@ def parse_target(text: str) -> str:
         return os.path.abspath(path)
     if _HUB.fullmatch(text):
         raise UsageError(
-            f"{text}: models on a hub are not supported yet. Give the path of a .gguf file, a configured id, or `demo`.",
+            f"{text}: models on a hub are not supported yet. Give the path of a .gguf file, a known id, or `demo`.",
             param="target",
         )
     return text
@@ -40,7 +40,7 @@ def load(daemon: Daemon, body: Json, report: Report) -> Json:
         with contextlib.closing(daemon.client.events("/api/v1/models/load", body)) as events:
             for event in events:
                 status = json.loads(event)
-                if status.get("error"):
+                if status["state"] == "failed":
                     raise remote_error(status)
                 report(*_stage(status))
     except KeyboardInterrupt:

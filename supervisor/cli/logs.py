@@ -22,7 +22,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "logs",
         help="an engine's output, or the daemon's log",
-        description="Show the last lines of a model's engine, or of the daemon. Works on the files when no daemon runs.",
+        description="Show the last lines of a model's engine or of the daemon; from the files when none runs.",
     )
     parser.add_argument("model", nargs="?", metavar="MODEL", help="its id or alias (default: the daemon's own log)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with new lines until Ctrl-C")

@@ -113,4 +113,6 @@ def _crash(error: Exception, as_json: bool) -> int:
     from supervisor.cli.crash import write_traceback  # noqa: PLC0415 - only a bug needs it
 
     where = write_traceback(error, os.environ)
+    if isinstance(error, OSError):
+        return _fail(SupervisorError(f"The system refused: {error}. {where}"), as_json)
     return _fail(SupervisorError(f"This is a bug in the program: {type(error).__name__}: {error}. {where}"), as_json)

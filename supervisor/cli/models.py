@@ -15,7 +15,7 @@ _HEADERS = ("MODEL", "ALIASES", "STATE", "SOURCE", "SIZE", "PATH")
 
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
-    parser = subparsers.add_parser("models", help="every known model", description="Show the models that can be asked for.")
+    parser = subparsers.add_parser("models", help="every known model", description="Show what can be asked for.")
     add_common(parser)
     parser.set_defaults(run=run)
 

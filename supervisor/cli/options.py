@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from supervisor.errors import UsageError
 
-Subparsers = argparse._SubParsersAction  # the only name argparse gives the type of `add_subparsers()`
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what `add_subparsers()` returns
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Options every verb understands."""
     group = parser.add_argument_group("common options")
     group.add_argument("--json", action="store_true", help="print JSON for programs")
-    group.add_argument("--url", metavar="URL", help="the daemon to talk to (default: $SUPERVISOR_URL, else the local one)")
+    group.add_argument("--url", metavar="URL", help="which daemon (default: $SUPERVISOR_URL, else the local one)")
     group.add_argument("--api-key", metavar="KEY", help="its key (default: $SUPERVISOR_API_KEY)")
 
 

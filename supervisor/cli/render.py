@@ -28,6 +28,11 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2 if is_terminal(sys.stdout) else None), flush=True)
 
 
+def print_json_line(value: object) -> None:
+    """One JSON value of a stream, on a line of its own."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on stdout."""
     if is_terminal(sys.stdout):

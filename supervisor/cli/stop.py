@@ -10,6 +10,7 @@ from supervisor.cli.exits import OK
 from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.render import print_json
 from supervisor.errors import DaemonError, DaemonUnreachable
+from supervisor.processes import is_running
 
 STOP_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02
@@ -26,7 +27,8 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Stop it and say so."""
-    pid = stop_daemon(args)
+    daemon = _find(args)
+    pid = stop_daemon(daemon, remote=explicit_url(args) is not None) if daemon else None
     if args.json:
         print_json({"stopped": pid is not None, "pid": pid})
     else:
@@ -34,35 +36,32 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def stop_daemon(args: argparse.Namespace) -> int | None:
-    """End the daemon these arguments mean and wait for it; its pid, or None where none runs.
+def stop_daemon(daemon: Daemon, *, remote: bool = False) -> int:
+    """End the daemon and wait until it is gone; returns the pid it had.
 
-    Raises DaemonError when it is still there after STOP_SECONDS.
+    Of a `remote` one only its silence is waited for: the pid may be another machine's. Raises DaemonError when it is
+    still there after STOP_SECONDS.
     """
-    try:
-        daemon = find(args)
-    except DaemonUnreachable as error:
-        if isinstance(error.__cause__, ConnectionRefusedError):
-            return None
-        raise
-    if daemon is None:
-        return None
     pid = int(daemon.status["pid"])
     daemon.client.post("/api/v1/shutdown", {})
     deadline = time.monotonic() + STOP_SECONDS
-    while _is_there(daemon, pid, remote=explicit_url(args) is not None):
+    while _answers(daemon) if remote else is_running(pid):
         if time.monotonic() > deadline:
             raise DaemonError(f"The daemon (pid {pid}) was asked to stop but is still there after {STOP_SECONDS:g} s.")
         time.sleep(_LOOK_AGAIN_SECONDS)
     return pid
 
 
-def _is_there(daemon: Daemon, pid: int, *, remote: bool) -> bool:
-    """Whether the process lives; of a daemon named by URL only whether it answers, its pid may be another machine's."""
-    if not remote:
-        from supervisor.processes import is_running  # noqa: PLC0415 - psutil
+def _find(args: argparse.Namespace) -> Daemon | None:
+    try:
+        return find(args)
+    except DaemonUnreachable as error:
+        if isinstance(error.__cause__, ConnectionRefusedError):
+            return None
+        raise
 
-        return is_running(pid)
+
+def _answers(daemon: Daemon) -> bool:
     try:
         return bool(daemon.client.get("/health"))
     except DaemonError as error:

@@ -18,6 +18,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("model", nargs="?", metavar="MODEL", help="its id or alias")
     parser.add_argument("--all", action="store_true", help="all loaded models")
+    parser.add_argument("--now", action="store_true", help="without waiting for running requests")
     add_common(parser)
     parser.set_defaults(run=run)
 
@@ -28,7 +29,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("Say which model to unload, or --all.", param="model")
     daemon = connect(args)
     names = _loaded(daemon) if args.all else [args.model]
-    statuses = [daemon.client.post("/api/v1/models/unload", {"model": name}, timeout=None) for name in names]
+    bodies = [{"model": name, **({"now": True} if args.now else {})} for name in names]
+    statuses = [daemon.client.post("/api/v1/models/unload", body, timeout=None) for body in bodies]
     if args.json:
         print_json({"models": statuses})
     elif statuses:
