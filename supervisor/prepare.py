@@ -3,32 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from supervisor.core.launch import ModelFacts, build_launch
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.capabilities import Capabilities
+from supervisor.core.launch import LaunchSpec, ModelFacts, build_launch
+from supervisor.core.registry import ModelEntry, Registry
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import ModelLoadFailed
-from supervisor.llamacpp.locate import locate
+from supervisor.llamacpp.locate import EngineBinary, locate
 from supervisor.llamacpp.probe import capabilities
 from supervisor.modelfiles import open_model
 from supervisor.paths import Places
 from supervisor.sockets import fresh_socket
 
 
-@dataclass(frozen=True)
+@dataclass
 class EngineMaker:
-    """Builds engines for the pool. Slow work runs beside the event loop."""
+    """Builds engines for the pool, and keeps the log of each model through all of its engines.
+
+    Slow work (files, running the binary for its flags) happens in a thread beside the event loop.
+    """
 
     registry: Registry
     places: Places
     env: Mapping[str, str]
     engine_path: str | None
     limits: EngineLimits
+    _logs: dict[str, OutputLog] = field(default_factory=dict)
 
     async def prepare(self, model_id: str) -> Engine:
         """The engine for a model, not started.
@@ -36,5 +42,65 @@ class EngineMaker:
         Raises EngineNotFound, ModelFileError, ShardMissing, OptionNotSupported and their like.
         """
         entry = self.registry.find(model_id)
-        path = await self.model_path(entry)
-        return await asyncio.to_thread(self._build, entry, path)
+        path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
+        launch = await asyncio.to_thread(self._launch, entry, path)
+        return Engine(
+            launch,
+            log=self.log(entry.id),
+            record_dir=self.places.pid_records,
+            limits=self.limits,
+            environ=self.env,
+        )
+
+    def log(self, model_id: str) -> OutputLog:
+        """The log of a model's engines."""
+        if model_id not in self._logs:
+            self._logs[model_id] = OutputLog(self.places.engine_log(model_id))
+        return self._logs[model_id]
+
+    def binary(self) -> tuple[EngineBinary, Capabilities]:
+        """The `llama-server` in use and what it can do; raises EngineNotFound."""
+        binary = locate(self.places, self.env, self.engine_path)
+        return binary, capabilities(binary.path, self.places.cache / "capabilities.json")
+
+    def close(self) -> None:
+        """Close the logs."""
+        for log in self._logs.values():
+            log.close()
+
+    def _launch(self, entry: ModelEntry, path: Path) -> LaunchSpec:
+        model = open_model(path)
+        binary, known = self.binary()
+        return build_launch(
+            str(binary.path),
+            str(model.path),
+            str(fresh_socket(self.places.runtime)),
+            entry.id,
+            entry.options,
+            ModelFacts(pooling=model.header.pooling_type is not None),
+            known.flags,
+        )
+
+
+async def make_demo_model(places: Places) -> Path:
+    """The built-in model's file, made on first use.
+
+    In a process of its own: the maker needs numpy, which would stay in the daemon's memory.
+    """
+    maker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "supervisor.demo", str(places.cache)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(os.environ),
+    )
+    try:
+        output, errors = await maker.communicate()
+    except asyncio.CancelledError:
+        maker.kill()
+        await maker.wait()
+        raise
+    if maker.returncode != 0:
+        lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
+        raise ModelLoadFailed("The built-in model could not be made.", log_lines=lines)
+    return Path(output.decode().strip())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,3 +64,8 @@ def error_response(error: e.SupervisorError) -> JSONResponse:
     """The answer for an error."""
     headers = {"www-authenticate": "Bearer"} if isinstance(error, e.Unauthorized) else None
     return JSONResponse(envelope(error), status_of(error), headers)
+
+
+def render_error(error: e.SupervisorError) -> tuple[int, bytes]:
+    """Status and body for an error, for endpoints outside the framework."""
+    return status_of(error), json.dumps(envelope(error)).encode()

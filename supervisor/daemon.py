@@ -1,0 +1,81 @@
+"""The daemon's own standing on the machine: its lock, its address, its endpoint file."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from supervisor import __version__
+from supervisor.auth import is_loopback
+from supervisor.config.settings import ServerSettings
+from supervisor.errors import AddressInUse, DaemonAlreadyRunning, InsecureBind
+from supervisor.paths import Places, private_folder
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock; there the address alone keeps a second daemon away
+    fcntl = None  # type: ignore[assignment]  # the module is absent, not of another type
+
+
+def check_bind(server: ServerSettings, *, insecure: bool) -> None:
+    """Refuse to listen where others can reach us without a key."""
+    if not is_loopback(server.host) and not server.api_keys and not insecure:
+        raise InsecureBind(
+            f"{server.host} can be reached from other machines. Set SUPERVISOR_API_KEY or server.api_keys, "
+            "or give --insecure to go without."
+        )
+
+
+@contextmanager
+def daemon_lock(places: Places) -> Iterator[None]:
+    """Hold the state folder for this process; raises DaemonAlreadyRunning."""
+    private_folder(places.state)
+    with places.daemon_lock.open("w") as lock:
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DaemonAlreadyRunning(
+                    f"A daemon already uses {places.state}. Use it, end it with `supervisor stop`, "
+                    "or set SUPERVISOR_HOME to another folder."
+                ) from None
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes a free one. Raises AddressInUse."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        taken = error.errno == errno.EADDRINUSE
+        reason = "is taken by another program" if taken else f"cannot be bound ({error.strerror or error})"
+        raise AddressInUse(f"{host}:{port} {reason}; choose another with --port or server.port.") from None
+    return listener
+
+
+def url_of(listener: socket.socket, host: str) -> str:
+    """The base URL at which this machine reaches the listener."""
+    port = listener.getsockname()[1]
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{name}:{port}"
+
+
+@contextmanager
+def endpoint_file(places: Places, url: str, started_at: float) -> Iterator[None]:
+    """Tell other programs of this user where the daemon is, for as long as it runs."""
+    content = {"url": url, "pid": os.getpid(), "version": __version__, "started_at": started_at}
+    scratch = places.endpoint_file.with_suffix(f".{os.getpid()}")
+    scratch.write_text(json.dumps(content))
+    scratch.replace(places.endpoint_file)
+    try:
+        yield
+    finally:
+        places.endpoint_file.unlink(missing_ok=True)

@@ -1,0 +1,161 @@
+"""The one place that builds real objects and hands them in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from supervisor import logs
+from supervisor.api.app import create_app
+from supervisor.api.errors import render_error
+from supervisor.api.service import Service
+from supervisor.auth import AccessRules, is_loopback
+from supervisor.child import StopGrace
+from supervisor.config import Settings, find_config, load_settings
+from supervisor.core.events import Failure
+from supervisor.core.schedule import Scheduler
+from supervisor.daemon import check_bind, daemon_lock, endpoint_file, listen, url_of
+from supervisor.engine import EngineLimits
+from supervisor.paths import Places, places
+from supervisor.pool import Pool
+from supervisor.prepare import EngineMaker
+from supervisor.proxy.relay import relay_endpoints
+from supervisor.records import end_leftovers
+from supervisor.targets import configured_models
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class DaemonOptions:
+    """What the command line says of the daemon; None = the configuration's value."""
+
+    config: str | None = None
+    host: str | None = None
+    port: int | None = None
+    engine: str | None = None
+    insecure: bool = False
+    log_format: logs.LogFormat = "text"
+
+
+def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> int:
+    """Run the daemon in the foreground until it is told to stop; returns the exit code."""
+    where = places(env)
+    settings = _settings(options, env, where)
+    check_bind(settings.server, insecure=options.insecure)
+    logs.configure(options.log_format)
+    with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
+        for ended in end_leftovers(where.pid_records):
+            _log.info("leftover_child", **asdict(ended))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(settings, where, env, listener))
+    return 0
+
+
+def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Settings:
+    file = find_config(options.config, env, Path.cwd(), where.config)
+    settings = load_settings(file, env)
+    if file is not None:
+        _log.info("config_file", path=str(file))
+    given = {"host": options.host, "port": options.port}
+    server = settings.server.model_copy(update={name: value for name, value in given.items() if value is not None})
+    engine = settings.engine.model_copy(update={"path": options.engine} if options.engine else {})
+    return settings.model_copy(update={"server": server, "engine": engine})
+
+
+async def _serve(settings: Settings, where: Places, env: Mapping[str, str], listener: socket.socket) -> None:
+    stop = asyncio.Event()
+    url = url_of(listener, settings.server.host)
+    maker = _maker(settings, where, env)
+    async with Pool(Scheduler(), maker.prepare, time.monotonic, _observe) as pool:
+        service = Service(pool, maker, url, time.time(), _to_epoch, stop.set)
+        server = _Server(stop, _application(settings, service))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        with endpoint_file(where, url, service.started_at):
+            _log.info("daemon_ready", url=url, pid=os.getpid())
+            await asyncio.wait({serving, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        _log.info("daemon_stopping")
+        pool.shut_down()
+        await pool.drained()  # open streams end with their engines, before the server closes
+        server.should_exit = True
+        await serving
+    maker.close()
+    _log.info("daemon_stopped")
+
+
+def _maker(settings: Settings, where: Places, env: Mapping[str, str]) -> EngineMaker:
+    half = settings.engine.stop_timeout / 2
+    return EngineMaker(
+        registry=configured_models(settings),
+        places=where,
+        env=env,
+        engine_path=settings.engine.path,
+        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=half, term_s=half)),
+    )
+
+
+def _application(settings: Settings, service: Service) -> ASGIApp:
+    server = settings.server
+    rules = AccessRules(
+        api_keys=server.api_keys,
+        allowed_hosts=tuple(host.lower() for host in server.allowed_hosts),
+        allowed_origins=server.allowed_origins,
+        check_host=is_loopback(server.host),
+    )
+    relayed = relay_endpoints(service.pool, service.maker.registry, server.max_body_mib << 20, render_error)
+    return create_app(service, relayed, rules)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn whose signals set our own event: engines end first, so that open streams get a proper ending."""
+
+    def __init__(self, stop: asyncio.Event, app: ASGIApp) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=5,
+            )
+        )
+        self._stop = stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A second signal ends the server at once."""
+        if self._stop.is_set():
+            super().handle_exit(signal.SIGINT, frame)
+        self._stop.set()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _observe(event: str, model: str, engine: int, failure: Failure | None) -> None:
+    if failure is None:
+        _log.info(event, model=model, engine=engine)
+    else:
+        _log.warning(event, model=model, engine=engine, code=failure.code, reason=failure.message)
+
+
+def _to_epoch(monotonic: float) -> float:
+    return time.time() - (time.monotonic() - monotonic)
