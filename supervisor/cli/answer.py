@@ -72,16 +72,16 @@ def stream(client: Client, request: Json, answer: Answer) -> Iterator[None]:
 def show(client: Client, request: Json, answer: Answer) -> None:
     """Print an answer while it arrives: reasoning dim, then the text, then the tool calls. Raises as `stream`."""
     reasoning = content = 0
-    for _ in stream(client, request, answer):
-        if len(answer.reasoning) > reasoning:
-            write(dim(answer.reasoning[reasoning:]))
-            reasoning = len(answer.reasoning)
-        if len(answer.content) > content:
-            if reasoning and not content:
-                write("\n\n")
-            write(answer.content[content:])
-            content = len(answer.content)
-    if (content or reasoning) and not answer.content.endswith("\n"):
-        write("\n")
+    try:
+        for _ in stream(client, request, answer):
+            if len(answer.reasoning) > reasoning:
+                write(dim(answer.reasoning[reasoning:]))
+                reasoning = len(answer.reasoning)
+            if len(answer.content) > content:
+                write(("\n\n" if reasoning and not content else "") + answer.content[content:])
+                content = len(answer.content)
+    finally:  # also of an answer that broke off or was cancelled
+        if not (answer.content or answer.reasoning or "\n").endswith("\n"):
+            write("\n")
     for call in answer.tool_calls.values():
         write(f"tool call: {call.name}({call.arguments})\n")

@@ -62,6 +62,7 @@ def _attempt(command: Sequence[str], where: Places, key: str | None, log: Binary
         _end(process)
         raise
     if daemon is not None:
+        process.returncode = 0  # nobody waits for it: it outlives this command
         return daemon
     if process.poll() is None:
         _end(process)

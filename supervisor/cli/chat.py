@@ -89,7 +89,7 @@ def _turn(client: Client, model: str, messages: list[Json]) -> list[Json]:
     try:
         show(client, _request(model, messages), answer)
     except KeyboardInterrupt:
-        note("\n(cancelled)")
+        note("(cancelled)")
     except SupervisorError as error:
         note(f"error: {error.message} [{error.code}]")
         return []

@@ -24,7 +24,7 @@ VERSION = "0.1.0"
 
 def model(name: str, state: str = "unloaded", **more: Any) -> Json:
     """A model's status with every key of the contract."""
-    keys = "path stage progress pid n_ctx loaded_at load_seconds rss_bytes size_bytes embeddings error".split()
+    keys = ["path", "stage", "progress", "pid", "n_ctx", "loaded_at", "load_seconds", "rss_bytes", "size_bytes", "error"]
     blank = dict.fromkeys(keys)
     return {"id": name, "aliases": [], "source": "file", "state": state, "leases": 0, "waiting": 0, **blank, **more}
 
@@ -63,6 +63,10 @@ class FakeDaemon:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the server; from another thread than its own."""
         self.held.set()
         self._server.shutdown()
         self._server.server_close()
@@ -116,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+    def log_message(self, format: str, *args: Any) -> None:
         """Stay silent."""
 
     def do_GET(self) -> None:
