@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from supervisor.cli.client import Client, Json, remote_error
-from supervisor.cli.render import dim, write
+from supervisor.cli.render import write
 from supervisor.errors import DaemonError
 
 
@@ -75,7 +75,7 @@ def show(client: Client, request: Json, answer: Answer) -> None:
     try:
         for _ in stream(client, request, answer):
             if len(answer.reasoning) > reasoning:
-                write(dim(answer.reasoning[reasoning:]))
+                write(answer.reasoning[reasoning:], quietly=True)
                 reasoning = len(answer.reasoning)
             if len(answer.content) > content:
                 write(("\n\n" if reasoning and not content else "") + answer.content[content:])

@@ -52,6 +52,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would go")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--keep-engines", action="store_true", help="keep installed and built engines")
+    parser.add_argument("--keep-environment", action="store_true", help="keep the checkout's .venv")
     add_common(parser)
     parser.set_defaults(run=run)
 
@@ -59,7 +60,8 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show, ask, stop, remove."""
     where = places(os.environ)
-    found = leftovers(where, _checkout(), keep_engines=args.keep_engines)
+    checkout = None if args.keep_environment else _checkout()
+    found = leftovers(where, checkout, keep_engines=args.keep_engines)
     if not args.json:
         _show(found)
     removed: list[Leftover] = []
@@ -67,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         daemon = at_endpoint(where, api_key(args))
         if daemon is not None:
             stop_daemon(daemon)
-        removed = leftovers(where, _checkout(), keep_engines=args.keep_engines)
+        removed = leftovers(where, checkout, keep_engines=args.keep_engines)
         for leftover in removed:
             remove(leftover)
     if args.json:
@@ -102,6 +104,7 @@ def remove(leftover: Leftover) -> None:
         else:
             path.unlink(missing_ok=True)
     parents = {path.parent for path in leftover.entries} | {leftover.folder}
+    parents |= {folder for folder in leftover.folder.parents if folder.name == _OWN_NAME}
     for folder in sorted(parents, key=lambda path: len(path.parts), reverse=True):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

@@ -66,6 +66,7 @@ def _install_engine(args: argparse.Namespace, daemon: Daemon, report: Report) ->
     if explicit_url(args):
         raise EngineNotFound(f"The daemon at {daemon.client.url} has no engine; run `engine install` on its machine.")
     from supervisor.llamacpp.install import ensure_engine  # noqa: PLC0415 - only the first demo needs it
+    from supervisor.llamacpp.progress import Progress  # noqa: PLC0415 - as above
 
     def told(step: Progress) -> None:
         report(f"{step.stage} {step.detail}".strip(), step.fraction)

@@ -53,9 +53,10 @@ def bold(text: str) -> str:
     return f"{_BOLD}{text}{_OFF}" if _has_colour() and text else text
 
 
-def write(text: str) -> None:
+def write(text: str, *, quietly: bool = False) -> None:
     """Foreign text on stdout, at once and without a newline; a terminal is kept from obeying it."""
-    sys.stdout.write(text.translate(_CONTROLS) if sys.stdout.isatty() else text)
+    shown = text.translate(_CONTROLS) if sys.stdout.isatty() else text
+    sys.stdout.write(dim(shown) if quietly else shown)
     sys.stdout.flush()
 
 
@@ -102,7 +103,7 @@ def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     from rich.table import Table  # noqa: PLC0415 - as above
     from rich.text import Text  # noqa: PLC0415 - as above
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold" if _has_colour() else "")
     for header in headers:
         table.add_column(header, overflow="fold")
     for row in rows:

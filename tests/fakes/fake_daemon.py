@@ -24,8 +24,8 @@ VERSION = "0.1.0"
 
 def model(name: str, state: str = "unloaded", **more: Any) -> Json:
     """A model's status with every key of the contract."""
-    keys = ["path", "stage", "progress", "pid", "n_ctx", "loaded_at", "load_seconds", "rss_bytes", "size_bytes", "error"]
-    blank = dict.fromkeys(keys)
+    facts = ["path", "pid", "n_ctx", "loaded_at", "load_seconds", "rss_bytes", "size_bytes", "embeddings"]
+    blank = dict.fromkeys([*facts, "stage", "progress", "error"])
     return {"id": name, "aliases": [], "source": "file", "state": state, "leases": 0, "waiting": 0, **blank, **more}
 
 
