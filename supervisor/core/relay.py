@@ -72,9 +72,12 @@ class Relay:
 
     @property
     def failed(self) -> bool:
-        """Whether the stream's last event is the engine's error object; it sends no `[DONE]` after one."""
+        """Whether the stream's last event is the engine's error object; it sends no `[DONE]` after one.
+
+        The `error:` line of older builds does not count: to a client it is an unknown field, so it saw no error.
+        """
         event = _last_event(self._last)
-        return event.startswith((b"data:", b"error:")) and b'"error"' in event and "error" in _parse(event)
+        return event.startswith(b"data:") and b'"error"' in event and "error" in _parse(event)
 
     def ending(self, error: Mapping[str, object]) -> bytes:
         """What to send when the engine's stream is over, so that the client's ends properly.

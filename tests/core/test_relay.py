@@ -133,7 +133,7 @@ def test_endings() -> None:
     assert ending_after(WORD, FINISH, DONE) == b""
     assert ending_after(WORD, DONE, PING) == b""
     assert ending_after(WORD + ERROR) == DONE
-    assert ending_after(WORD, b'error: {"error":{"message":"no"}}\n\n') == DONE
+    assert ending_after(WORD, b'error: {"message":"no"}\n\n') == broken_stream_ending(error)
     assert ending_after(event(delta(content='"error"'))) == broken_stream_ending(error)
 
 

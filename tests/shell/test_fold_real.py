@@ -289,9 +289,17 @@ def test_of_a_key_set_twice_the_engine_takes_the_last(engine: str) -> None:
     assert b'"completion_tokens":2' in answer
 
 
-@pytest.mark.parametrize(
-    "fields", [{"stream": "yes"}, {"stream": 1}, {"stream": False, "return_progress": "x"}, {"n": 99}]
+REFUSED: tuple[dict[str, Any], ...] = (
+    {"stream": "yes"},
+    {"stream": 1},
+    {"return_progress": "x"},
+    {"n": 99},
+    {"temperature": "hot"},
+    {"messages": [{"role": "user", "content": "longer than the context " * 400}]},
 )
+
+
+@pytest.mark.parametrize("fields", REFUSED, ids=[next(iter(fields)) for fields in REFUSED])
 def test_what_the_engine_refuses_is_refused_all_the_same(engine: str, fields: dict[str, Any]) -> None:
     body = chat("HELLO", **fields)
     raw = json.dumps(body).encode()
