@@ -37,7 +37,8 @@ SupervisorError                     internal_error
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
-   └─ ShuttingDown                  shutting_down
+   ├─ ShuttingDown                  shutting_down
+   └─ RemoteError                   (the code the daemon gave)
 
 `code` is a promise to scripts; a message says what is wrong and what to do. HTTP statuses live in
 `api/errors.py`, exit codes in `cli/exits.py`: an error does not know who asks.
@@ -293,3 +294,20 @@ class ShuttingDown(DaemonError):
     """The daemon is stopping and takes no new work."""
 
     code = "shutting_down"
+
+
+class RemoteError(DaemonError):
+    """An error the daemon reported, as the command line sees it.
+
+    Args:
+        message: the daemon's message.
+        code: the daemon's code, which becomes this error's own.
+        param: as in SupervisorError.
+        log_lines: as in SupervisorError.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, param: str | None = None, log_lines: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, param=param, log_lines=log_lines)
+        self.code = code

@@ -35,14 +35,14 @@ class _Mirrored:
 def configure(log_format: LogFormat, mirror: Callable[[bytes], None]) -> None:
     """Set structlog up for this process; `mirror` gets every line without colours."""
     colors = log_format == "text" and sys.stderr.isatty()
-    renderer = structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer(colors=colors)
+    text, machine = structlog.dev.ConsoleRenderer(colors=colors), structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             redact,
             structlog.processors.format_exc_info,
-            renderer,
+            machine if log_format == "json" else text,
         ],
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Mirrored(mirror))),
         cache_logger_on_first_use=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -142,7 +143,9 @@ class Pool:
         await self._tasks.__aenter__()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.shut_down()
         await self._tasks.__aexit__(None, None, None)  # the tasks of the engines end by themselves, stopped
 
@@ -308,6 +311,9 @@ async def _outcome(work: asyncio.Future[Failure]) -> Failure | None:
         return Failure(error.code, error.message, error.log_lines)
     except OSError as error:
         return Failure("engine_start_failed", f"The engine could not be started: {error}.")
+    except Exception as error:  # noqa: BLE001 - a bug in one engine's life must not take the other engines down
+        trace = "".join(traceback.format_exception(error)).splitlines()
+        return Failure("internal_error", f"Internal error while starting the engine: {error!r}.", tuple(trace[-12:]))
 
 
 _REFUSALS: dict[str, type[SupervisorError]] = {

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 
 from supervisor.core.engine_errors import error_in, translate
+from supervisor.core.fold import StreamFold
 from supervisor.core.relay import Relay
-from supervisor.core.sse import DONE, SseDecoder
 from supervisor.proxy.asgi import SSE_HEADERS, Responder
 
 
 class StreamBroken(Exception):
     """The engine's stream ended before it was complete."""
-
-
-class Fold(Protocol):
-    """Makes one response object of a stream's chunks."""
-
-    def feed(self, chunk: Mapping[str, Any]) -> None:
-        """Take the next chunk."""
-
-    def response(self) -> Mapping[str, Any]:
-        """The whole response."""
 
 
 async def stream_through(upstream: aiohttp.ClientResponse, relay: Relay, responder: Responder) -> None:
@@ -42,20 +32,16 @@ async def stream_through(upstream: aiohttp.ClientResponse, relay: Relay, respond
     await responder.end()
 
 
-async def fold(upstream: aiohttp.ClientResponse, into: Fold, responder: Responder) -> None:
+async def fold(upstream: aiohttp.ClientResponse, into: StreamFold, responder: Responder) -> None:
     """Send one object made of the whole stream; raises StreamBroken where the end is missing."""
-    decoder = SseDecoder()
     while arrived := await upstream.content.readany():
-        for event in decoder.feed(arrived):
-            if event.data == DONE:
-                await responder.whole(200, _encode(into.response()))
-                return
-            chunk = json.loads(event.data)
-            if "error" in chunk:
-                await _send_error(responder, chunk["error"])
-                return
-            into.feed(chunk)
-    raise StreamBroken
+        into.feed(arrived)
+        if into.error is not None:
+            await _send_error(responder, into.error)
+            return
+    if not into.done:
+        raise StreamBroken
+    await responder.whole(200, _encode(into.response()))
 
 
 async def pass_whole(upstream: aiohttp.ClientResponse, responder: Responder) -> None:

@@ -11,18 +11,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import aiohttp
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.registry import Registry
 from supervisor.core.relay import Relay
-from supervisor.core.upstream import UpstreamPlan, plan_upstream
+from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
 from supervisor.errors import EngineLost, InvalidRequest, SupervisorError
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
-from supervisor.proxy.asgi import ClientGone, Responder, read_json, while_connected
+from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 
@@ -53,17 +52,18 @@ class RelayEndpoint:
         """Serve one request."""
         responder = Responder(send)
         try:
-            body = await read_json(receive, self.max_body)
+            body = await read_body(receive, self.max_body)
             await while_connected(receive, self._answer(body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.render_error(error))
 
-    async def _answer(self, body: dict[str, Any], responder: Responder) -> None:
-        model = self.registry.find(_model_name(body)).id
-        plan = plan_upstream(self.path, body)
-        payload = json.dumps(plan.body, ensure_ascii=False, separators=(",", ":")).encode()
+    async def _answer(self, body: bytes, responder: Responder) -> None:
+        asked = parse_object(body)
+        model = self.registry.find(_model_name(asked)).id
+        plan = plan_upstream(self.path, asked)
+        payload = set_fields(body, plan.changes)
         try:
             await self._try(model, plan, payload, responder)
         except _TryAgain:
@@ -92,10 +92,11 @@ class RelayEndpoint:
 
 
 async def _answer(plan: UpstreamPlan, upstream: aiohttp.ClientResponse, relay: Relay, responder: Responder) -> None:
-    if plan.answer == "whole" or upstream.status != 200:
+    folding = plan.new_fold()
+    if upstream.status != 200 or upstream.content_type != "text/event-stream":
         await pass_whole(upstream, responder)
-    elif plan.answer == "folded":
-        await fold(upstream, plan.new_fold(), responder)
+    elif folding is not None:
+        await fold(upstream, folding, responder)
     else:
         await stream_through(upstream, relay, responder)
 
@@ -107,12 +108,13 @@ class _TryAgain(Exception):
 def _lost(model: str, lease: Lease, *, gone: bool) -> EngineLost:
     how = f"ended ({lease.engine.exit.result()})" if gone else "closed the connection"
     return EngineLost(
-        f"The engine of '{model}' {how} while it was answering. Repeat the request; `supervisor logs {model}` may tell why.",
+        f"The engine of '{model}' {how} while it was answering. Repeat the request; "
+        f"`supervisor logs {model}` may tell why.",
         log_lines=lease.engine.tail(5) if gone else (),
     )
 
 
-def _model_name(body: Mapping[str, Any]) -> str:
+def _model_name(body: Mapping[str, object]) -> str:
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise InvalidRequest("Name a model in `model`; GET /v1/models lists them.", param="model")

@@ -1,0 +1,87 @@
+"""One streamed chat answer from `/v1/chat/completions`, piece by piece and folded together."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from supervisor.cli.client import Client, Json, remote_error
+from supervisor.cli.render import write
+from supervisor.errors import DaemonError
+
+
+@dataclass
+class ToolCall:
+    """A call the model made; `arguments` is JSON text, as the API gives it."""
+
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass
+class Answer:
+    """What has arrived of an answer so far."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: dict[int, ToolCall] = field(default_factory=dict)
+    finish_reason: str | None = None
+
+    def add(self, chunk: Json) -> None:
+        """Take one chunk of the stream in."""
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            self.content += delta.get("content") or ""
+            self.reasoning += delta.get("reasoning_content") or ""
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+            for part in delta.get("tool_calls") or ():
+                call = self.tool_calls.setdefault(part.get("index") or 0, ToolCall())
+                function = part.get("function") or {}
+                call.name += function.get("name") or ""
+                call.arguments += function.get("arguments") or ""
+
+    def as_json(self) -> Json:
+        """For `--json`."""
+        return {
+            "content": self.content,
+            "reasoning_content": self.reasoning or None,
+            "tool_calls": [vars(call) for call in self.tool_calls.values()],
+            "finish_reason": self.finish_reason,
+        }
+
+
+def stream(client: Client, request: Json, answer: Answer) -> Iterator[None]:
+    """Ask, and grow `answer` with each chunk that arrives.
+
+    Raises RemoteError for an error before or within the stream, DaemonError for a stream that breaks off.
+    """
+    with contextlib.closing(client.events("/v1/chat/completions", {**request, "stream": True})) as events:
+        for event in events:
+            if event == "[DONE]":
+                return
+            chunk = json.loads(event)
+            if "error" in chunk:
+                raise remote_error(chunk)
+            answer.add(chunk)
+            yield
+    raise DaemonError("The answer broke off; see `supervisor logs`.")
+
+
+def show(client: Client, request: Json, answer: Answer) -> None:
+    """Print an answer while it arrives: reasoning dim, then the text, then the tool calls. Raises as `stream`."""
+    reasoning = content = 0
+    try:
+        for _ in stream(client, request, answer):
+            if len(answer.reasoning) > reasoning:
+                write(answer.reasoning[reasoning:], quietly=True)
+                reasoning = len(answer.reasoning)
+            if len(answer.content) > content:
+                write(("\n\n" if reasoning and not content else "") + answer.content[content:])
+                content = len(answer.content)
+    finally:  # also of an answer that broke off or was cancelled
+        if not (answer.content or answer.reasoning or "\n").endswith("\n"):
+            write("\n")
+    for call in answer.tool_calls.values():
+        write(f"tool call: {call.name}({call.arguments})\n")

@@ -1,0 +1,102 @@
+"""Starting the daemon in the background: the same `serve`, in a session of its own, writing to the daemon's log."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import supervisor
+from supervisor.cli.daemon import Daemon, at_endpoint
+from supervisor.errors import DaemonAlreadyRunning, DaemonError
+from supervisor.paths import Places, private_folder
+
+START_SECONDS = 60.0
+_LOOK_AGAIN_SECONDS = 0.02
+_TRY_AGAIN_SECONDS = 1.0
+_LOG_TAIL_BYTES = 4000
+_LOG_TAIL_LINES = 20
+
+# Starts this very package in a fresh interpreter, whatever the working folder or another `supervisor` on the path says.
+_BOOT = (
+    "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
+    "from supervisor.cli.main import main; sys.exit(main())"
+)
+
+
+def serve_command(arguments: Sequence[str]) -> list[str]:
+    """The command line of `serve` with this interpreter and this package."""
+    root = Path(supervisor.__file__).parents[1]
+    return [sys.executable, "-I" if sys.flags.isolated else "-P", "-c", _BOOT, str(root), "serve", *arguments]
+
+
+def start(command: Sequence[str], where: Places, key: str | None) -> Daemon:
+    """Run a daemon's command line and wait until it answers.
+
+    A daemon that finds the state folder taken exits; then the one that holds it is the answer as soon as it speaks, and
+    should it be on its way out, the command is run again. Raises DaemonError with the end of the log when the process
+    exits for another reason or START_SECONDS pass.
+    """
+    private_folder(where.state)
+    private_folder(where.daemon_log.parent)
+    deadline = time.monotonic() + START_SECONDS
+    with where.daemon_log.open("a+b") as log:
+        while time.monotonic() < deadline:
+            daemon = _attempt(command, where, key, log, deadline)
+            if daemon is not None:
+                return daemon
+    raise DaemonError(f"Another daemon holds {where.daemon_lock} but does not answer; its log is {where.daemon_log}.")
+
+
+def _attempt(command: Sequence[str], where: Places, key: str | None, log: BinaryIO, deadline: float) -> Daemon | None:
+    """One process. None = the state folder belongs to another daemon, which has not spoken up yet."""
+    begin = log.seek(0, os.SEEK_END)
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    try:
+        daemon = _answer(where, key, deadline, process)
+    except BaseException:
+        _end(process)
+        raise
+    if daemon is not None:
+        process.returncode = 0  # nobody waits for it: it outlives this command
+        return daemon
+    if process.poll() is None:
+        _end(process)
+        message = f"The daemon did not answer within {START_SECONDS:g} s"
+    elif _lost_the_race(_tail(log, begin)):
+        return _answer(where, key, min(deadline, time.monotonic() + _TRY_AGAIN_SECONDS), None)
+    else:
+        message = f"The daemon ended at once (exit status {process.returncode})"
+    raise DaemonError(f"{message}; its log is {where.daemon_log}.", log_lines=_tail(log, begin))
+
+
+def _answer(where: Places, key: str | None, until: float, process: subprocess.Popen[bytes] | None) -> Daemon | None:
+    """The state folder's daemon once it answers; None when `process` has ended or the time is up."""
+    while time.monotonic() < until:
+        ended = process is not None and process.poll() is not None
+        if daemon := at_endpoint(where, key):
+            return daemon
+        if ended:
+            return None
+        time.sleep(_LOOK_AGAIN_SECONDS)
+    return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.wait()
+
+
+def _lost_the_race(lines: Sequence[str]) -> bool:
+    return any(DaemonAlreadyRunning.code in line for line in lines)
+
+
+def _tail(log: BinaryIO, begin: int) -> tuple[str, ...]:
+    """The last lines written after `begin`."""
+    end = log.seek(0, os.SEEK_END)
+    log.seek(max(begin, end - _LOG_TAIL_BYTES))
+    return tuple(log.read().decode("utf-8", "replace").splitlines()[-_LOG_TAIL_LINES:])

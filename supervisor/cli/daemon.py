@@ -1,0 +1,133 @@
+"""Finding the daemon.
+
+`--url`, else `$SUPERVISOR_URL`, else the endpoint file of the state folder. An endpoint file counts only while the
+daemon that answers there gives the pid written in the file; whatever a killed daemon left behind is ignored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from dataclasses import dataclass
+
+from supervisor import __version__
+from supervisor.cli.client import Client, Json
+from supervisor.cli.options import background_arguments, command_name
+from supervisor.cli.progress import Report
+from supervisor.cli.render import note
+from supervisor.errors import DaemonError, DaemonUnreachable, DaemonVersionMismatch
+from supervisor.paths import Places, places
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """A daemon that answered: how to call it, and its status at that moment."""
+
+    client: Client
+    status: Json
+
+    @property
+    def base_url(self) -> str:
+        """What an OpenAI client calls its base URL."""
+        return f"{self.client.url}/v1"
+
+    @property
+    def models(self) -> list[Json]:
+        """The status of every model it knows."""
+        return list(self.status.get("models") or ())
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What a running daemon writes about itself."""
+
+    url: str
+    pid: int
+
+
+def find(args: argparse.Namespace) -> Daemon | None:
+    """The daemon these arguments mean, of whatever version; None where no local one runs.
+
+    Raises DaemonUnreachable for an explicit URL nobody answers at, DaemonError for a local daemon that hangs,
+    RemoteError (a wrong key, for instance), UsageError.
+    """
+    url, key = explicit_url(args), api_key(args)
+    if url:
+        client = Client(url, key)
+        return Daemon(client, client.get("/api/v1/status"))
+    return at_endpoint(places(os.environ), key)
+
+
+def connect(args: argparse.Namespace) -> Daemon:
+    """The daemon these arguments mean. Raises DaemonUnreachable, DaemonVersionMismatch and as `find`."""
+    daemon = find(args)
+    if daemon is None:
+        me = command_name(os.environ)
+        raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} serve` starts one.")
+    return _same_version(daemon)
+
+
+def ensure(args: argparse.Namespace, report: Report) -> Daemon:
+    """The daemon these arguments mean, started in the background if none runs locally. Raises as `connect`."""
+    daemon = find(args)
+    extra = background_arguments(args)
+    if daemon is None:
+        from supervisor.cli.background import serve_command, start  # noqa: PLC0415 - needs subprocess; seldom used
+
+        report("starting the daemon", None)
+        return start(serve_command(extra), places(os.environ), api_key(args))
+    if extra:
+        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(extra[::2])}")
+    return _same_version(daemon)
+
+
+def explicit_url(args: argparse.Namespace) -> str | None:
+    """The daemon's URL where the user gave one."""
+    return args.url or os.environ.get("SUPERVISOR_URL") or None
+
+
+def api_key(args: argparse.Namespace) -> str | None:
+    """The key to show, if any."""
+    return args.api_key or os.environ.get("SUPERVISOR_API_KEY") or None
+
+
+def read_endpoint(where: Places) -> Endpoint | None:
+    """What the endpoint file says; None where there is none or it is damaged."""
+    try:
+        found = json.loads(where.endpoint_file.read_text(encoding="utf-8"))
+        return Endpoint(str(found["url"]), int(found["pid"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def at_endpoint(where: Places, key: str | None) -> Daemon | None:
+    """The daemon of this state folder if it lives. Raises DaemonError where it lives but does not answer properly."""
+    endpoint = read_endpoint(where)
+    if endpoint is None:
+        return None
+    client = Client(endpoint.url, key)
+    try:
+        status = client.get("/api/v1/status")
+    except DaemonError as error:
+        if isinstance(error.__cause__, ConnectionRefusedError) or not _lives(endpoint.pid):
+            return None
+        raise
+    return Daemon(client, status) if status.get("pid") == endpoint.pid else None
+
+
+def _lives(pid: int) -> bool:
+    from supervisor.processes import is_running  # noqa: PLC0415 - psutil; only a daemon in trouble needs it
+
+    return is_running(pid)
+
+
+def _same_version(daemon: Daemon) -> Daemon:
+    theirs = daemon.status.get("version")
+    if theirs != __version__:
+        me = command_name(os.environ)
+        raise DaemonVersionMismatch(
+            f"The daemon at {daemon.client.url} is version {theirs}, this command is {__version__}. "
+            f"End it with `{me} stop`; the next `{me} load` starts one of this version."
+        )
+    return daemon

@@ -1,0 +1,70 @@
+"""`load TARGET`: a ready model, and where it answers."""
+
+from __future__ import annotations
+
+import argparse
+
+from supervisor.cli.client import Json
+from supervisor.cli.daemon import ensure
+from supervisor.cli.exits import OK
+from supervisor.cli.loading import load, parse_target
+from supervisor.cli.options import Subparsers, add_background, add_common, count, positive
+from supervisor.cli.progress import progress
+from supervisor.cli.render import bold, print_json
+
+_DESCRIPTION = """Load a model and print where it answers. Starts a daemon in the background if none runs. A model that
+is loaded already stays as it is. Ctrl-C cancels the load."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser("load", help="load a model and print its endpoint", description=_DESCRIPTION)
+    parser.add_argument("target", metavar="TARGET", help="demo, the path of a .gguf file, or the id of a known model")
+    parser.add_argument("--id", metavar="ID", help="the name to give the model (default: from the file's name)")
+    parser.add_argument("--ctx-size", type=count, metavar="N", help="context in tokens (0: the model's own)")
+    parser.add_argument("--parallel", type=positive, metavar="N", help="requests answered side by side")
+    parser.add_argument("--embeddings", choices=("auto", "on", "off"), help="serve embeddings instead of text")
+    parser.add_argument(
+        "--extra-arg", action="append", metavar="ARG", help="one more argument for llama-server: --extra-arg=--no-mmap"
+    )
+    add_background(parser)
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load, print the endpoint."""
+    body = _body(args)
+    with progress() as report:
+        daemon = ensure(args, report)
+        status = load(daemon, body, report)
+    if args.json:
+        print_json({"base_url": daemon.base_url, "model": status["id"], "status": status})
+    else:
+        print(f"{bold(status['id'])} is ready{_details(status)}")
+        print(f"  base URL  {daemon.base_url}")
+        print(f"  model     {status['id']}")
+    return OK
+
+
+def _body(args: argparse.Namespace) -> Json:
+    given = {
+        "ctx_size": args.ctx_size,
+        "parallel": args.parallel,
+        "embeddings": args.embeddings,
+        "extra_args": args.extra_arg,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    body: Json = {"target": parse_target(args.target)}
+    if args.id:
+        body["id"] = args.id
+    if options:
+        body["options"] = options
+    return body
+
+
+def _details(status: Json) -> str:
+    context, seconds = status.get("n_ctx"), status.get("load_seconds")
+    found = [f"context {context}"] if context else []
+    found += [f"loaded in {seconds:.1f} s"] if seconds is not None else []
+    return f" ({', '.join(found)})" if found else ""

@@ -1,0 +1,118 @@
+"""`supervisor VERB …`: finds the verb, runs it, turns errors into words and exit codes.
+
+A verb is a module with `add_parser(subparsers)`, which sets `run(args) -> int` as the parser's default. Only the module
+of the verb that was asked for is imported: start-up time is what a person feels first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from supervisor import __version__
+from supervisor.cli import exits
+from supervisor.cli.intact import check_intact
+from supervisor.cli.options import command_name
+from supervisor.errors import SupervisorError, UsageError
+
+VERBS = {
+    "demo": "supervisor.cli.demo",
+    "serve": "supervisor.cli.serve",
+    "load": "supervisor.cli.load",
+    "unload": "supervisor.cli.unload",
+    "ps": "supervisor.cli.ps",
+    "models": "supervisor.cli.models",
+    "chat": "supervisor.cli.chat",
+    "logs": "supervisor.cli.logs",
+    "stop": "supervisor.cli.stop",
+    "engine": "supervisor.cli.engine",
+    "clean": "supervisor.cli.clean",
+}
+"""Verb to module, in the order of the help text."""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose complaints are UsageErrors, so that `--json` shapes them too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[:1].upper()}{message[1:]}. Try `{self.prog} --help`.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the process's own) and return its exit code; `--help` exits by itself."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        check_intact()
+        code = _run(arguments)
+        sys.stdout.flush()
+    except SupervisorError as error:
+        return _fail(error, "--json" in arguments)
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has had enough; give the interpreter's last flush somewhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.FAILED
+    except Exception as error:  # noqa: BLE001 - the last resort: nobody should have to read a traceback
+        return _crash(error, "--json" in arguments)
+    return code
+
+
+def build_parser(verbs: Sequence[str]) -> Parser:
+    """The parser with the given verbs; importing each one's module."""
+    parser = Parser(
+        prog=command_name(os.environ),
+        description="Runs many llama.cpp models on the hardware you have.",
+        epilog="New here? `%(prog)s demo` shows everything, from nothing.",
+    )
+    parser.add_argument("--version", action="version", version=f"llama-supervisor {__version__}")
+    subparsers = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
+    for verb in verbs:
+        importlib.import_module(VERBS[verb]).add_parser(subparsers)
+    return parser
+
+
+def _run(arguments: list[str]) -> int:
+    asked = arguments[0] if arguments else ""
+    parser = build_parser([asked] if asked in VERBS else list(VERBS))
+    args = parser.parse_args(arguments)
+    if args.verb is None:
+        parser.print_help(sys.stderr)
+        return exits.USAGE
+    code: int = args.run(args)
+    return code
+
+
+def _fail(error: SupervisorError, as_json: bool) -> int:
+    if as_json:
+        from supervisor.cli.render import print_json  # noqa: PLC0415 - only a failure needs it here
+
+        print_json({"error": _described(error)})
+    else:
+        for line in error.log_lines:
+            print(f"  | {line}", file=sys.stderr)
+        print(f"error: {error.message} [{error.code}]", file=sys.stderr)
+    return exits.exit_code(error)
+
+
+def _described(error: SupervisorError) -> dict[str, object]:
+    found: dict[str, object] = {
+        "message": error.message,
+        "type": "error",
+        "code": error.code,
+        "param": error.param,
+    }
+    return {**found, "log_lines": list(error.log_lines)} if error.log_lines else found
+
+
+def _crash(error: Exception, as_json: bool) -> int:
+    from supervisor.cli.crash import write_traceback  # noqa: PLC0415 - only a bug needs it
+
+    where = write_traceback(error, os.environ)
+    if isinstance(error, OSError):
+        return _fail(SupervisorError(f"The system refused: {error}. {where}"), as_json)
+    return _fail(SupervisorError(f"This is a bug in the program: {type(error).__name__}: {error}. {where}"), as_json)

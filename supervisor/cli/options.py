@@ -1,0 +1,74 @@
+"""What several verbs share: the common options, the options of a background daemon, the command's own name."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from supervisor.errors import UsageError
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what `add_subparsers()` returns
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """Options every verb understands."""
+    group = parser.add_argument_group("common options")
+    group.add_argument("--json", action="store_true", help="print JSON for programs")
+    group.add_argument("--url", metavar="URL", help="which daemon (default: $SUPERVISOR_URL, else the local one)")
+    group.add_argument("--api-key", metavar="KEY", help="its key (default: $SUPERVISOR_API_KEY)")
+
+
+def add_background(parser: argparse.ArgumentParser) -> None:
+    """Options for the daemon that a verb starts in the background when none runs."""
+    group = parser.add_argument_group("if a daemon has to be started")
+    group.add_argument("--config", metavar="FILE", help="its configuration file")
+    group.add_argument("--port", type=port, metavar="N", help="its port (0: any free one)")
+    group.add_argument("--engine", metavar="PATH", help="the llama-server to use")
+
+
+def background_arguments(args: argparse.Namespace) -> list[str]:
+    """The part of `add_background`'s options that was given, as arguments of `serve`."""
+    found: list[str] = []
+    for name in ("config", "port", "engine"):
+        value = getattr(args, name, None)
+        if value is not None:
+            found += [f"--{name}", str(value) if name == "port" else os.path.abspath(os.path.expanduser(value))]
+    return found
+
+
+def port(text: str) -> int:
+    """A TCP port; 0 lets the system choose. Raises argparse.ArgumentTypeError."""
+    return _ranged(text, 0, 65535)
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1. Raises argparse.ArgumentTypeError."""
+    return _ranged(text, 1, 2**31 - 1)
+
+
+def count(text: str) -> int:
+    """An integer of at least 0. Raises argparse.ArgumentTypeError."""
+    return _ranged(text, 0, 2**31 - 1)
+
+
+def command_name(env: Mapping[str, str]) -> str:
+    """The program as this user can type it: `bin/supervisor` says so through SUPERVISOR_COMMAND."""
+    return env.get("SUPERVISOR_COMMAND") or "supervisor"
+
+
+def require(condition: object, message: str) -> None:
+    """Raise UsageError with `message` unless `condition` holds."""
+    if not condition:
+        raise UsageError(message)
+
+
+def _ranged(text: str, low: int, high: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = low - 1
+    if not low <= value <= high:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} to {high}")
+    return value

@@ -1,0 +1,42 @@
+"""Progress of long waits on stderr: a moving bar on a terminal, a line per stage elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+
+from supervisor.cli.render import is_terminal, note
+
+Report = Callable[[str, float | None], None]
+"""Takes a text that names the stage, and how much of it is done (0..1) or None."""
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Report]:
+    """A reporter for one wait; what it drew on a terminal is gone afterwards."""
+    if not is_terminal(sys.stderr):
+        yield _line_reporter()
+        return
+    from rich.console import Console  # noqa: PLC0415 - 60 ms that only a terminal pays
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+
+        def report(text: str, fraction: float | None) -> None:
+            bar.update(task, description=text, total=None if fraction is None else 1.0, completed=fraction or 0.0)
+
+        yield report
+
+
+def _line_reporter() -> Report:
+    last: list[str] = []
+
+    def report(text: str, fraction: float | None) -> None:
+        if text and last[-1:] != [text]:
+            last[:] = [text]
+            note(text)
+
+    return report

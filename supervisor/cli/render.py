@@ -1,0 +1,111 @@
+"""What goes to the screen: tables, JSON, sizes and times.
+
+`rich` draws on a terminal only; anything else gets plain aligned text without colour, so that what scripts see never
+changes with the screen. Text that a model or an engine wrote is stripped of control characters on a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+_DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+# C0 without tab and newline, DEL, C1
+_CONTROLS = {code: None for code in (*range(9), *range(11, 32), *range(127, 160))}
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at `stream` through a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def print_json(value: object) -> None:
+    """One JSON value on stdout: indented on a terminal, else on one line."""
+    print(json.dumps(value, ensure_ascii=False, indent=2 if is_terminal(sys.stdout) else None), flush=True)
+
+
+def print_json_line(value: object) -> None:
+    """One JSON value of a stream, on a line of its own."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on stdout."""
+    if is_terminal(sys.stdout):
+        _print_rich_table(headers, rows)
+        return
+    widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
+    for row in (headers, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def dim(text: str) -> str:
+    """`text`, less loud where stdout shows colours."""
+    return f"{_DIM}{text}{_OFF}" if _has_colour() and text else text
+
+
+def bold(text: str) -> str:
+    """`text`, louder where stdout shows colours."""
+    return f"{_BOLD}{text}{_OFF}" if _has_colour() and text else text
+
+
+def write(text: str, *, quietly: bool = False) -> None:
+    """Foreign text on stdout, at once and without a newline; a terminal is kept from obeying it."""
+    shown = text.translate(_CONTROLS) if sys.stdout.isatty() else text
+    sys.stdout.write(dim(shown) if quietly else shown)
+    sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    """A remark on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def size(count: int | None) -> str:
+    """Bytes for people: `512 B`, `1.5 KiB`, `12 GiB`; `-` for None."""
+    if count is None:
+        return "-"
+    value, unit = float(count), "B"
+    for bigger in ("KiB", "MiB", "GiB", "TiB"):
+        if value < 1023.5:
+            break
+        value, unit = value / 1024, bigger
+    digits = 1 if unit != "B" and value < 9.95 else 0
+    return f"{value:.{digits}f} {unit}"
+
+
+def ago(epoch: float | None) -> str:
+    """How long ago `epoch` (seconds since 1970) was: `12s`, `5m`, `3h`, `2d`; `-` for None."""
+    if epoch is None:
+        return "-"
+    seconds = max(0, int(time.time() - epoch))
+    for length, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def cell(value: object) -> str:
+    """A table cell: `-` for None."""
+    return "-" if value is None else str(value)
+
+
+def _has_colour() -> bool:
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - 60 ms that only a terminal pays
+    from rich.table import Table  # noqa: PLC0415 - as above
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    table = Table(box=None, pad_edge=False, header_style="bold" if _has_colour() else "")
+    for header in headers:
+        table.add_column(header, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text.translate(_CONTROLS)) for text in row))
+    Console().print(table)

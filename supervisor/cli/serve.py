@@ -1,0 +1,38 @@
+"""`serve`: the daemon in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+
+from supervisor.cli.options import Subparsers, add_common, port
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser(
+        "serve", help="run the daemon in the foreground", description="Run the daemon here until Ctrl-C or `stop`."
+    )
+    parser.add_argument("--config", metavar="FILE", help="the configuration file (default: see docs/cli.md)")
+    parser.add_argument("--host", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=port, metavar="N", help="the port (default: 8686; 0: any free one)")
+    parser.add_argument("--engine", metavar="PATH", help="the llama-server to use")
+    parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without a key")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of the log (default: text)")
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until told to stop."""
+    from supervisor.wiring import DaemonOptions, run_daemon  # noqa: PLC0415 - half a second that `serve --help` can spare
+
+    return run_daemon(
+        DaemonOptions(
+            config=args.config,
+            host=args.host,
+            port=args.port,
+            engine=args.engine,
+            insecure=args.insecure,
+            log_format=args.log_format,
+        )
+    )

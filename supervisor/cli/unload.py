@@ -1,0 +1,45 @@
+"""`unload MODEL`, `unload --all`."""
+
+from __future__ import annotations
+
+import argparse
+
+from supervisor.cli.daemon import Daemon, connect
+from supervisor.cli.exits import OK
+from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.render import print_json
+from supervisor.errors import UsageError
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser(
+        "unload", help="end a model's engine", description="End a model's engine, also one that is still loading."
+    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="its id or alias")
+    parser.add_argument("--all", action="store_true", help="all loaded models")
+    parser.add_argument("--now", action="store_true", help="without waiting for running requests")
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Unload and say what."""
+    if bool(args.model) == args.all:
+        raise UsageError("Say which model to unload, or --all.", param="model")
+    daemon = connect(args)
+    names = _loaded(daemon) if args.all else [args.model]
+    bodies = [{"model": name, **({"now": True} if args.now else {})} for name in names]
+    statuses = [daemon.client.post("/api/v1/models/unload", body, timeout=None) for body in bodies]
+    if args.json:
+        print_json({"models": statuses})
+    elif statuses:
+        for status in statuses:
+            print(f"{status['id']} is unloaded")
+    else:
+        print("no model is loaded")
+    return OK
+
+
+def _loaded(daemon: Daemon) -> list[str]:
+    return [model["id"] for model in daemon.models if model["state"] != "unloaded"]

@@ -1,0 +1,123 @@
+"""Dispatch, errors, exit codes, and what a start costs."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from supervisor import __version__
+from supervisor.cli.main import VERBS, build_parser
+from tests.cli.conftest import Cli
+from tests.fakes.fake_daemon import FakeDaemon, model
+
+
+def test_help_names_every_verb(cli: Cli) -> None:
+    shown = cli("--help")
+    assert shown.code == 0
+    assert set(VERBS) <= set(re.findall(r"^    (\w+) ", shown.out, re.MULTILINE))
+
+
+def test_every_verb_knows_the_common_options() -> None:
+    subparsers = build_parser(list(VERBS))._subparsers
+    assert subparsers is not None
+    for name, parser in subparsers._group_actions[0].choices.items():  # type: ignore[union-attr]  # a dict of parsers
+        if name != "engine":  # a group of verbs, each with its own
+            assert {"--json", "--url", "--api-key"} <= set(parser._option_string_actions), name
+
+
+def test_version(cli: Cli) -> None:
+    assert cli("--version").out == f"llama-supervisor {__version__}\n"
+
+
+def test_no_verb_shows_help_and_is_a_usage_error(cli: Cli) -> None:
+    shown = cli()
+    assert shown.code == 2
+    assert shown.out == ""
+    assert "demo" in shown.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["load"], ["ps", "--nonsense"], ["load", "demo", "--parallel", "0"], ["unload"]]
+)
+def test_usage_errors_in_both_forms(cli: Cli, arguments: list[str]) -> None:
+    plain = cli(*arguments)
+    assert (plain.code, plain.out) == (2, "")
+    assert re.fullmatch(r"error: .+ \[usage\]\n", plain.err)
+    coded = cli(*arguments, "--json")
+    assert (coded.code, coded.err) == (2, "")
+    assert coded.json()["error"]["code"] == "usage"
+
+
+def test_the_command_is_called_what_the_user_typed(cli: Cli) -> None:
+    named = Cli(cli.folder, SUPERVISOR_COMMAND="bin/supervisor")
+    assert "`bin/supervisor load demo`" in named("ps").err
+    assert "usage: bin/supervisor ps" in named("ps", "--help").out
+
+
+def test_no_daemon_is_exit_3(cli: Cli) -> None:
+    assert cli("ps").code == 3
+    assert cli("ps", "--json").json()["error"]["code"] == "daemon_unreachable"
+    assert cli("ps", "--url", "http://127.0.0.1:1").code == 3
+
+
+def test_a_url_that_is_none_is_usage(cli: Cli) -> None:
+    for url in ("localhost", "ftp://x", "http://", "http://x:99999"):
+        assert cli("ps", "--url", url).code == 2, url
+
+
+def test_a_key_is_sent_and_asked_for(cli: Cli) -> None:
+    with FakeDaemon(key="secret-key") as fake:
+        fake.write_endpoint(cli.state)
+        refused = cli("ps")
+        assert (refused.code, refused.err) == (1, "error: The key is missing or wrong. [unauthorized]\n")
+        assert cli("ps", "--api-key", "secret-key").code == 0
+        assert Cli(cli.folder, SUPERVISOR_API_KEY="secret-key", SUPERVISOR_URL=fake.url)("ps").code == 0
+
+
+def test_a_bug_is_one_sentence_and_a_file(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models["bad"] = {"state": "ready"}  # no id: a daemon would have to be broken to say this
+    shown = cli("ps")
+    assert shown.code == 1
+    assert re.fullmatch(r"error: This is a bug .+KeyError.+ The traceback is in .+\. \[internal_error\]\n", shown.err)
+    assert "Traceback" in (cli.state / "logs" / "cli-errors.log").read_text()
+
+
+def test_a_reader_that_leaves_is_no_error(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.logs = ["x" * 1000] * 2000
+    process = cli.start("logs", "-n", "2000")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait() == 1
+
+
+def test_ctrl_c_is_130_without_words(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.chat = lambda _: [FakeDaemon.WAIT]
+    process = cli.start("chat", "-m", "hello")
+    assert daemon.reached.wait(30)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+
+
+def test_a_foreign_server_is_told_apart(cli: Cli) -> None:
+    with FakeDaemon() as fake:
+        assert cli("ps", "--url", f"{fake.url}/elsewhere").err.endswith("[route_not_found]\n")
+
+
+def test_ps_imports_nothing_heavy(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models["a"] = model("a", "ready")
+    probe = "import sys; from supervisor.cli.main import main; main(['ps']); print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", probe], env=cli.env, capture_output=True, text=True, check=True)
+    imported = set(done.stdout.split())
+    assert "supervisor.cli.ps" in imported
+    assert imported.isdisjoint({"asyncio", "httpx", "psutil", "rich", "subprocess"})
+    assert imported.isdisjoint({"fastapi", "gguf", "numpy", "pydantic", "structlog", "yaml"})

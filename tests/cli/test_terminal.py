@@ -1,0 +1,187 @@
+"""What a person at a terminal sees: a pseudo-terminal, typed at and read from."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from typing import Self
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.fakes.fake_daemon import FakeDaemon, Json, chunk, model
+
+WAIT_SECONDS = 30.0
+
+
+class Terminal:
+    """A command on a pseudo-terminal; `shown` is everything it printed."""
+
+    def __init__(self, cli: Cli, *arguments: str, **env: str) -> None:
+        self._master, slave = pty.openpty()
+        self.shown, self._seen = "", 0
+        self.process = subprocess.Popen(
+            cli.argv(*arguments),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**cli.env, "TERM": "xterm", "COLUMNS": "100", **env},
+            cwd=cli.folder,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Read until `text` came, after what was waited for before."""
+        while text not in self.shown[self._seen :]:
+            if not self._read():
+                pytest.fail(f"{text!r} never came; shown: {self.shown!r}")
+        self._seen = self.shown.index(text, self._seen) + len(text)
+
+    def end(self) -> int:
+        """Read to the end; the exit code."""
+        while self._read():
+            pass
+        return self.process.wait(WAIT_SECONDS)
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], WAIT_SECONDS)
+        try:
+            data = os.read(self._master, 4096) if ready else b""
+        except OSError:  # Linux's way to say that the other side has closed
+            data = b""
+        self.shown += data.decode(errors="replace")
+        return bool(data)
+
+
+@pytest.fixture
+def ready(cli: Cli, daemon: FakeDaemon) -> FakeDaemon:
+    daemon.models["a"] = model("a", "ready", n_ctx=4096, loaded_at=time.time() - 60)
+    return daemon
+
+
+def test_a_table_has_loud_headers_unless_no_color(cli: Cli, ready: FakeDaemon) -> None:
+    for env, loud in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
+        with Terminal(cli, "ps", **env) as terminal:
+            assert terminal.end() == 0
+        assert ("\x1b[1m" in terminal.shown) is loud, env
+        assert "4096" in terminal.shown
+        assert "60s" in terminal.shown
+
+
+def test_json_on_a_terminal_is_indented(cli: Cli, ready: FakeDaemon) -> None:
+    with Terminal(cli, "models", "--json") as terminal:
+        assert terminal.end() == 0
+    assert '\r\n  "models": [' in terminal.shown
+
+
+def test_a_model_cannot_drive_the_terminal(cli: Cli, ready: FakeDaemon) -> None:
+    ready.chat = lambda _: [chunk(content="safe\x1b]0;owned\x07\x9b2J")]
+    with Terminal(cli, "chat", "-m", "x") as terminal:
+        assert terminal.end() == 0
+    assert "safe]0;owned2J" in terminal.shown
+
+
+def test_reasoning_is_dim(cli: Cli, ready: FakeDaemon) -> None:
+    ready.chat = lambda _: [chunk(reasoning_content="Hm."), chunk(content="Yes.")]
+    with Terminal(cli, "chat", "-m", "x") as terminal:
+        assert terminal.end() == 0
+    assert "\x1b[2mHm.\x1b[0m" in terminal.shown
+
+
+def test_progress_of_a_load_goes_away(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.loading = [model("demo", "loading", stage="tensors", progress=0.4), FakeDaemon.WAIT, model("demo", "ready")]
+    with Terminal(cli, "load", "demo") as terminal:
+        terminal.wait_for("demo: loading (tensors)")
+        daemon.held.set()
+        assert terminal.end() == 0
+    assert terminal.shown.endswith("model     demo\r\n")
+
+
+def test_a_conversation_remembers_forgets_and_ends(cli: Cli, ready: FakeDaemon) -> None:
+    with Terminal(cli, "chat") as terminal:
+        terminal.wait_for("> ")
+        for line in ("first", "second", "/clear", "third"):
+            terminal.type(f"{line}\n")
+            if not line.startswith("/"):
+                terminal.wait_for("a script.")
+            terminal.wait_for("> ")
+        terminal.type("/exit\n")
+        assert terminal.end() == 0
+    answer = {"role": "assistant", "content": "I am a script."}
+    sent = [body["messages"] for body in ready.called("/v1/chat/completions")]
+    assert sent == [[_user("first")], [_user("first"), answer, _user("second")], [_user("third")]]
+    history = cli.state / "chat_history"
+    assert history.read_text().splitlines()[:2] == ["first", "second"]
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_cancels_the_answer_and_not_the_program(cli: Cli, ready: FakeDaemon) -> None:
+    endless: list[Json | str] = [chunk(content="word "), FakeDaemon.WAIT, *[chunk(content="more " * 1000)] * 1000]
+    ready.chat = lambda request: endless if said(request) == "talk" else [chunk(content="Fine.")]
+    with Terminal(cli, "chat") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("talk\n")
+        terminal.wait_for("word ")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("(cancelled)")
+        ready.held.set()
+        assert ready.gone.wait(WAIT_SECONDS), "the connection stayed open"
+        terminal.wait_for("> ")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("> ")
+        terminal.type("well?\n")
+        terminal.wait_for("Fine.")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+
+def test_an_error_in_a_conversation_is_said_and_the_message_dropped(cli: Cli, ready: FakeDaemon) -> None:
+    error = {"error": {"message": "The engine died.", "code": "engine_lost"}}
+    ready.chat = lambda request: [error if said(request) == "bad" else chunk(content="Fine.")]
+    with Terminal(cli, "chat") as terminal:
+        for line, reply in (("bad", "[engine_lost]"), ("good", "Fine.")):
+            terminal.wait_for("> ")
+            terminal.type(f"{line}\n")
+            terminal.wait_for(reply)
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert ready.called("/v1/chat/completions")[-1]["messages"] == [_user("good")]
+
+
+def test_clean_asks_and_takes_no_for_an_answer(cli: Cli) -> None:
+    (cli.state / "logs").mkdir(parents=True)
+    (cli.state / "logs" / "daemon.log").write_text("x")
+    for answer, left in (("n\n", True), ("\n", True), ("\x04", True), ("y\n", False)):
+        with Terminal(cli, "clean", "--keep-environment", TERM="dumb") as terminal:
+            terminal.wait_for("[y/N] ")
+            terminal.type(answer)
+            assert terminal.end() == 0
+        assert cli.state.exists() is left, answer
+
+
+def said(request: Json) -> str:
+    """The last message of a chat request."""
+    return str(request["messages"][-1]["content"])
+
+
+def _user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}

@@ -1,0 +1,205 @@
+"""What the verbs that talk about models say to the daemon and to the user."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.fakes.fake_daemon import FakeDaemon, chunk, model
+
+
+def test_ps_shows_what_is_loaded(cli: Cli, daemon: FakeDaemon) -> None:
+    assert cli("ps").out == "no model is loaded\n"
+    daemon.models["a"] = model("a", "ready", pid=12, n_ctx=4096, rss_bytes=3 << 20, leases=1)
+    daemon.models["long-name"] = model("long-name", "loading", progress=0.5)
+    daemon.models["bad"] = model("bad", "failed", error={"code": "model_load_failed", "message": "no", "log_lines": []})
+    assert cli("ps").out.splitlines() == [
+        "MODEL      STATE                       PID  CONTEXT  MEMORY   BUSY  WAITING  UP",
+        "a          ready                       12   4096     3.0 MiB  1     0        -",
+        "long-name  loading 50%                 -    -        -        0     0        -",
+        "bad        failed (model_load_failed)  -    -        -        0     0        -",
+    ]
+    shown = cli("ps", "--json").json()
+    assert [found["id"] for found in shown["models"]] == ["a", "long-name", "bad"]
+    assert shown["pid"] == daemon.pid
+
+
+def test_models_shows_all(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models["a"] = model("a", aliases=["b"], path="/m/a.gguf", size_bytes=1000)
+    assert cli("models").out.splitlines()[-1].split() == ["a", "b", "unloaded", "file", "1000", "B", "/m/a.gguf"]
+    assert [found["id"] for found in cli("models", "--json").json()["models"]] == ["demo", "a"]
+
+
+def test_load_prints_the_endpoint_and_is_idempotent(cli: Cli, daemon: FakeDaemon) -> None:
+    first, again = cli("load", "demo"), cli("load", "demo")
+    expected = f"demo is ready (context 4096, loaded in 0.2 s)\n  base URL  {daemon.url}/v1\n  model     demo\n"
+    assert (first.code, first.out) == (again.code, again.out) == (0, expected)
+    assert first.err.splitlines() == ["demo: loading", "demo: ready"]
+    assert again.err.splitlines() == ["demo: ready"]
+
+
+def test_load_sends_paths_and_options(cli: Cli, daemon: FakeDaemon) -> None:
+    shown = cli(
+        *("load", "sub/x.gguf", "--id", "mine", "--ctx-size", "512", "--parallel", "2", "--embeddings", "on"),
+        *("--extra-arg=--no-mmap", "--extra-arg", "1", "--json"),
+    )
+    assert shown.json()["base_url"] == f"{daemon.url}/v1"
+    assert shown.json()["model"] == "mine"
+    assert daemon.called("/api/v1/models/load") == [
+        {
+            "target": str(cli.folder / "sub" / "x.gguf"),
+            "id": "mine",
+            "options": {"ctx_size": 512, "parallel": 2, "embeddings": "on", "extra_args": ["--no-mmap", "1"]},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [("demo", "demo"), ("some-id", "some-id"), ("./demo", "{}/demo"), ("X.GGUF", "{}/X.GGUF"), ("~/a", "{}/a")],
+)
+def test_what_a_target_means(cli: Cli, daemon: FakeDaemon, typed: str, sent: str) -> None:
+    assert cli("load", typed).code == 0
+    assert daemon.called("/api/v1/models/load") == [{"target": sent.format(cli.folder)}]
+
+
+def test_a_target_on_a_hub_is_a_clear_refusal_but_an_existing_path_is_not(cli: Cli, daemon: FakeDaemon) -> None:
+    for target in ("owner/repo", "owner/repo:Q4_K_M"):
+        shown = cli("load", target)
+        assert shown.code == 2
+        assert "not supported yet" in shown.err
+    (cli.folder / "owner" / "repo").mkdir(parents=True)
+    assert cli("load", "owner/repo").code == 0
+
+
+def test_a_failed_load_shows_reason_and_lines(cli: Cli, daemon: FakeDaemon) -> None:
+    error = {"code": "model_load_failed", "message": "It broke.", "log_lines": ["line 1", "line 2"]}
+    daemon.loading = [model("demo", "loading"), model("demo", "failed", error=error)]
+    shown = cli("load", "demo")
+    assert (shown.code, shown.out) == (1, "")
+    assert shown.err.splitlines()[1:] == ["  | line 1", "  | line 2", "error: It broke. [model_load_failed]"]
+    assert cli("load", "demo", "--json").json()["error"]["log_lines"] == ["line 1", "line 2"]
+
+
+def test_a_model_that_does_not_fit_is_exit_4(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.loading = [model("demo", "failed", error={"code": "does_not_fit", "message": "Too big."})]
+    assert cli("load", "demo").code == 4
+
+
+def test_a_load_that_others_end_is_said(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.loading = [model("demo", "loading"), model("demo", "unloaded")]
+    assert cli("load", "demo").err.endswith("[load_cancelled]\n")
+    daemon.loading = [model("demo", "loading")]
+    assert cli("load", "demo").err.endswith("[daemon_error]\n")
+
+
+def test_ctrl_c_unloads_what_was_loading(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models["x"] = model("x")
+    daemon.loading = [model("x", "loading"), FakeDaemon.WAIT]
+    process = cli.start("load", "./x.gguf")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "x: loading\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert daemon.called("/api/v1/models/unload") == [{"model": "x"}]
+
+
+def test_options_for_a_new_daemon_are_named_when_one_runs(cli: Cli, daemon: FakeDaemon) -> None:
+    assert "--port --engine" in cli("load", "demo", "--port", "1", "--engine", "x").err
+
+
+def test_unload_one_all_none_and_unknown(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models |= {"a": model("a", "ready"), "b": model("b", "loading")}
+    assert cli("unload", "a").out == "a is unloaded\n"
+    assert cli("unload", "--all", "--now", "--json").json()["models"][0]["id"] == "b"
+    assert daemon.called("/api/v1/models/unload") == [{"model": "a"}, {"model": "b", "now": True}]
+    assert cli("unload", "--all").out == "no model is loaded\n"
+    assert cli("unload", "zzz").err.endswith("[model_not_found]\n")
+
+
+def test_logs_come_from_the_daemon(cli: Cli, daemon: FakeDaemon) -> None:
+    assert cli("logs", "-n", "1").out == "second line\n"
+    assert cli("logs", "a", "-f", "--json").out == '{"line": "first line"}\n{"line": "second line"}\n'
+    assert daemon.requests[-1][1] == "/api/v1/logs?lines=100&follow=1&model=a"
+
+
+def test_logs_of_a_daemon_that_ended_come_from_the_files(cli: Cli) -> None:
+    folder = cli.state / "logs"
+    folder.mkdir(parents=True)
+    (folder / "daemon.log").write_text("one\ntwo\nthree\n")
+    (folder / "a_b.log").write_text("engine\n")
+    assert cli("logs", "-n", "2").out == "two\nthree\n"
+    assert cli("logs", "a/b").out == "engine\n"
+    assert cli("logs", "nothing").code == 3
+    assert cli("logs", "-f").code == 3
+
+
+def test_chat_answers_one_message(cli: Cli, daemon: FakeDaemon) -> None:
+    assert cli("chat", "-m", "hello").out == "I am a script.\n"
+    assert cli("chat", "demo", stdin="piped in\n").out == "I am a script.\n"
+    sent = [body["messages"] for body in daemon.called("/v1/chat/completions")]
+    assert sent == [[{"role": "user", "content": "hello"}], [{"role": "user", "content": "piped in\n"}]]
+    assert cli("chat", stdin=" ").code == 2
+
+
+def test_chat_takes_the_only_loaded_model_else_demo(cli: Cli, daemon: FakeDaemon) -> None:
+    for state, expected in (("loading", "demo"), ("ready", "only")):
+        daemon.models = {"only": model("only", state)}
+        assert cli("chat", "-m", "x", "--json").json()["model"] == expected
+    daemon.models = {"a": model("a", "ready"), "b": model("b", "ready")}
+    assert cli("chat", "-m", "x", "--json").json()["model"] == "demo"
+
+
+def test_chat_as_json_holds_all_parts(cli: Cli, daemon: FakeDaemon) -> None:
+    call = {"index": 0, "function": {"name": "f", "arguments": "{}"}}
+    daemon.chat = lambda _: [chunk(reasoning_content="Hm. "), chunk(content="Yes."), chunk(tool_calls=[call])]
+    assert cli("chat", "-m", "x", "--json").json() == {
+        "model": "demo",
+        "content": "Yes.",
+        "reasoning_content": "Hm. ",
+        "tool_calls": [{"name": "f", "arguments": "{}"}],
+        "finish_reason": None,
+    }
+    assert cli("chat", "-m", "x").out == "Hm. \n\nYes.\ntool call: f({})\n"
+
+
+def test_errors_within_a_stream_end_a_chat(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.chat = lambda _: [chunk(content="I "), {"error": {"message": "The engine died.", "code": "engine_lost"}}]
+    shown = cli("chat", "-m", "x")
+    assert (shown.code, shown.out) == (1, "I \n")
+    assert shown.err.endswith("\nerror: The engine died. [engine_lost]\n")
+
+
+def test_demo_says_each_step(cli: Cli, daemon: FakeDaemon) -> None:
+    shown = Cli(cli.folder, SUPERVISOR_COMMAND="bin/supervisor")("demo")
+    assert shown.code == 0
+    steps = ["engine", "daemon", "model", "Who are you?", "I am a script.", "weather", "tool call: get_weather", "Next"]
+    places = [shown.out.index(step) for step in steps]
+    assert places == sorted(places)
+    assert '{"city": "Paris"}' in shown.out
+    assert "bin/supervisor load owner/repo:quant" in shown.out
+    assert f"{daemon.url}/v1" in shown.out
+
+
+def test_demo_as_json_is_one_object(cli: Cli, daemon: FakeDaemon) -> None:
+    shown = cli("demo", "--json")
+    assert json.loads(shown.out) == {
+        "engine": daemon.engine,
+        "url": f"{daemon.url}/v1",
+        "model": "demo",
+        "answer": "I am a script.",
+        "tool_call": {"name": "get_weather", "arguments": '{"city": "Paris"}'},
+    }
+    assert "Who are you?" in shown.err
+
+
+def test_demo_installs_no_engine_for_a_daemon_elsewhere(cli: Cli, daemon: FakeDaemon, tmp_path: Path) -> None:
+    daemon.engine = None
+    shown = cli("demo", "--url", daemon.url)
+    assert shown.err.endswith("[engine_not_found]\n")
+    assert not (tmp_path / "engines").exists()
