@@ -112,10 +112,11 @@ async def test_it_stops_at_once_in_the_middle_of_a_stream_of_ours(
     await bench.start(engine)
     async with engine.client.post("/completion", json.dumps(ENDLESS).encode()) as response:
         assert (await response.content.readline()).startswith(b"data: ")
+        reader = asyncio.create_task(response.read())
         async with asyncio.timeout(2):
             await engine.stop()
         with pytest.raises(aiohttp.ClientError):
-            await response.read()
+            await reader
     assert await engine.exit == ExitStatus(0, None)
     bench.assert_nothing_left(engine)
 
