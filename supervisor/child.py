@@ -123,10 +123,10 @@ class Child:
         for _ in range(2):  # the second one means "at once", to llama-server as to many programs
             if not self._exit.done():
                 self._close_stdin()  # llama-server's SIGTERM waits for the thread that reads it
-                self._signal(signal.SIGTERM)
+                processes.signal_session(self.pid, signal.SIGTERM)
                 await self._ends_within(grace.term_s)
         while not self._exit.done():  # again and again: what is being forked just now escapes a single round
-            self._signal(signal.SIGKILL)
+            processes.signal_session(self.pid, signal.SIGKILL)
             await self._ends_within(0.1)
         return self._exit.result()
 
@@ -137,11 +137,6 @@ class Child:
         stdin = self._transport.get_pipe_transport(0)
         if stdin is not None:
             stdin.close()
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._transport.get_returncode() is None:
-            self._transport.send_signal(number)
-        processes.signal_session(self.pid, number)
 
     def _keep_record(self, folder: Path, record: records.Record) -> None:
         if not self._exit.done():

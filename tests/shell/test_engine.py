@@ -117,7 +117,7 @@ async def test_standing_still_is_a_stall(bench: Bench, fake: str, knobs: tuple[s
     bench.assert_nothing_left(engine)
 
 
-@pytest.mark.parametrize("knobs", [("--load-time", "2"), ("--busy", "2"), ("--busy", "2", "--no-protocol")])
+@pytest.mark.parametrize("knobs", [("--load-time", "1.4"), ("--busy", "1.4"), ("--busy", "1.4", "--no-protocol")])
 async def test_slow_is_not_stalled(bench: Bench, fake: str, knobs: tuple[str, ...]) -> None:
     engine = bench.engine(fake, *knobs, limits=STALLS_SOON)
     await bench.start(engine)
