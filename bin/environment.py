@@ -40,13 +40,14 @@ CAUSES = (
         "a downloaded package differs from the locked one (a proxy or mirror may have changed it)",
     ),
     (
-        ("Failed to establish a new connection", "error sending request", "name resolution", "dns error"),
+        ("Failed to establish a new", "error sending request", "ProxyError", "ailed to resolve", "dns error"),
         "the package index cannot be reached (no network, or a proxy is not set)",
     ),
     (
         ("timed out", "Connection reset", "Network is unreachable", "Connection refused", "Failed to fetch"),
         "the package index does not answer as it should",
     ),
+    (("(from versions: none)",), "the package index cannot be reached or does not have them"),
 )
 
 

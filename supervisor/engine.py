@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -21,6 +21,7 @@ from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.core.statelines import ASK_EXIT, LoadProgress, context_of, load_progress, parse_state, telling_lines
 from supervisor.engine_log import OutputLog
+from supervisor.engine_client import EngineClient
 from supervisor.errors import EngineStalled, EngineStartFailed
 
 __all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
@@ -82,6 +83,7 @@ class Engine:
     ) -> None:
         loop = asyncio.get_running_loop()
         self.socket = launch.socket
+        self.client = EngineClient(launch.socket)
         self._launch = launch
         self._log = log
         self._record_dir = record_dir
@@ -166,6 +168,7 @@ class Engine:
                 ask = ASK_EXIT if self._listens() else None
                 status = await child.stop(ask=ask, grace=self._limits.grace)
         self._ended(status)
+        await self.client.close()
 
     async def _spawn(self) -> Child:
         child = await Child.spawn(
@@ -244,17 +247,11 @@ class Engine:
     async def _get(self, path: str) -> Mapping[str, object] | None:
         """A JSON object from the engine; None when it does not answer 200 with one."""
         try:
-            async with self._session() as session, session.get(f"http://engine{path}") as response:
+            async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
                 found = await response.json(content_type=None) if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None
         return found if isinstance(found, dict) else None
-
-    @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncIterator[aiohttp.ClientSession]:
-        connector = aiohttp.UnixConnector(self.socket)
-        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=_HTTP_S)) as session:
-            yield session
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
         lines = telling_lines(self.tail(min(_LAST_LINES, self._log.written - self._first_line)))

@@ -9,6 +9,7 @@ import aiohttp
 
 _JSON = {"Content-Type": "application/json"}
 _NO_LIMIT = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=10, sock_read=None)
+_READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 
 
 class EngineClient:
@@ -28,15 +29,24 @@ class EngineClient:
 
         Raises aiohttp.ClientError where the engine cannot be reached or breaks off.
         """
-        if self._session is None:
-            connector = aiohttp.UnixConnector(path=self._socket, limit=0, force_close=True)
-            self._session = aiohttp.ClientSession(
-                connector=connector, timeout=_NO_LIMIT, auto_decompress=False, read_bufsize=2**18
-            )
-        async with self._session.post(f"http://engine{path}", data=body, headers=_JSON) as response:
+        async with self._opened().post(f"http://engine{path}", data=body, headers=_JSON) as response:
+            yield response
+
+    @asynccontextmanager
+    async def get(self, path: str) -> AsyncIterator[aiohttp.ClientResponse]:
+        """GET; errors as with `post`."""
+        async with self._opened().get(f"http://engine{path}") as response:
             yield response
 
     async def close(self) -> None:
         """Close what is open."""
         if self._session is not None:
             await self._session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.UnixConnector(path=self._socket, limit=0, force_close=True)
+            self._session = aiohttp.ClientSession(
+                connector=connector, timeout=_NO_LIMIT, auto_decompress=False, read_bufsize=_READ_BUFFER
+            )
+        return self._session

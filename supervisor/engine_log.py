@@ -24,13 +24,13 @@ class OutputLog:
     """The log of one model's engines, through all their restarts. Belongs to one event loop.
 
     Args:
-        path: the file; its folder is made if needed, older ones are `path.1` (newer) to `path.<backups>`.
+        path: the file; its folder is made if needed, older ones are `path.1` (newer) to `path.<backups>`; None = no file.
         ring_lines: how many lines `tail` can give.
         max_bytes: size after which the file is rotated.
         backups: how many older files are kept.
     """
 
-    def __init__(self, path: Path, *, ring_lines: int = 2000, max_bytes: int = 5_000_000, backups: int = 2) -> None:
+    def __init__(self, path: Path | None, *, ring_lines: int = 2000, max_bytes: int = 5_000_000, backups: int = 2) -> None:
         self.path = path
         self._ring: deque[str] = deque(maxlen=ring_lines)
         self._max_bytes = max_bytes
@@ -49,9 +49,9 @@ class OutputLog:
         self._ring.append(text[:_RING_LINE])
         for follower in self._followers:
             follower.offer(text)
-        if self.file_error is None and not self._closed:
+        if self.path is not None and self.file_error is None and not self._closed:
             try:
-                self._to_file(text.encode() + b"\n")
+                self._to_file(self.path, text.encode() + b"\n")
             except OSError as error:
                 self.file_error = error
 
@@ -77,30 +77,31 @@ class OutputLog:
             self._file.close()
             self._file = None
 
-    def _to_file(self, data: bytes) -> None:
+    def _to_file(self, path: Path, data: bytes) -> None:
         if self._file is not None and self._size + len(data) > self._max_bytes and self._size > 0:
             self._file.close()
             self._file = None
-            self._rotate()
+            self._rotate(path)
         if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab", buffering=0)  # whole lines, also when we are killed
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("ab", buffering=0)  # whole lines, also when we are killed
             self._size = self._file.tell()
         self._file.write(data)
         self._size += len(data)
 
-    def _rotate(self) -> None:
+    def _rotate(self, path: Path) -> None:
         for number in range(self._backups - 1, 0, -1):
-            older = self._numbered(number)
+            older = _numbered(path, number)
             if older.exists():
-                older.replace(self._numbered(number + 1))
+                older.replace(_numbered(path, number + 1))
         if self._backups > 0:
-            self.path.replace(self._numbered(1))
+            path.replace(_numbered(path, 1))
         else:
-            self.path.unlink()
+            path.unlink()
 
-    def _numbered(self, number: int) -> Path:
-        return self.path.with_name(f"{self.path.name}.{number}")
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
 
 
 class Follower:

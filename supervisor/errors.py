@@ -22,6 +22,7 @@ SupervisorError                     internal_error
 │  ├─ EngineStartFailed             engine_start_failed
 │  │  └─ EngineStalled              engine_stalled
 │  ├─ EngineLost                    engine_lost
+│  ├─ EngineStreamInvalid           engine_stream_invalid
 │  └─ OptionNotSupported            option_not_supported
 ├─ RequestError
 │  ├─ InvalidRequest                invalid_request
@@ -197,6 +198,12 @@ class EngineLost(EngineError):
     """The engine died or closed the connection during a request."""
 
     code = "engine_lost"
+
+
+class EngineStreamInvalid(EngineError):
+    """The engine's event stream breaks its own format."""
+
+    code = "engine_stream_invalid"
 
 
 class OptionNotSupported(EngineError):

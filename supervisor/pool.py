@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
+from supervisor.child import ExitStatus
 from supervisor.core.events import (
     Command,
     EngineBecameReady,
@@ -44,13 +46,17 @@ class PooledEngine(Protocol):
     """What the pool needs of an engine."""
 
     client: EngineClient
-    pid: int | None
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None before there is one."""
+
+    @property
+    def exit(self) -> asyncio.Future[ExitStatus]:
+        """Done when the process is gone, for whatever reason."""
 
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
         """Bring it up; raises EngineStartFailed. Cancelling leaves nothing behind."""
-
-    async def wait_gone(self) -> str:
-        """Wait for the end of the process; says how it ended."""
 
     async def stop(self) -> None:
         """End it in whatever state it is; returns when it is reaped."""
@@ -137,7 +143,9 @@ class Pool:
         await self._tasks.__aenter__()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.shut_down()
         await self._tasks.__aexit__(None, None, None)  # the tasks of the engines end by themselves, stopped
 
@@ -267,7 +275,6 @@ class Pool:
         failure = await _outcome(work)
         if running.engine is not None:
             await running.engine.stop()
-            await running.engine.client.close()
         self._observe("engine_gone", model, engine_id, failure)
         del self._running[engine_id]
         self._apply(EngineGone(engine_id, failure))
@@ -280,7 +287,7 @@ class Pool:
         running.ready_at = self._clock()
         self._observe("engine_ready", running.model, engine_id, None)
         self._apply(EngineBecameReady(engine_id))
-        how = await engine.wait_gone()
+        how = await engine.exit
         return Failure("engine_lost", f"The engine of '{running.model}' ended by itself: {how}.", engine.tail(20))
 
     def _progressed(self, running: _Running, progress: LoadProgress) -> None:
@@ -304,6 +311,9 @@ async def _outcome(work: asyncio.Future[Failure]) -> Failure | None:
         return Failure(error.code, error.message, error.log_lines)
     except OSError as error:
         return Failure("engine_start_failed", f"The engine could not be started: {error}.")
+    except Exception as error:  # noqa: BLE001 - a bug in one engine's life must not take the other engines down
+        trace = "".join(traceback.format_exception(error)).splitlines()
+        return Failure("internal_error", f"Internal error while starting the engine: {error!r}.", tuple(trace[-12:]))
 
 
 _REFUSALS: dict[str, type[SupervisorError]] = {

@@ -19,7 +19,6 @@ from supervisor import processes
 from supervisor.paths import private_folder
 
 _SAME_START_S = 0.5  # psutil derives the moment from the boot time, which moves a little with the clock
-_TERM_S = 3.0
 _KILL_S = 3.0
 
 
@@ -51,23 +50,26 @@ def write_record(folder: Path, record: Record) -> Path:
     return path
 
 
-def end_leftovers(folder: Path) -> list[Ended]:
-    """End what an earlier daemon left behind and clear the records; blocks for at most some seconds each."""
+def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
+    """End what an earlier daemon left behind and clear the records; blocks until that is done.
+
+    `term_s` is how long each gets between SIGTERM and SIGKILL.
+    """
     if not folder.is_dir():
         return []
     for scratch in folder.glob("*.new"):
         scratch.unlink(missing_ok=True)
-    return [_end(path) for path in sorted(folder.glob("*.json"))]
+    return [_end(path, term_s) for path in sorted(folder.glob("*.json"))]
 
 
-def _end(path: Path) -> Ended:
+def _end(path: Path, term_s: float) -> Ended:
     record = _read(path)
     if record is None:
         path.unlink(missing_ok=True)
         return Ended(None, path.name, "unreadable")
     outcome = _judge(record)
     if outcome == "killed":
-        _kill(record)
+        _kill(record.pid, term_s)
     if outcome != "not ours":
         _remove_socket(record.socket)
     path.unlink(missing_ok=True)
@@ -93,11 +95,11 @@ def _judge(record: Record) -> str:
     return "killed"
 
 
-def _kill(record: Record) -> None:
-    for number, seconds in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _KILL_S)):
-        processes.signal_session(record.pid, number)
+def _kill(session: int, term_s: float) -> None:
+    for number, seconds in ((signal.SIGTERM, term_s), (signal.SIGKILL, _KILL_S)):
+        processes.signal_session(session, number)
         deadline = time.monotonic() + seconds
-        while processes.session_members(record.pid) and time.monotonic() < deadline:
+        while processes.session_members(session) and time.monotonic() < deadline:
             time.sleep(0.01)  # not our child: there is no event to wait for
 
 

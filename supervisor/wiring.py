@@ -27,6 +27,7 @@ from supervisor.core.events import Failure
 from supervisor.core.schedule import Scheduler
 from supervisor.daemon import check_bind, daemon_lock, endpoint_file, listen, url_of
 from supervisor.engine import EngineLimits
+from supervisor.engine_log import OutputLog
 from supervisor.paths import Places, places
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
@@ -54,12 +55,13 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     where = places(env)
     settings = _settings(options, env, where)
     check_bind(settings.server, insecure=options.insecure)
-    logs.configure(options.log_format)
+    own_log = OutputLog(None)
+    logs.configure(options.log_format, own_log.write)
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, where, env, listener))
+            runner.run(_serve(settings, _maker(settings, where, env), own_log, listener))
     return 0
 
 
@@ -74,23 +76,23 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
     return settings.model_copy(update={"server": server, "engine": engine})
 
 
-async def _serve(settings: Settings, where: Places, env: Mapping[str, str], listener: socket.socket) -> None:
+async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
     stop = asyncio.Event()
     url = url_of(listener, settings.server.host)
-    maker = _maker(settings, where, env)
     async with Pool(Scheduler(), maker.prepare, time.monotonic, _observe) as pool:
-        service = Service(pool, maker, url, time.time(), _to_epoch, stop.set)
+        service = Service(pool, maker, own_log, url, time.time(), _to_epoch, stop.set)
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        with endpoint_file(where, url, service.started_at):
+        with endpoint_file(maker.places, url, service.started_at):
             _log.info("daemon_ready", url=url, pid=os.getpid())
             await asyncio.wait({serving, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
         pool.shut_down()
         await pool.drained()  # open streams end with their engines, before the server closes
+        maker.close()
+        own_log.close()  # ends those who follow
         server.should_exit = True
         await serving
-    maker.close()
     _log.info("daemon_stopped")
 
 

@@ -55,4 +55,4 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 def _bug(_request: Request, error: Exception) -> Response:
     """A bug of ours: the server logs the traceback, the client gets an envelope like any other."""
-    return error_response(SupervisorError(f"Internal error ({type(error).__name__}); the daemon's log has the details."))
+    return error_response(SupervisorError(f"Internal error ({type(error).__name__}); `supervisor logs` has the details."))

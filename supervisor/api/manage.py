@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from supervisor.api.service import Service
 from supervisor.config.settings import ModelOptions
+from supervisor.engine_log import OutputLog
 
 router = APIRouter(prefix="/api/v1")
 
@@ -85,7 +86,9 @@ async def logs(
     follow: bool = False,
 ) -> StreamingResponse:
     """The last lines of a model's engine, or of the daemon itself; `follow` keeps the answer open for new ones."""
-    return StreamingResponse(service.logs(model, lines, follow=follow), media_type="text/plain; charset=utf-8")
+    log = service.log(model)
+    shown = _follow(log, lines) if follow else _tail(log, lines)
+    return StreamingResponse(shown, media_type="text/plain; charset=utf-8")
 
 
 @router.post("/shutdown", status_code=202)
@@ -101,3 +104,14 @@ async def _progress(service: Service, model_id: str) -> AsyncIterator[str]:
         yield f"data: {json.dumps(shown)}\n\n"
         if shown["state"] in _SETTLED:
             return
+
+
+async def _tail(log: OutputLog, lines: int) -> AsyncIterator[str]:
+    for line in log.tail(lines):
+        yield line + "\n"
+
+
+async def _follow(log: OutputLog, lines: int) -> AsyncIterator[str]:
+    with log.subscribe(last=lines) as following:
+        async for line in following:
+            yield line + "\n"

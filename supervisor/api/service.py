@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from supervisor.api.status import model_status
 from supervisor.config.settings import ModelOptions
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
-from supervisor.engine_log import read_tail
+from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, ModelLoadFailed, ShuttingDown
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
@@ -29,6 +29,7 @@ class Service:
 
     pool: Pool
     maker: EngineMaker
+    own_log: OutputLog
     url: str
     started_at: float
     to_epoch: Callable[[float], float]
@@ -73,9 +74,9 @@ class Service:
         await self.pool.unload(entry.id, now=now)
         return self.model(entry.id)
 
-    async def logs(self, model: str | None, lines: int, *, follow: bool) -> AsyncIterator[str]:
-        """Lines of a log, oldest first, each with its newline."""
-        raise NotImplementedError
+    def log(self, model: str | None) -> OutputLog:
+        """The log of a model's engines, or the daemon's own; raises ModelNotFound."""
+        return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
         return model_status(entry, self.pool.status(entry.id), self.to_epoch)

@@ -23,22 +23,8 @@ class ClientGone(Exception):
     """The client closed its connection; there is nobody to answer."""
 
 
-async def read_json(receive: Receive, limit: int) -> dict[str, Any]:
-    """The request body as a JSON object of at most `limit` bytes.
-
-    Raises InvalidRequest, PayloadTooLarge, ClientGone.
-    """
-    body = await _read_body(receive, limit)
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
-    if not isinstance(parsed, dict):
-        raise InvalidRequest("The request body must be a JSON object.")
-    return parsed
-
-
-async def _read_body(receive: Receive, limit: int) -> bytes:
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """The request body, of at most `limit` bytes. Raises PayloadTooLarge, ClientGone."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -53,6 +39,17 @@ async def _read_body(receive: Receive, limit: int) -> bytes:
             )
         if not message.get("more_body", False):
             return b"".join(parts)
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """The body as a JSON object. Raises InvalidRequest."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("The request body must be a JSON object.")
+    return parsed
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:

@@ -1,0 +1,85 @@
+"""What one `llama-server` binary can do, read from what it prints about itself.
+
+Three texts, three parsers; running the binary is `llamacpp/probe`'s business. The texts differ between
+builds, so every parser takes what it knows and passes over the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+CPU = "cpu"
+
+_VERSION_NOW = re.compile(r"^version: \S+ \(build (?P<build>\d+), commit (?P<commit>\S+)\)", re.MULTILINE)
+_VERSION_BEFORE = re.compile(r"^version: (?P<build>\d+) \((?P<commit>[^)\s]+)\)", re.MULTILINE)
+_FLAG = r"--?[A-Za-z][\w.-]*"
+_FLAG_LINE = re.compile(rf"^ {{0,8}}(?P<names>{_FLAG}(?:,\s+{_FLAG})*)")
+_DEVICE_LINE = re.compile(r"^\s+(?P<name>[A-Za-z]+)\d*:\s", re.MULTILINE)
+_LIBRARY = re.compile(r"^(?:lib)?ggml-(?P<name>[a-z]+)(?:-[\w.-]+)?(?:\.[\d.]+)?\.(?:so|dylib|dll)(?:\.[\d.]+)?$")
+
+# What a back end's devices are called in --list-devices, and what `--backend` and the libraries call it.
+_BACKEND_OF_DEVICE = {"rocm": "hip", "mtl": "metal", "gpuopencl": "opencl"}
+_NOT_BACKENDS = frozenset({"base"})
+
+
+@dataclass(frozen=True)
+class Version:
+    """The answer to `--version`; a number or commit the binary does not know is None."""
+
+    build: int | None
+    commit: str | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """One binary: its build, the options it takes, the back ends it has.
+
+    flags holds every name in `--help`, with its dashes (`-c`, `--ctx-size`). backends are lower case, sorted:
+    `cpu`, `cuda`, `hip`, `metal`, `rpc`, `vulkan`, …
+    """
+
+    build: int | None
+    commit: str | None
+    version_text: str
+    flags: frozenset[str]
+    backends: tuple[str, ...]
+
+    def supports(self, flag: str) -> bool:
+        """Whether `--help` names this option."""
+        return flag in self.flags
+
+
+def parse_version(text: str) -> Version:
+    """Read `--version`, in the form of today's builds or of those before `build N, commit C`."""
+    found = _VERSION_NOW.search(text) or _VERSION_BEFORE.search(text)
+    line = next((line.strip() for line in text.splitlines() if line.startswith("version:")), "")
+    if not found:
+        return Version(None, None, line)
+    commit = found["commit"]
+    return Version(int(found["build"]) or None, None if commit == "unknown" else commit, line)
+
+
+def parse_help(text: str) -> frozenset[str]:
+    """Every option name of `--help`; descriptions are indented further and are passed over."""
+    lines = (_FLAG_LINE.match(line) for line in text.splitlines())
+    return frozenset(name for line in lines if line for name in re.split(r",\s+", line["names"]))
+
+
+def parse_device_backends(text: str) -> frozenset[str]:
+    """The back ends that own a device in `--list-devices`: `CUDA0: …` is `cuda`, `ROCm0: …` is `hip`."""
+    names = (line["name"].lower() for line in _DEVICE_LINE.finditer(text))
+    return frozenset(_BACKEND_OF_DEVICE.get(name, name) for name in names)
+
+
+def library_backends(file_names: Iterable[str]) -> frozenset[str]:
+    """The back ends whose `libggml-NAME` library is among these files."""
+    libraries = (_LIBRARY.match(name) for name in file_names)
+    return frozenset(found["name"] for found in libraries if found) - _NOT_BACKENDS
+
+
+def assemble(version: Version, flags: frozenset[str], backends: frozenset[str]) -> Capabilities:
+    """Put the parts together; every build of llama.cpp can compute on the CPU."""
+    return Capabilities(version.build, version.commit, version.text, flags, tuple(sorted(backends | {CPU})))

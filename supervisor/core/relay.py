@@ -1,0 +1,188 @@
+"""The fast byte path of a streamed answer: whole events through, progress chunks out.
+
+The engine is always asked for prompt progress (see `core/upstream.py`); a client that did not ask for it gets
+exactly the stream it would have had without. Measured on llama-server b11434: a progress chunk carries its own
+copy of the role delta, and the role delta of the first token is sent all the same, so dropping every progress
+chunk whole restores that stream byte for byte. One exception: when the engine continues an assistant message that
+the client began, the first progress chunk carries that beginning as content, after a role delta of its own; then
+the chunk goes on without its progress, and the role delta of the first token, now the second one, is dropped.
+
+Rule: no work per event. A chunk costs one search for the last blank line and one for the key; events are looked
+at one by one only where the key was found. In a JSON string a quote is escaped, so text that quotes the key is
+not found at all; a string that is the key's name as a whole is, and the parse tells it from the key.
+
+The engine ends lines with LF only; a stream with other line ends is for `core/sse.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from supervisor.core.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
+from supervisor.errors import EngineStreamInvalid
+
+_END = b"\n\n"
+_PROGRESS = b'"prompt_progress"'
+_DONE_EVENT = encode(SseEvent(DONE))
+
+
+class Relay:
+    """Filter between the engine's bytes and the client's.
+
+    Args:
+        drop_progress: take prompt progress chunks out.
+        max_event_bytes: an event longer than this raises `EngineStreamInvalid`.
+
+    Attributes:
+        started: an event has been let through; a request that has not started may be tried again.
+    """
+
+    def __init__(self, *, drop_progress: bool, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self.started = False
+        self._progress = _ProgressFilter() if drop_progress else None
+        self._limit = max_event_bytes
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._last = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What may be sent now: whole events only, empty when there are none."""
+        whole = self._join(chunk) if self._held else self._cut(chunk, chunk.rfind(_END) + len(_END))
+        if not whole:
+            return whole
+        if self._progress is not None and (_PROGRESS in whole or self._progress.second_roles):
+            whole = self._progress.apply(whole)
+            if not whole:
+                return whole
+        self._last = whole
+        if not self.started:
+            self.started = any(event.startswith(b"data:") for event in whole.split(_END))
+        return whole
+
+    @property
+    def partial(self) -> bytes:
+        """The beginning of an event whose end has not come; never sent."""
+        return b"".join(self._held)
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream's last event, `[DONE]`, was let through."""
+        return _last_event(self._last) == _DONE_EVENT.rstrip()
+
+    @property
+    def failed(self) -> bool:
+        """Whether the stream's last event is the engine's error object; it sends no `[DONE]` after one."""
+        event = _last_event(self._last)
+        return event.startswith((b"data:", b"error:")) and b'"error"' in event and "error" in _parse(event)
+
+    def ending(self, error: Mapping[str, object]) -> bytes:
+        """What to send when the engine's stream is over, so that the client's ends properly.
+
+        Args:
+            error: the error object to report where the stream broke off: `message`, `type`, `code`, `param`.
+        """
+        if self.done:
+            return b""
+        return _DONE_EVENT if self.failed else broken_stream_ending(error)
+
+    def _join(self, chunk: bytes) -> bytes:
+        """`_cut` for a chunk that continues a held event; the held bytes are not searched again."""
+        cut = chunk.rfind(_END)
+        if cut >= 0:
+            cut += len(_END)
+        elif chunk.startswith(b"\n") and self._held[-1].endswith(b"\n"):
+            cut = 1
+        else:
+            self._hold(chunk)
+            return b""
+        whole = b"".join([*self._held, chunk[:cut]])
+        self._held.clear()
+        self._held_size = 0
+        if cut < len(chunk):
+            self._hold(chunk[cut:])
+        return whole
+
+    def _cut(self, chunk: bytes, cut: int) -> bytes:
+        if cut == len(chunk):
+            return chunk
+        if cut < len(_END):  # no blank line at all
+            cut = 0
+        self._hold(chunk[cut:])
+        return chunk[:cut]
+
+    def _hold(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self._held.append(piece)
+        self._held_size += len(piece)
+        if self._held_size > self._limit:
+            raise EngineStreamInvalid(f"An event of the engine's stream is longer than {self._limit} bytes.")
+
+
+def broken_stream_ending(error: Mapping[str, object]) -> bytes:
+    """An SSE error object and `[DONE]`: the proper end of a stream whose engine is gone.
+
+    To be sent at an event boundary, which is where `Relay.feed` always stops.
+    """
+    return encode(SseEvent(json.dumps({"error": dict(error)}))) + _DONE_EVENT
+
+
+class _ProgressFilter:
+    """Takes progress out of whole events.
+
+    Attributes:
+        second_roles: indexes of the choices whose role was already sent with a progress chunk's content.
+    """
+
+    def __init__(self) -> None:
+        self.second_roles: set[int] = set()
+
+    def apply(self, block: bytes) -> bytes:
+        return b"".join(self._event(event) for event in block.split(_END)[:-1])
+
+    def _event(self, event: bytes) -> bytes:
+        if _PROGRESS not in event and not self.second_roles:
+            return event + _END
+        chunk = _parse(event)
+        index, delta = _first_delta(chunk)
+        if "prompt_progress" not in chunk:
+            second = index in self.second_roles and not _carries_text(delta)
+            self.second_roles.discard(index)
+            return b"" if second else event + _END
+        if not _carries_text(delta):
+            return b""
+        self.second_roles.add(index)
+        kept = {key: value for key, value in chunk.items() if key != "prompt_progress"}
+        return encode(SseEvent(json.dumps(kept, ensure_ascii=False, separators=(",", ":"))))
+
+
+def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]]:
+    """Index and delta of the chunk's choice; the engine puts one in a chunk."""
+    choices = chunk.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
+        return -1, {}
+    index, delta = choice.get("index"), choice.get("delta")
+    return index if isinstance(index, int) else -1, delta if isinstance(delta, dict) else {}
+
+
+def _carries_text(delta: Mapping[str, object]) -> bool:
+    return any(value for key, value in delta.items() if key != "role")
+
+
+def _last_event(block: bytes) -> bytes:
+    """The last event of a block, comments passed over."""
+    for event in reversed(block.split(_END)):
+        if event and not event.startswith(b":"):
+            return event
+    return b""
+
+
+def _parse(event: bytes) -> Mapping[str, object]:
+    """The JSON object of an event of one line; empty for anything else, which is not ours to judge."""
+    try:
+        value = json.loads(event.partition(b":")[2])
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

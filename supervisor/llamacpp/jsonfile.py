@@ -1,0 +1,41 @@
+"""Small JSON files that are either the old one or the new one, never half of either."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def read_object(path: Path) -> dict[str, object]:
+    """The object in `path`; empty where the file is missing, unreadable or holds something else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_object(path: Path, value: Mapping[str, object]) -> None:
+    """Replace `path` in one step, making its folder if needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(value, stream, indent=1, sort_keys=True)
+        os.replace(scratch, path)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+
+
+def text(value: object) -> str | None:
+    """`value` if it is a string."""
+    return value if isinstance(value, str) else None
+
+
+def number(value: object) -> int | None:
+    """`value` if it is a whole number."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

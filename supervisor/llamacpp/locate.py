@@ -1,0 +1,144 @@
+"""Find a `llama-server` that runs here.
+
+Order: what was asked for (`--engine`, configuration), the environment, the one chosen with `engine use`,
+another one that we installed, PATH, the usual build folders. What a person named must work; what is merely
+lying around is passed over, with the reason kept for `engine which`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.core.capabilities import Capabilities
+from supervisor.errors import EngineNotFound, EngineUnusable
+from supervisor.llamacpp.probe import capabilities
+from supervisor.llamacpp.store import SERVER, EngineStore
+from supervisor.paths import Places
+
+ENVIRONMENT = ("SUPERVISOR_LLAMA_SERVER", "LLAMA_SERVER_PATH")
+_BUILD_FOLDERS = ("llama.cpp/build/bin", "build/bin", "bin")
+_HOME_BUILD_FOLDERS = ("llama.cpp/build/bin",)
+
+
+@dataclass(frozen=True)
+class EngineBinary:
+    """A `llama-server` and why it was taken.
+
+    source: `option`, the environment variable's name, `chosen`, `installed`, `path` or `build-folder`.
+    """
+
+    path: Path
+    source: str
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A candidate that was passed over."""
+
+    path: Path
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Located:
+    """The result of a search; `found` is None where nothing usable is on this machine."""
+
+    found: EngineBinary | None
+    capabilities: Capabilities | None
+    skipped: tuple[Skipped, ...]
+
+
+def capability_cache(places: Places) -> Path:
+    """The file in which `probe.capabilities` keeps what binaries said."""
+    return places.cache / "capabilities.json"
+
+
+def locate(places: Places, env: Mapping[str, str], explicit: str | None) -> EngineBinary:
+    """The engine to use.
+
+    Raises EngineNotFound, saying what to run, and EngineUnusable where the one that was named does not work.
+    """
+    result = search(places, env, explicit)
+    if result.found:
+        return result.found
+    reasons = "".join(f"\n  {s.path} ({s.source}): {s.reason}" for s in result.skipped)
+    raise EngineNotFound(
+        "no usable llama-server on this machine; run `supervisor engine install`, or name one with --engine or "
+        f"{ENVIRONMENT[0]}{reasons}"
+    )
+
+
+def search(places: Places, env: Mapping[str, str], explicit: str | None, *, cwd: Path | None = None) -> Located:
+    """The same search, telling also what was passed over; raises only for an engine that was named."""
+    cache_file = capability_cache(places)
+    store = EngineStore(places.engines)
+    named = _named(store, env, explicit)
+    if named:
+        return Located(named, capabilities(named.path, cache_file), ())
+    skipped: list[Skipped] = []
+    seen: set[Path] = set()
+    for candidate in _candidates(store, env, cwd or Path.cwd()):
+        if candidate.path in seen:
+            continue
+        seen.add(candidate.path)
+        try:
+            return Located(candidate, capabilities(candidate.path, cache_file), tuple(skipped))
+        except EngineUnusable as error:
+            skipped.append(Skipped(candidate.path, candidate.source, error.message))
+    return Located(None, None, tuple(skipped))
+
+
+def _named(store: EngineStore, env: Mapping[str, str], explicit: str | None) -> EngineBinary | None:
+    if explicit:
+        return EngineBinary(_server_at(explicit, store, "--engine"), "option")
+    for variable in ENVIRONMENT:
+        if env.get(variable):
+            return EngineBinary(_server_at(env[variable], store, variable), variable)
+    return None
+
+
+def _server_at(given: str, store: EngineStore, origin: str) -> Path:
+    """The binary that a file, a folder or the name of an installed engine means."""
+    path = Path(given).expanduser().absolute()
+    for candidate in (path, path / SERVER, path / "bin" / SERVER, store.binary(given)):
+        if candidate.is_file():
+            return candidate
+    raise EngineNotFound(
+        f"{origin} names {given!r}, but there is no llama-server; give a file, its folder, or a name from "
+        "`supervisor engine list`",
+        param="engine",
+    )
+
+
+def _candidates(store: EngineStore, env: Mapping[str, str], cwd: Path) -> Iterator[EngineBinary]:
+    current = store.chosen().current
+    if current:
+        yield EngineBinary(store.binary(current), "chosen")
+    for manifest in store.engines():
+        yield EngineBinary(store.binary(manifest.name), "installed")
+    for folder in env.get("PATH", "").split(os.pathsep):
+        if folder and (Path(folder) / SERVER).is_file():
+            yield EngineBinary(Path(folder) / SERVER, "path")
+    home = Path(env["HOME"]) if env.get("HOME") else Path.home()
+    bases = [cwd / name for name in _BUILD_FOLDERS] + [home / name for name in _HOME_BUILD_FOLDERS]
+    for base in bases:
+        if (base / SERVER).is_file() and _only_ours(base / SERVER):
+            yield EngineBinary(base / SERVER, "build-folder")
+
+
+def _only_ours(binary: Path) -> bool:
+    """Whether nobody but this user or root can have put the program there.
+
+    The working folder may be a shared one: running what a stranger left in it would be running the stranger.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    for path in (binary, binary.parent):
+        found = path.stat()
+        if found.st_uid not in {0, os.getuid()} or found.st_mode & 0o002:
+            return False
+    return True

