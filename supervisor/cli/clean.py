@@ -86,14 +86,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def leftovers(where: Places, checkout: Path | None, *, keep_engines: bool) -> list[Leftover]:
-    """What of ours is on the machine, in the order in which it should go."""
+    """What of ours is on the machine, inner folders before those that may hold them."""
     found = [
-        _leftover("state", where.state, _entries(where.state, _STATE, but=where.cache)),
         _leftover("cache", where.cache, _entries(where.cache, _CACHE, but=where.engines)),
         _leftover("sockets", where.runtime, _dead_sockets(where.runtime)),
+        _leftover("state", where.state, _entries(where.state, _STATE, but=where.cache)),
     ]
     if not keep_engines:
-        found.append(_leftover("engines", where.engines, _engine_entries(where.engines)))
+        found.insert(0, _leftover("engines", where.engines, _engine_entries(where.engines)))
     if checkout is not None:
         own = (checkout / ".venv.setup", checkout / ".venv")
         found.append(_leftover("environment", checkout, (path for path in own if path.is_dir())))

@@ -95,7 +95,7 @@ def test_the_environment_of_a_checkout_goes(tmp_path: Path) -> None:
 
 
 def test_dry_run_shows_and_leaves(cli: Cli, daemon: FakeDaemon) -> None:
-    shown = cli("clean", "--dry-run")
+    shown = cli("clean", "--dry-run", "--keep-environment")
     assert shown.out.splitlines()[1].startswith("state")
     assert cli("clean", "--dry-run", "--json").json()["items"][0]["paths"] == [str(cli.state / "endpoint.json")]
     assert (cli.state / "endpoint.json").exists()
