@@ -15,7 +15,7 @@ from supervisor.core.registry import ModelEntry, Registry
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import ModelLoadFailed
-from supervisor.llamacpp.locate import EngineBinary, locate
+from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
 from supervisor.modelfiles import open_model
 from supervisor.paths import Places
@@ -39,7 +39,7 @@ class EngineMaker:
     async def prepare(self, model_id: str) -> Engine:
         """The engine for a model, not started.
 
-        Raises EngineNotFound, ModelFileError, ShardMissing, OptionNotSupported and their like.
+        Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing, OptionNotSupported and their like.
         """
         entry = self.registry.find(model_id)
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
@@ -59,9 +59,9 @@ class EngineMaker:
         return self._logs[model_id]
 
     def binary(self) -> tuple[EngineBinary, Capabilities]:
-        """The `llama-server` in use and what it can do; raises EngineNotFound."""
+        """The `llama-server` in use and what it can do; raises EngineNotFound, EngineUnusable."""
         binary = locate(self.places, self.env, self.engine_path)
-        return binary, capabilities(binary.path, self.places.cache / "capabilities.json")
+        return binary, capabilities(binary.path, capability_cache(self.places))
 
     def close(self) -> None:
         """Close the logs."""

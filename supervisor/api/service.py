@@ -14,7 +14,7 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, ModelLoadFailed, ShuttingDown
+from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed, ShuttingDown
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
 from supervisor.targets import resolve_target
@@ -84,6 +84,6 @@ class Service:
     async def _engine(self) -> dict[str, Any] | None:
         try:
             binary, known = await asyncio.to_thread(self.maker.binary)
-        except EngineNotFound:
+        except (EngineNotFound, EngineUnusable):
             return None
         return {"path": str(binary.path), "source": binary.source, "build": known.build}
