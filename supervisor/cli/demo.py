@@ -112,7 +112,7 @@ def _what_next(me: str, base_url: str, model: str) -> str:
     )
     width = max(len(command) for command, _ in rows)
     commands = "\n".join(f"  {command:<{width}}  {what}" for command, what in rows)
-    return f"{bold('Next')}\n{commands}\n\n  base URL for a chat client: {base_url} (model: {model}, any key)"
+    return f"{bold('Next')}\n{commands}\n\n  base URL for a chat client: {base_url} (model: {model})"
 
 
 def _say(text: str) -> None:
