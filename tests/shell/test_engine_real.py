@@ -121,6 +121,16 @@ async def test_it_stops_at_once_in_the_middle_of_a_stream_of_ours(
     bench.assert_nothing_left(engine)
 
 
+async def test_an_engine_that_has_just_become_ready_stops_when_asked(
+    bench: Bench, engine_binary: Path, demo_model: Path
+) -> None:
+    for _ in range(5):
+        engine = bench.engine(engine_binary, model=demo_model)
+        await bench.start(engine)
+        await engine.stop()
+        assert await engine.exit == ExitStatus(0, None), "by the exit line, not by a signal"
+
+
 async def test_a_stream_that_nobody_closes_does_not_keep_it_alive(
     bench: Bench, engine_binary: Path, demo_model: Path
 ) -> None:
