@@ -87,22 +87,26 @@ def test_unload_ends_the_process_and_is_idempotent(daemon: RunningDaemon) -> Non
     assert list((daemon.home / "children").iterdir()) == []
 
 
-def test_unload_during_a_load_cancels_it(daemon: RunningDaemon, tmp_path: Path, engine_binary: Path) -> None:
-    """A wrapper that never starts the engine stands for a load that takes long."""
+def test_unload_during_a_load_cancels_it(engine_binary: Path, tmp_path: Path) -> None:
+    """A wrapper that answers for the engine but never starts it stands for a load that takes long."""
+    wrapper = tmp_path / "llama-server"
+    wrapper.write_text(f'#!/bin/sh\n[ "$1" = -m ] && exec sleep 600\nexec "{engine_binary}" "$@"\n')
+    wrapper.chmod(0o755)
     outcome: list[tuple[int, str]] = []
-    daemon.http.timeout = 30
 
-    def load() -> None:
-        answer = daemon.http.post("/api/v1/models/load", json={"target": "demo", "options": {"env": {"SLOW": "1"}}})
-        outcome.append((answer.status_code, answer.json().get("error", {}).get("code")))
+    def load(daemon: RunningDaemon) -> None:
+        answer = daemon.http.post("/api/v1/models/load", json={"target": "demo"})
+        outcome.append((answer.status_code, answer.json()["error"]["code"]))
 
-    loading = threading.Thread(target=load)
-    loading.start()
-    wait_until(lambda: daemon.model("demo")["state"] in {"reserved", "loading", "ready"}, 10, "the load has begun")
-    daemon.http.post("/api/v1/models/unload", json={"model": "demo", "now": True})
-    loading.join(20)
-    assert outcome
-    assert daemon.model("demo")["state"] == "unloaded"
+    with scratch_home() as home, running_daemon(home, wrapper) as daemon:
+        loading = threading.Thread(target=load, args=(daemon,))
+        loading.start()
+        wait_until(lambda: daemon.model("demo")["pid"] is not None, 20, "the engine's process is there")
+        assert daemon.model("demo")["state"] == "loading"
+        status = daemon.http.post("/api/v1/models/unload", json={"model": "demo"}).json()
+        assert (status["state"], status["pid"]) == ("unloaded", None)
+        loading.join(20)
+        assert outcome == [(503, "load_cancelled")]
 
 
 def test_status_and_logs(daemon: RunningDaemon, engine_binary: Path) -> None:
