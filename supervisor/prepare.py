@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
-from supervisor.core.launch import LaunchSpec, ModelFacts, build_launch
+from supervisor.core.launch import LaunchSpec, build_launch, facts_of
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
@@ -77,7 +77,7 @@ class EngineMaker:
             str(fresh_socket(self.places.runtime)),
             entry.id,
             entry.options,
-            ModelFacts(pooling=model.header.pooling_type is not None),
+            facts_of(model.header),
             known.flags,
         )
 

@@ -55,4 +55,5 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 def _bug(_request: Request, error: Exception) -> Response:
     """A bug of ours: the server logs the traceback, the client gets an envelope like any other."""
-    return error_response(SupervisorError(f"Internal error ({type(error).__name__}); `supervisor logs` has the details."))
+    name = type(error).__name__
+    return error_response(SupervisorError(f"Internal error ({name}); `supervisor logs` has the details."))

@@ -33,7 +33,9 @@ def daemon() -> Iterator[RunningDaemon]:
         ({"sec-fetch-site": "cross-site"}, "origin_not_allowed"),
     ],
 )
-def test_a_web_page_cannot_drive_the_daemon(daemon: RunningDaemon, path: str, headers: dict[str, str], code: str) -> None:
+def test_a_web_page_cannot_drive_the_daemon(
+    daemon: RunningDaemon, path: str, headers: dict[str, str], code: str
+) -> None:
     answer = daemon.http.post(path, json=CHAT, headers=headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (403, code)
     assert "access-control-allow-origin" not in answer.headers
@@ -84,7 +86,6 @@ def test_another_address_without_a_key_is_refused() -> None:
 
 @pytest.mark.parametrize(("args", "env"), [(("--insecure",), {}), ((), {"SUPERVISOR_API_KEY": KEY})])
 def test_another_address_with_a_key_or_insecure_is_served(args: tuple[str, ...], env: dict[str, str]) -> None:
-    """127.0.0.1 written so that it is not recognised as loopback would be a hole; a name of this machine is enough."""
     with scratch_home() as home, running_daemon(
         home, Path("/nonexistent"), {"server": {"host": "0.0.0.0"}}, *args, env=env
     ) as daemon:

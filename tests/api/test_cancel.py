@@ -41,13 +41,14 @@ def slow(engine_binary: Path, talker: Path) -> Iterator[RunningDaemon]:
 
 
 @contextlib.contextmanager
-def request(daemon: RunningDaemon, prompt: str, *, stream: bool, path: str = "/v1/chat/completions") -> Iterator[socket.socket]:
+def request(daemon: RunningDaemon, prompt: str, *, stream: bool) -> Iterator[socket.socket]:
     """Send a request over a bare connection, which is closed at the end of the block."""
-    body = {"model": "talker", "stream": stream, "prompt": prompt, "messages": [{"role": "user", "content": prompt}]}
+    body = {"model": "talker", "stream": stream, "messages": [{"role": "user", "content": prompt}]}
     payload = json.dumps(body).encode()
     host, port = daemon.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as connection:
-        head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: {len(payload)}\r\n\r\n"
+        start = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}:{port}\r\n"
+        head = f"{start}Content-Length: {len(payload)}\r\n\r\n"
         connection.sendall(head.encode() + payload)
         yield connection
 
@@ -68,7 +69,6 @@ def test_leaving_frees_the_slot(slow: RunningDaemon, stream: bool, prompt: str, 
             other = stack.enter_context(request(slow, "endless", stream=True))
             assert b"200 OK" in other.recv(65536)
         seconds = leave_and_measure(slow, prompt, stream=stream, others=beside)
-        print(f"{seconds * 1000:.0f} ms")
         assert seconds < LIMIT + NOISE
     wait_until(lambda: slow.busy_slots("talker") == 0, 5, "the other stream's slot is free")
     assert slow.model("talker")["leases"] == 0

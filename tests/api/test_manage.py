@@ -78,7 +78,8 @@ def test_two_files_of_one_name_need_an_id(daemon: RunningDaemon, tmp_path: Path,
 
 
 def test_unload_ends_the_process_and_is_idempotent(daemon: RunningDaemon) -> None:
-    socket = Path((daemon.load("demo") and daemon.engine_socket("demo")))
+    daemon.load("demo")
+    socket = Path(daemon.engine_socket("demo"))
     assert socket.is_socket()
     for _ in range(2):
         status = daemon.http.post("/api/v1/models/unload", json={"model": "demo"}).json()

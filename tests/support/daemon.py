@@ -12,11 +12,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import httpx
 import psutil
 import yaml
+
+Settings: TypeAlias = Mapping[str, Any] | None
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,7 +98,7 @@ def environment(home: Path, engine: Path, **more: str) -> dict[str, str]:
 
 
 def start_daemon(
-    home: Path, engine: Path, settings: Mapping[str, Any] | None = None, *args: str, env: Mapping[str, str] | None = None
+    home: Path, engine: Path, settings: Settings = None, *args: str, env: Mapping[str, str] | None = None
 ) -> RunningDaemon:
     """Start a daemon on a free port and wait until it answers."""
     config = home / "test.yaml"
@@ -129,7 +131,7 @@ def start_daemon(
 
 @contextlib.contextmanager
 def running_daemon(
-    home: Path, engine: Path, settings: Mapping[str, Any] | None = None, *args: str, env: Mapping[str, str] | None = None
+    home: Path, engine: Path, settings: Settings = None, *args: str, env: Mapping[str, str] | None = None
 ) -> Iterator[RunningDaemon]:
     """A daemon for the length of the block; afterwards neither it nor a child of it lives."""
     daemon = start_daemon(home, engine, settings, *args, env=env)
