@@ -54,14 +54,21 @@ class Terminal:
                 pytest.fail(f"{text!r} never came; shown: {self.shown!r}")
         self._seen = self.shown.index(text, self._seen) + len(text)
 
+    def interrupt_until(self, text: str) -> None:
+        """Ctrl-C until `text` comes: one that falls between the prompt and the wait for a key is not seen."""
+        while text not in self.shown[self._seen :]:
+            self.process.send_signal(signal.SIGINT)
+            self._read(within=1.0)
+        self.wait_for(text)
+
     def end(self) -> int:
         """Read to the end; the exit code."""
         while self._read():
             pass
         return self.process.wait(WAIT_SECONDS)
 
-    def _read(self) -> bool:
-        ready, _, _ = select.select([self._master], [], [], WAIT_SECONDS)
+    def _read(self, within: float = WAIT_SECONDS) -> bool:
+        ready, _, _ = select.select([self._master], [], [], within)
         try:
             data = os.read(self._master, 4096) if ready else b""
         except OSError:  # Linux's way to say that the other side has closed
@@ -144,8 +151,7 @@ def test_ctrl_c_cancels_the_answer_and_not_the_program(cli: Cli, ready: FakeDaem
         ready.held.set()
         assert ready.gone.wait(WAIT_SECONDS), "the connection stayed open"
         terminal.wait_for("> ")
-        terminal.process.send_signal(signal.SIGINT)
-        terminal.wait_for("> ")
+        terminal.interrupt_until("> ")
         terminal.type("well?\n")
         terminal.wait_for("Fine.")
         terminal.wait_for("> ")
