@@ -20,15 +20,15 @@ from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.core.statelines import ASK_EXIT, LoadProgress, context_of, load_progress, parse_state, telling_lines
-from supervisor.engine_log import OutputLog
 from supervisor.engine_client import EngineClient
+from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineStalled, EngineStartFailed
 
 __all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
 
 _SILENT_S = 0.5  # without a state line for so long, the build is taken not to speak the protocol
 _POLL_S = 0.1
-_HTTP_S = 2.0
+_HTTP_S = 1.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
 _KILL_SIGNAL = 9
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
@@ -129,7 +129,10 @@ class Engine:
             raise
 
     async def stop(self) -> None:
-        """End it: afterwards the child is reaped and the socket file gone. Idempotent and safe to cancel."""
+        """End it: afterwards the child is reaped, the socket file gone and `client` closed.
+
+        Idempotent and safe to cancel; to be called as well when the engine has ended by itself.
+        """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())
         await asyncio.shield(self._stopping)
@@ -161,6 +164,7 @@ class Engine:
 
     async def _stop(self) -> None:
         status = ExitStatus(None, None)
+        await self.client.close()  # with a stream open, llama-server ends neither when asked nor on the first SIGTERM
         if self._spawning is not None:
             with contextlib.suppress(OSError):
                 child = await self._spawning
@@ -168,7 +172,6 @@ class Engine:
                 ask = ASK_EXIT if self._listens() else None
                 status = await child.stop(ask=ask, grace=self._limits.grace)
         self._ended(status)
-        await self.client.close()
 
     async def _spawn(self) -> Child:
         child = await Child.spawn(
@@ -245,7 +248,7 @@ class Engine:
         )
 
     async def _get(self, path: str) -> Mapping[str, object] | None:
-        """A JSON object from the engine; None when it does not answer 200 with one."""
+        """A JSON object from the engine; None when it does not answer 200 with one in time."""
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
                 found = await response.json(content_type=None) if response.status == 200 else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import aiohttp
 
@@ -22,6 +22,7 @@ class EngineClient:
     def __init__(self, socket: str) -> None:
         self._socket = socket
         self._session: aiohttp.ClientSession | None = None
+        self._open: set[aiohttp.ClientResponse] = set()
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -30,18 +31,30 @@ class EngineClient:
         Raises aiohttp.ClientError where the engine cannot be reached or breaks off.
         """
         async with self._opened().post(f"http://engine{path}", data=body, headers=_JSON) as response:
-            yield response
+            with self._tracked(response):
+                yield response
 
     @asynccontextmanager
     async def get(self, path: str) -> AsyncIterator[aiohttp.ClientResponse]:
         """GET; errors as with `post`."""
         async with self._opened().get(f"http://engine{path}") as response:
-            yield response
+            with self._tracked(response):
+                yield response
 
     async def close(self) -> None:
-        """Close what is open."""
+        """Close what is open; whoever reads an answer gets an aiohttp.ClientError."""
+        for response in tuple(self._open):
+            response.close()  # the session alone would leave its readers waiting for ever
         if self._session is not None:
             await self._session.close()
+
+    @contextmanager
+    def _tracked(self, response: aiohttp.ClientResponse) -> Iterator[None]:
+        self._open.add(response)
+        try:
+            yield
+        finally:
+            self._open.discard(response)
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from supervisor.core.capabilities import Capabilities
 from supervisor.core.launch import LaunchSpec, ModelFacts, build_launch
 from supervisor.core.registry import ModelEntry, Registry
+from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import ModelLoadFailed
@@ -83,24 +83,23 @@ class EngineMaker:
 
 
 async def make_demo_model(places: Places) -> Path:
-    """The built-in model's file, made on first use.
-
-    In a process of its own: the maker needs numpy, which would stay in the daemon's memory.
-    """
+    """The built-in model's file, made on first use by a process of its own; raises ModelLoadFailed."""
+    ready = places.cache / demo_file_name()
+    if ready.is_file():
+        return ready
     maker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "supervisor.demo", str(places.cache)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=dict(os.environ),
     )
     try:
-        output, errors = await maker.communicate()
+        _, errors = await maker.communicate()
     except asyncio.CancelledError:
         maker.kill()
         await maker.wait()
         raise
     if maker.returncode != 0:
         lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
-        raise ModelLoadFailed("The built-in model could not be made.", log_lines=lines)
-    return Path(output.decode().strip())
+        raise ModelLoadFailed(f"The built-in model could not be made in {places.cache}.", log_lines=lines)
+    return ready

@@ -24,6 +24,7 @@ SCRIPT = Script(
         Reply("call", CALL),
         Reply("endless", ENDLESS, endless=True),
     ),
+    n_ctx=131072,
 )
 
 

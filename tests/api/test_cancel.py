@@ -21,7 +21,7 @@ LIMIT = 0.25  # seconds after which the slot must be free
 NOISE = 1.0  # what a busy test machine may add to it
 
 # A byte is a token of the scripted model, so this prompt takes seconds to read.
-LONG_PROMPT = "x " * 40_000
+LONG_PROMPT = "x " * 30_000
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def slow(engine_binary: Path, talker: Path) -> Iterator[RunningDaemon]:
         "extra_args": ["--kv-unified", "--no-cache-prompt"],
     }
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": {"talker": talker_settings}}) as daemon:
-        daemon.load("talker", **{key: value for key, value in talker_settings.items() if key != "file"})
+        daemon.load("talker")
         yield daemon
 
 
