@@ -56,9 +56,10 @@ class Terminal:
 
     def interrupt_until(self, text: str) -> None:
         """Ctrl-C until `text` comes: one that falls between the prompt and the wait for a key is not seen."""
+        self.process.send_signal(signal.SIGINT)
         while text not in self.shown[self._seen :]:
-            self.process.send_signal(signal.SIGINT)
-            self._read(within=1.0)
+            if not self._read(within=1.0):
+                self.process.send_signal(signal.SIGINT)
         self.wait_for(text)
 
     def end(self) -> int:
