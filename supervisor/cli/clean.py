@@ -108,7 +108,8 @@ def remove(leftover: Leftover) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    parents = {leftover.folder, *(path.parent for path in leftover.entries), *(leftover.folder / name for name in _FOLDERS)}
+    parents = {leftover.folder, *(path.parent for path in leftover.entries)}
+    parents |= {leftover.folder / name for name in _FOLDERS}
     parents |= {folder for folder in leftover.folder.parents if folder.name == _OWN_NAME}
     for folder in sorted(parents, key=lambda path: len(path.parts), reverse=True):
         if folder.is_dir() and not any(folder.iterdir()):

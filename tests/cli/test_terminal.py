@@ -80,7 +80,7 @@ class Terminal:
 
 @pytest.fixture
 def ready(cli: Cli, daemon: FakeDaemon) -> FakeDaemon:
-    daemon.models["a"] = model("a", "ready", n_ctx=4096, loaded_at=time.time() - 60)
+    daemon.models["a"] = model("a", "ready", n_ctx=4096, loaded_at=time.time() - 3 * 86400)
     return daemon
 
 
@@ -90,7 +90,7 @@ def test_a_table_has_loud_headers_unless_no_color(cli: Cli, ready: FakeDaemon) -
             assert terminal.end() == 0
         assert ("\x1b[1m" in terminal.shown) is loud, env
         assert "4096" in terminal.shown
-        assert "60s" in terminal.shown
+        assert "3d" in terminal.shown
 
 
 def test_json_on_a_terminal_is_indented(cli: Cli, ready: FakeDaemon) -> None:
