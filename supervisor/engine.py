@@ -12,14 +12,21 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 import aiohttp
 
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.launch import LaunchSpec, child_environment
-from supervisor.core.statelines import ASK_EXIT, LoadProgress, context_of, load_progress, parse_state, telling_lines
+from supervisor.core.statelines import (
+    ASK_EXIT,
+    LoadProgress,
+    context_of,
+    load_progress,
+    parse_state,
+    slot_facts,
+    telling_lines,
+)
 from supervisor.engine_client import EngineClient
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineStalled, EngineStartFailed
@@ -238,23 +245,22 @@ class Engine:
             await asyncio.sleep(_POLL_S)
 
     async def _describe(self, info: Mapping[str, object]) -> ReadyInfo:
-        props = await self._get("/props") or {}
-        settings, slots = props.get("default_generation_settings"), props.get("total_slots")
-        n_ctx = cast(Mapping[str, object], settings).get("n_ctx") if isinstance(settings, dict) else None
-        return ReadyInfo(
-            n_ctx=n_ctx if isinstance(n_ctx, int) else context_of(info),
-            n_slots=slots if isinstance(slots, int) else None,
-            info=info,
-        )
+        """Ask for what the ready line lacks, and wait for the engine's loop by it.
 
-    async def _get(self, path: str) -> Mapping[str, object] | None:
-        """A JSON object from the engine; None when it does not answer 200 with one in time."""
+        Only /slots is answered by that loop, which starts just after the ready line and forgets an exit line that came
+        before; /props is for engines without /slots.
+        """
+        facts = slot_facts(await self._get("/slots")) or slot_facts(await self._get("/props"))
+        n_ctx, n_slots = facts or (context_of(info), None)
+        return ReadyInfo(n_ctx, n_slots, info)
+
+    async def _get(self, path: str) -> object:
+        """JSON from the engine; None when it does not answer 200 with some in time."""
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
-                found = await response.json(content_type=None) if response.status == 200 else None
+                return await response.json(content_type=None) if response.status == 200 else None
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
         lines = telling_lines(self.tail(min(_LAST_LINES, self._log.written - self._first_line)))

@@ -36,8 +36,8 @@ async def client(engine: Engine) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def test_it_starts_answers_and_stops(bench: Bench, llama_server: str, demo_model: Path) -> None:
-    engine = bench.engine(llama_server, "--parallel", "3", model=demo_model)
+async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
+    engine = bench.engine(engine_binary, "--parallel", "3", model=demo_model)
     info = await bench.start(engine)
     assert info.n_slots == 3
     assert info.n_ctx is not None
@@ -57,12 +57,12 @@ async def test_it_starts_answers_and_stops(bench: Bench, llama_server: str, demo
     ids=["missing", "garbage", "empty"],
 )
 async def test_a_bad_model_file_is_explained(
-    bench: Bench, llama_server: str, tmp_path: Path, content: bytes | None, reason: str
+    bench: Bench, engine_binary: Path, tmp_path: Path, content: bytes | None, reason: str
 ) -> None:
     path = tmp_path / "bad.gguf"
     if content is not None:
         path.write_bytes(content)
-    engine = bench.engine(llama_server, model=path)
+    engine = bench.engine(engine_binary, model=path)
     with pytest.raises(EngineStartFailed, match="exit code 1") as caught:
         await bench.start(engine)
     assert reason in caught.value.log_lines[0]
@@ -71,26 +71,26 @@ async def test_a_bad_model_file_is_explained(
 
 
 async def test_a_truncated_model_file_is_explained(
-    bench: Bench, llama_server: str, demo_model: Path, tmp_path: Path
+    bench: Bench, engine_binary: Path, demo_model: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "half.gguf"
     shutil.copy(demo_model, path)
     os.truncate(path, os.stat(path).st_size - 100_000)
-    engine = bench.engine(llama_server, model=path)
+    engine = bench.engine(engine_binary, model=path)
     with pytest.raises(EngineStartFailed, match="within the file bounds"):
         await bench.start(engine)
     bench.assert_nothing_left(engine)
 
 
-async def test_a_wrong_option_is_explained(bench: Bench, llama_server: str, demo_model: Path) -> None:
-    engine = bench.engine(llama_server, "--bogus", model=demo_model)
+async def test_a_wrong_option_is_explained(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
+    engine = bench.engine(engine_binary, "--bogus", model=demo_model)
     with pytest.raises(EngineStartFailed, match="it said: error: invalid argument: --bogus"):
         await bench.start(engine)
     bench.assert_nothing_left(engine)
 
 
-async def test_cancelling_while_it_loads_leaves_nothing(bench: Bench, llama_server: str, demo_model: Path) -> None:
-    engine = bench.engine(llama_server, model=demo_model)
+async def test_cancelling_while_it_loads_leaves_nothing(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
+    engine = bench.engine(engine_binary, model=demo_model)
 
     def cancel_once_loading(step: LoadProgress) -> None:
         if step.value is not None:
@@ -106,9 +106,9 @@ ENDLESS = {"prompt": "Hello", "n_predict": -1, "ignore_eos": True, "stream": Tru
 
 
 async def test_it_stops_at_once_in_the_middle_of_a_stream_of_ours(
-    bench: Bench, llama_server: str, demo_model: Path
+    bench: Bench, engine_binary: Path, demo_model: Path
 ) -> None:
-    engine = bench.engine(llama_server, model=demo_model)
+    engine = bench.engine(engine_binary, model=demo_model)
     await bench.start(engine)
     async with engine.client.post("/completion", json.dumps(ENDLESS).encode()) as response:
         assert (await response.content.readline()).startswith(b"data: ")
@@ -121,11 +121,21 @@ async def test_it_stops_at_once_in_the_middle_of_a_stream_of_ours(
     bench.assert_nothing_left(engine)
 
 
+async def test_an_engine_that_has_just_become_ready_stops_when_asked(
+    bench: Bench, engine_binary: Path, demo_model: Path
+) -> None:
+    for _ in range(5):
+        engine = bench.engine(engine_binary, model=demo_model)
+        await bench.start(engine)
+        await engine.stop()
+        assert await engine.exit == ExitStatus(0, None), "by the exit line, not by a signal"
+
+
 async def test_a_stream_that_nobody_closes_does_not_keep_it_alive(
-    bench: Bench, llama_server: str, demo_model: Path
+    bench: Bench, engine_binary: Path, demo_model: Path
 ) -> None:
     limits = EngineLimits(grace=StopGrace(ask_s=0.3, term_s=0.3))
-    engine = bench.engine(llama_server, model=demo_model, limits=limits)
+    engine = bench.engine(engine_binary, model=demo_model, limits=limits)
     await bench.start(engine)
     async with client(engine) as http, http.post("/completion", json=ENDLESS) as response:
         assert (await response.content.readline()).startswith(b"data: ")
@@ -134,8 +144,8 @@ async def test_a_stream_that_nobody_closes_does_not_keep_it_alive(
     bench.assert_nothing_left(engine)
 
 
-async def test_a_kill_from_outside_is_noticed_at_once(bench: Bench, llama_server: str, demo_model: Path) -> None:
-    engine = bench.engine(llama_server, model=demo_model)
+async def test_a_kill_from_outside_is_noticed_at_once(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
+    engine = bench.engine(engine_binary, model=demo_model)
     await bench.start(engine)
     assert engine.pid is not None
     os.kill(engine.pid, signal.SIGKILL)
@@ -145,13 +155,13 @@ async def test_a_kill_from_outside_is_noticed_at_once(bench: Bench, llama_server
 
 
 async def test_a_very_long_home_is_no_obstacle(
-    bench: Bench, llama_server: str, demo_model: Path, tmp_path: Path
+    bench: Bench, engine_binary: Path, demo_model: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / ("very-long-" * 20)
     home.mkdir()
     found = places({"HOME": str(home)})
     bench.runtime, bench.records = found.runtime, found.pid_records
-    engine = bench.engine(llama_server, model=demo_model)
+    engine = bench.engine(engine_binary, model=demo_model)
     await bench.start(engine)
     await engine.stop()
     assert os.path.basename(engine.socket) not in os.listdir(bench.runtime)
