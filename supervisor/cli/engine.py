@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from supervisor.cli.exits import OK
@@ -30,9 +30,11 @@ _HEADERS = ("NAME", "BUILD", "COMMIT", "BACK END", "FROM", "MADE", "")
 _WHICH = """Show the llama-server that would be used. Order of search: --engine, $SUPERVISOR_LLAMA_SERVER,
 $LLAMA_SERVER_PATH, the one chosen with `engine use`, others installed here, PATH, the usual build folders."""
 _INSTALL = """Get an engine by the first route that works: the official release archive for this machine, else a build
-from source. It is tried out with the built-in model before it is used; the one before stays for `engine use --previous`."""
+from source. It is tried out with the built-in model before it is used; the one before stays for
+`engine use --previous`."""
 _BUILD = """Build an engine from source. `registry` takes the source from the Python package index that is configured,
-`git` from the repository, a folder is built as it is. Compilers must be installed; cmake is fetched if there is none."""
+`git` from the repository, a folder is built as it is. Compilers must be installed; cmake is fetched if there is
+none."""
 _USE = "Choose the engine for engines started from now on; running models keep theirs until they are loaded again."
 
 
@@ -124,10 +126,7 @@ def run_use(args: argparse.Namespace) -> int:
     """Choose an engine."""
     require(bool(args.name) != args.previous, "Give either a NAME from `engine list` or --previous.")
     store = _store()
-    if args.previous:
-        chosen = store.choose_previous()
-    else:
-        chosen = store.choose(_choosable(store, args.name))
+    chosen = store.choose_previous() if args.previous else store.choose(_choosable(store, args.name))
     return _print_chosen(args, store, chosen)
 
 
@@ -261,7 +260,7 @@ def _row(manifest: Manifest, chosen: Chosen) -> tuple[str, ...]:
     )
 
 
-def _print_facts(facts: dict[str, object]) -> None:
+def _print_facts(facts: Mapping[str, object]) -> None:
     width = max(map(len, facts))
     for name, value in facts.items():
         print(f"{name:<{width}}  {cell(value)}")

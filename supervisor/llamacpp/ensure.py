@@ -32,11 +32,10 @@ async def ensure_engine(
     except EngineNotFound as error:
         if error.param:
             raise  # it was named: installing another would not be what was asked for
-    from supervisor.llamacpp.install import InstallRequest, install  # noqa: PLC0415 - start-up time
+    from supervisor.llamacpp.install import install_if_missing  # noqa: PLC0415 - start-up time
 
-    def found_meanwhile() -> bool:
-        return search(places, env, explicit).found is not None
+    def missing() -> bool:
+        return search(places, env, explicit).found is None
 
-    request = InstallRequest(wait=True)
-    await install(places, env, request, smoke_test=smoke_test, progress=progress, unless=found_meanwhile)
+    await install_if_missing(places, env, missing, smoke_test=smoke_test, progress=progress)
     return await asyncio.to_thread(locate, places, env, explicit)

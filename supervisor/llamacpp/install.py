@@ -1,8 +1,8 @@
 """Put an engine on this machine: by the first route that works, tried out before it is used.
 
 Routes: `release` (the official archive for this machine), `registry` (source from the Python package index),
-`git` (source from the repository), or the absolute path of a source folder. Everything is made in a scratch folder and moved
-into place whole; an engine that fails its trial never arrives.
+`git` (source from the repository), or the absolute path of a source folder. Everything is made in a scratch folder
+and moved into place whole; an engine that fails its trial never arrives.
 """
 
 from __future__ import annotations
@@ -78,30 +78,51 @@ async def install(
     *,
     smoke_test: SmokeTest,
     progress: Report,
-    unless: Callable[[], bool] = lambda: False,
-) -> Manifest | None:
-    """Install an engine, holding the lock; None if `unless`, asked under the lock, says there is no need any more.
+) -> Manifest:
+    """Install an engine, holding the lock.
 
     Raises BuildLocked, BuildToolMissing, BuildFailed, or EngineInstallFailed with what each route said. Cancelling
     ends the compilers and leaves nothing but the log.
     """
     store = EngineStore(places.engines)
     async with engine_lock(store.lock_file, wait=request.wait, report=progress):
-        if await asyncio.to_thread(unless):
-            return None
-        store.clear_scratch()
-        machine = await asyncio.to_thread(survey, env)
-        shop = _Workshop(store, env, request, machine, _new_log(store), progress)
-        failures: list[tuple[str, SupervisorError]] = []
-        for route in request.routes:
-            try:
-                return await _by_route(shop, route, smoke_test)
-            except (EngineInstallFailed, EngineUnusable) as error:
-                failures.append((route, error))
-                progress(Progress("route", None, f"{route}: {error.message}"))
-                if isinstance(error, BuildToolMissing | BuildFailed):
-                    break  # another source of the same code would not compile either
-        raise _summary(failures)
+        return await _by_routes(store, env, request, smoke_test, progress)
+
+
+async def install_if_missing(
+    places: Places,
+    env: Mapping[str, str],
+    missing: Callable[[], bool],
+    *,
+    smoke_test: SmokeTest,
+    progress: Report,
+) -> None:
+    """Install an engine unless `missing`, asked when nobody else is installing any more, says that one is there.
+
+    Raises as `install` does, except BuildLocked: it waits.
+    """
+    store = EngineStore(places.engines)
+    async with engine_lock(store.lock_file, wait=True, report=progress):
+        if await asyncio.to_thread(missing):
+            await _by_routes(store, env, InstallRequest(), smoke_test, progress)
+
+
+async def _by_routes(
+    store: EngineStore, env: Mapping[str, str], request: InstallRequest, smoke_test: SmokeTest, report: Report
+) -> Manifest:
+    store.clear_scratch()
+    machine = await asyncio.to_thread(survey, env)
+    shop = _Workshop(store, env, request, machine, _new_log(store), report)
+    failures: list[tuple[str, SupervisorError]] = []
+    for route in request.routes:
+        try:
+            return await _by_route(shop, route, smoke_test)
+        except (EngineInstallFailed, EngineUnusable) as error:
+            failures.append((route, error))
+            report(Progress("route", None, f"{route}: {error.message}"))
+            if isinstance(error, BuildToolMissing | BuildFailed):
+                break  # another source of the same code would not compile either
+    raise _summary(failures)
 
 
 async def _by_route(shop: _Workshop, route: str, smoke_test: SmokeTest) -> Manifest:
