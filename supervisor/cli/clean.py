@@ -29,6 +29,7 @@ _KEPT = frozenset({"supervisor.yaml"})  # on macOS configuration and state share
 _STATE = ("endpoint.*", "daemon.lock", "chat_history", "logs/*.log*", "children/*.json")
 _CACHE = ("capabilities.json", "demo*.gguf")
 _ENGINES = ("chosen.json*", ".*lock", "scratch", "downloads/*.tar.*", "downloads/*.zip", "logs/*.log", "tools/cmake*")
+_FOLDERS = ("logs", "children", "downloads", "tools")  # made by the program; they go when they are empty
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,8 @@ def remove(leftover: Leftover) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    parents = {path.parent for path in leftover.entries} | {leftover.folder}
+    parents = {leftover.folder, *(path.parent for path in leftover.entries)}
+    parents |= {leftover.folder / name for name in _FOLDERS}
     parents |= {folder for folder in leftover.folder.parents if folder.name == _OWN_NAME}
     for folder in sorted(parents, key=lambda path: len(path.parts), reverse=True):
         if folder.is_dir() and not any(folder.iterdir()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 from collections.abc import Callable
 
@@ -65,13 +66,15 @@ def _install_engine(args: argparse.Namespace, daemon: Daemon, report: Report) ->
     """Install one and return what the daemon then says of it. Raises EngineNotFound, EngineInstallFailed."""
     if explicit_url(args):
         raise EngineNotFound(f"The daemon at {daemon.client.url} has no engine; run `engine install` on its machine.")
-    from supervisor.llamacpp.install import ensure_engine  # noqa: PLC0415 - only the first demo needs it
+    from supervisor.llamacpp.ensure import ensure_engine  # noqa: PLC0415 - only the first demo needs it
     from supervisor.llamacpp.progress import Progress  # noqa: PLC0415 - as above
+    from supervisor.smoke import SmokeTest  # noqa: PLC0415 - as above
 
     def told(step: Progress) -> None:
         report(f"{step.stage} {step.detail}".strip(), step.fraction)
 
-    ensure_engine(places(os.environ), os.environ, told)
+    where, env = places(os.environ), os.environ
+    asyncio.run(ensure_engine(where, env, args.engine, smoke_test=SmokeTest(where, env), progress=told))
     engine = daemon.client.get("/api/v1/status").get("engine")
     if not isinstance(engine, dict):
         raise EngineNotFound("An engine was installed, but the daemon does not find it; see `engine which`.")

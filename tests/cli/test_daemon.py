@@ -106,7 +106,8 @@ def test_start_outlasts_a_daemon_on_its_way_out(where: Places) -> None:
     with where.daemon_lock.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         starting.start()
-        wait_until(lambda: where.daemon_log.exists() and "already_running" in where.daemon_log.read_text(), 30, "a refusal")
+        log = where.daemon_log
+        wait_until(lambda: log.exists() and "already_running" in log.read_text(), 30, "a refusal")
     starting.join(30)
     assert len(found) == 1
     stop_daemon(found[0])

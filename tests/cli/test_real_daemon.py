@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -22,12 +21,9 @@ STOP_SECONDS = 30.0
 
 
 @pytest.fixture
-def real(tmp_path: Path) -> Iterator[Cli]:
+def real(tmp_path: Path, engine_binary: Path) -> Iterator[Cli]:
     """The command line with a scratch home; whatever daemon it started is ended by its pid."""
-    engine = os.environ.get("SUPERVISOR_LLAMA_SERVER")
-    if not engine:
-        pytest.skip("set SUPERVISOR_LLAMA_SERVER to a llama-server")
-    cli = Cli(tmp_path, SUPERVISOR_LLAMA_SERVER=engine)
+    cli = Cli(tmp_path, SUPERVISOR_LLAMA_SERVER=str(engine_binary))
     try:
         yield cli
     finally:
