@@ -66,7 +66,8 @@ class LaunchSpec:
 
 # Architectures that only embed: llama.cpp gives them no cache
 _ENCODERS = frozenset(
-    "bert nomic-bert nomic-bert-moe jina-bert-v2 jina-bert-v3 neo-bert eurobert modern-bert gemma-embedding".split()
+    {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "eurobert", "modern-bert"}
+    | {"gemma-embedding"}
 )
 
 # field of LaunchOptions -> flag with one value
