@@ -18,8 +18,8 @@ def progress() -> Iterator[Report]:
     if not is_terminal(sys.stderr):
         yield _line_reporter()
         return
-    from rich import progress as rich  # noqa: PLC0415 - as above
-    from rich.console import Console  # noqa: PLC0415 - 60 ms that only a terminal pays
+    from rich import progress as rich  # noqa: PLC0415 - 60 ms that only a terminal pays
+    from rich.console import Console  # noqa: PLC0415 - as above
 
     texts = (rich.SpinnerColumn(), rich.TextColumn("{task.description}", markup=False))
     columns = (*texts, rich.BarColumn(bar_width=30), rich.TimeElapsedColumn())

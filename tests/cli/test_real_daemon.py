@@ -14,6 +14,8 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.cli.test_terminal import Terminal
+from tests.support.daemon import wait_until
 
 pytestmark = pytest.mark.engine
 
@@ -83,6 +85,19 @@ def test_loads_at_once_from_nothing_end_with_one_daemon(real: Cli) -> None:
     assert [command.returncode for command in commands] == [0, 0, 0]
     assert len({json.loads(output)["base_url"] for output in outputs}) == 1
     assert len({json.loads(output)["status"]["pid"] for output in outputs}) == 1
+
+
+def test_ctrl_c_in_a_chat_frees_the_engine(real: Cli) -> None:
+    assert real("load", "demo", "--port", "0").code == 0
+    with Terminal(real, "chat") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("endless\n")
+        terminal.wait_for("around")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("(cancelled)")
+        wait_until(lambda: real("ps", "--json").json()["models"][0]["leases"] == 0, 10, "the lease is given back")
+        terminal.type("/exit\n")
+        assert terminal.end() == 0
 
 
 def test_serve_in_the_foreground_ends_with_ctrl_c(real: Cli) -> None:
