@@ -123,12 +123,14 @@ def test_a_checkout_gives_number_and_commit(places: Places, tmp_path: Path) -> N
     for arguments in (("init", "-q"), ("add", "."), commit, commit):
         git(source, *arguments)
     manifest, _ = run(places, str(source))
-    assert (manifest.name, manifest.build, manifest.commit) == ("b2-cpu", 2, git(source, "rev-parse", "--short", "HEAD"))
+    head = git(source, "rev-parse", "--short", "HEAD")
+    assert (manifest.name, manifest.build, manifest.commit) == ("b2-cpu", 2, head)
 
 
 def git(folder: Path, *arguments: str) -> str:
     """What git prints."""
-    return subprocess.run(["git", "-C", folder, *arguments], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    command = ["git", "-C", folder, *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 @needs_compiler
@@ -315,12 +317,14 @@ async def answers_health(binary: Path) -> None:
     try:
         assert process.stderr is not None
         async with asyncio.timeout(60):
-            while not os.path.exists(socket):  # noqa: ASYNC240 - one look at a local folder
-                await process.stderr.readline()
+            async for line in process.stderr:
+                if b"listening" in line:
+                    break
             reader, writer = await asyncio.open_unix_connection(socket)
             writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-            assert b"200" in await reader.readline()
+            assert (await reader.read()).startswith(b"HTTP/1.1 200")
             writer.close()
+            await writer.wait_closed()
     finally:
         process.terminate()
         await process.communicate()
