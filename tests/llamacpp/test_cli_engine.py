@@ -17,7 +17,7 @@ import pytest
 from supervisor.cli.engine import teller
 from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.store import EngineStore, Manifest
-from tests.llamacpp.fakes import make_server, make_source
+from tests.llamacpp.fakes import make_hanging_source, make_server
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -105,7 +105,9 @@ def test_a_binary_from_elsewhere_can_be_used(env: dict[str, str], tmp_path: Path
     assert engine_json(env, "which")["source"] == "chosen"
 
 
-@pytest.mark.parametrize("arguments", [("use",), ("use", "x", "--previous"), ("use", "--previous"), ("build", "--from", ".")])
+@pytest.mark.parametrize(
+    "arguments", [("use",), ("use", "x", "--previous"), ("use", "--previous"), ("build", "--from", ".")]
+)
 def test_what_makes_no_sense_is_a_usage_error(env: dict[str, str], arguments: tuple[str, ...]) -> None:
     assert engine(env, *arguments).returncode == 2
 
@@ -121,17 +123,13 @@ def test_unknown_names(env: dict[str, str]) -> None:
 def test_help(env: dict[str, str], verb: str) -> None:
     result = engine(env, *([verb] if verb else []), "--help")
     assert result.returncode == 0
-    assert len(result.stdout) > 200
+    assert "--json" in result.stdout or "install" in result.stdout
 
 
 @pytest.mark.skipif(not (shutil.which("c++") and shutil.which("cmake")), reason="there is no C++ compiler or no cmake")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_in_mid_build_leaves_nothing(env: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
-    source, started = make_source(tmp_path / "source"), tmp_path / "started"
-    os.mkfifo(started)
-    with (source / "CMakeLists.txt").open("a", encoding="utf-8") as stream:
-        stream.write(f"add_custom_target(slow ALL COMMAND sh -c 'echo $$$$ > {started}; exec sleep 1000')\n")
-        stream.write("add_dependencies(llama-server slow)\n")
+    source, started = make_hanging_source(tmp_path)
     command = [sys.executable, "-m", "supervisor", "engine", "build", "--from", str(source), "--backend", "cpu"]
     with subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
         pid = int(started.read_text(encoding="ascii"))

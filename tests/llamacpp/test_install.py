@@ -33,7 +33,7 @@ from supervisor.llamacpp.locate import locate
 from supervisor.llamacpp.progress import Progress, silent
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
 from supervisor.paths import Places
-from tests.llamacpp.fakes import Reply, WebServer, make_server, make_source
+from tests.llamacpp.fakes import Reply, WebServer, make_hanging_source, make_server, make_source
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("c++") and shutil.which("cmake")), reason="there is no C++ compiler or no cmake"
@@ -45,7 +45,6 @@ needs_linux_archives = pytest.mark.skipif(
 API = "/repos/ggml-org/llama.cpp/releases/tags/b11434"
 ASSET = "llama-b11434-bin-ubuntu-x64.tar.gz"
 NOWHERE = {"SUPERVISOR_RELEASES_URL": "http://127.0.0.1:1", "SUPERVISOR_PACKAGE_INDEX": "http://127.0.0.1:1"}
-SLOW_COMPILER = '#!/bin/sh\necho $$ > "{0}"\nexec sleep 1000\n'
 
 
 async def no_trial(_: Path) -> None:
@@ -129,7 +128,7 @@ def test_a_checkout_gives_number_and_commit(places: Places, tmp_path: Path) -> N
 
 def git(folder: Path, *arguments: str) -> str:
     """What git prints."""
-    command = ["git", "-C", folder, *arguments]
+    command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
@@ -170,15 +169,7 @@ def test_the_previous_engine_stays_for_rollback(places: Places, tmp_path: Path) 
 
 @needs_compiler
 def test_cancelling_ends_the_compiler_and_leaves_nothing(places: Places, tmp_path: Path) -> None:
-    """The source makes the build hang in a compiler that tells its pid through a pipe."""
-    source, started = make_source(tmp_path / "source"), tmp_path / "started"
-    os.mkfifo(started)
-    compiler = tmp_path / "slow"
-    compiler.write_text(SLOW_COMPILER.format(started), encoding="utf-8")
-    compiler.chmod(0o755)
-    rule = f"add_custom_target(slow ALL COMMAND {compiler})\nadd_dependencies(llama-server slow)\n"
-    with (source / "CMakeLists.txt").open("a", encoding="utf-8") as stream:
-        stream.write(rule)
+    source, started = make_hanging_source(tmp_path)
 
     async def scenario() -> int:
         request = InstallRequest((str(source),), "cpu", jobs=1)
