@@ -42,7 +42,10 @@ _TYPES: dict[str, Any] = {
     "either": {"anyOf": [{"const": "this"}, {"type": "integer"}]},
     "area": {
         "type": "object",
-        "properties": {"size": {"type": "integer"}, "names": {"type": "array", "minItems": 1, "items": {"type": "string"}}},
+        "properties": {
+            "size": {"type": "integer"},
+            "names": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        },
         "required": ["names"],
     },
 }
