@@ -11,7 +11,7 @@ from pathlib import Path
 from supervisor.core.gguf import GgufHeader, read_header
 from supervisor.errors import GgufError, ModelFileError, ShardMissing
 
-_PART = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+_PART = re.compile(r"(?P<prefix>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf", re.DOTALL)
 _MAX_NAMED = 3
 
 
@@ -57,7 +57,7 @@ def _parts(path: Path) -> tuple[Path, ...]:
     if not 1 <= int(match["number"]) <= count:
         raise ModelFileError(f"{path}: the name says part {int(match['number'])} of {count}; rename the parts")
     parts = tuple(path.with_name(f"{match['prefix']}-{n:05d}-of-{count:05d}.gguf") for n in range(1, count + 1))
-    missing = [part.name for part in parts if not os.path.exists(part)]  # unlike Path.exists, False where it cannot be known
+    missing = [part.name for part in parts if not os.path.exists(part)]  # Path.exists may raise instead
     if missing and len(missing) < count:
         more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
         raise ShardMissing(

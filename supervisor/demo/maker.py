@@ -93,7 +93,8 @@ def _vocabulary(script: Script) -> _Vocabulary:
     for line, pieces in zip(said, split, strict=True):
         previous = first = texts.index(line.start)
         for piece in pieces:
-            successors[previous] = previous = len(texts)
+            successors[previous] = len(texts)
+            previous = len(texts)
             texts.append(_encoded(piece))
             types.append(gguf.TokenType.NORMAL)
         if line.endless:
