@@ -81,7 +81,7 @@ CHOICE{%- endif %}
 
 _PLAIN = """\
 {%- for message in messages %}
-    {{- message.role + ": " + message.content + "\\n" }}
+    {{- message.role + ": " + (message.content or "") + "\\n" }}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- "assistant: " }}

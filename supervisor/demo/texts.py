@@ -52,8 +52,8 @@ request can have it at once, and the memory of this one is left in the cache for
 That sounds simple, yet there are several moments at which you may leave. You may leave while the request waits for \
 a model that is still loading: then it leaves the queue, and nobody is served in your name. You may leave while the \
 prompt is being read: then the work ends with the batch that is being computed. You may leave in the middle of the \
-answer, as you can try with this text. Or you may leave between the last word and the end of the stream, and then there \
-is nothing left to stop.
+answer, as you can try with this text. Or you may leave between the last word and the end of the stream, and then \
+there is nothing left to stop.
 
 Each of these moments has a test. The tests start a real engine, ask for a text like this one, read a few pieces, \
 hang up, and then look at the engine's slots until one is idle again. A clock runs meanwhile.

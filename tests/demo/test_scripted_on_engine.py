@@ -24,6 +24,7 @@ _TOOLS: list[dict[str, Any]] = [
 ]
 _CALL = '<tool_call>\n{"name": "search", "arguments": {"query": "llamas \\"in\\" Perú 🦙"}}\n</tool_call>'
 _BROKEN = '<tool_call>\n{"name": "search", "arguments": {"query": "llamas",}\n</tool_call>'
+_EARLIER_CALL = {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
 
 
 def test_texts_of_every_kind_are_replayed(engine_binary: Path, scripted_model: ScriptedModel) -> None:
@@ -67,6 +68,10 @@ def test_the_plain_template_leaves_everything_in_content(engine_binary: Path, sc
     model = scripted_model("Yes.", think="Hm.", tools=_BROKEN, when={"call": _CALL}, template="plain")
     with plain_server(engine_binary, model) as server:
         assert server.chat("Hello")["message"] == {"role": "assistant", "content": "<think>\nHm.\n</think>\n\nYes."}
+        silent = {"role": "assistant", "content": None, "tool_calls": [_EARLIER_CALL]}
+        messages = [{"role": "user", "content": "x"}, silent, {"role": "tool", "tool_call_id": "1", "content": "call"}]
+        answer = server.post("/v1/chat/completions", {"messages": messages})
+        assert answer["choices"][0]["message"]["content"] == _CALL
         for word, text in {"Hello": _BROKEN, "call": _CALL}.items():
             assert server.chat(word, tools=_TOOLS)["message"] == {"role": "assistant", "content": text}
             streamed = server.stream_chat(word, tools=_TOOLS)
