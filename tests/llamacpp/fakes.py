@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
+
 from supervisor.paths import Places
 
 _SERVER_SCRIPT = """#!/bin/sh
@@ -87,6 +89,14 @@ def make_hanging_source(folder: Path) -> tuple[Path, Path]:
     with (source / "CMakeLists.txt").open("a", encoding="utf-8") as stream:
         stream.write(f"add_custom_target(slow ALL COMMAND {compiler})\nadd_dependencies(llama-server slow)\n")
     return source, started
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet reaped does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from supervisor.cli.engine import teller
 from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.store import EngineStore, Manifest
-from tests.llamacpp.fakes import make_hanging_source, make_server
+from tests.llamacpp.fakes import is_running, make_hanging_source, make_server
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -137,7 +136,7 @@ def test_a_signal_in_mid_build_leaves_nothing(env: dict[str, str], tmp_path: Pat
         process.send_signal(number)
         process.communicate(timeout=30)
     assert process.returncode == 130
-    assert not psutil.pid_exists(pid)
+    assert not is_running(pid)
     assert list((tmp_path / "e" / "scratch").iterdir()) == []
 
 

@@ -15,7 +15,6 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
 import pytest
 
 from supervisor.errors import (
@@ -33,7 +32,7 @@ from supervisor.llamacpp.locate import locate
 from supervisor.llamacpp.progress import Progress, silent
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
 from supervisor.paths import Places
-from tests.llamacpp.fakes import Reply, WebServer, make_hanging_source, make_server, make_source
+from tests.llamacpp.fakes import Reply, WebServer, is_running, make_hanging_source, make_server, make_source
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("c++") and shutil.which("cmake")), reason="there is no C++ compiler or no cmake"
@@ -180,7 +179,7 @@ def test_cancelling_ends_the_compiler_and_leaves_nothing(places: Places, tmp_pat
             await task
         return pid
 
-    assert not psutil.pid_exists(asyncio.run(scenario()))
+    assert not is_running(asyncio.run(scenario()))
     assert leftovers(places) == []
     assert EngineStore(places.engines).chosen() == Chosen(None, None)
 
