@@ -64,7 +64,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     for number in (signal.SIGTERM, _KILL):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TERM_SECONDS):
-                while _signal_session(process.pid, number):  # noqa: ASYNC110 - no event tells of grandchildren
+                while _signal_session(process.pid, number):  # noqa: ASYNC110 - a session tells nobody that it is empty
                     await asyncio.sleep(_LOOK_SECONDS)
     await process.wait()
 
