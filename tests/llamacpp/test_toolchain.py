@@ -19,7 +19,8 @@ from supervisor.paths import Places
 from tests.llamacpp.fakes import make_source
 
 needs_tools = pytest.mark.skipif(
-    not all(map(shutil.which, ("cc", "c++", "as", "ld", "cmake", "ninja"))), reason="there is no compiler, no cmake or no ninja"
+    not all(map(shutil.which, ("cc", "c++", "as", "ld", "cmake", "ninja"))),
+    reason="there is no compiler, no cmake or no ninja",
 )
 
 
