@@ -41,7 +41,6 @@ from supervisor.llamacpp.locate import locate
 from supervisor.paths import places
 
 _PACED = 64  # streams that keep an engine busy
-_TOKENS = (100, 1500)  # of one stream: enough that all run at once for a while, and no more than needed
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,7 @@ class Plan:
 
     rounds: int
     streams: tuple[int, ...]
-    tokens: int  # of all streams of a round together, within _TOKENS of each
-    paced_tokens: int  # of each stream
+    seconds: float  # of each window
     first_events: int
     embeddings: int
     loads: int
@@ -62,9 +60,9 @@ def main(argv: Sequence[str]) -> int:
     """Run everything and print."""
     arguments = _parser().parse_args(argv)
     streams = tuple(int(count) for count in arguments.streams.split(","))
-    plan = Plan(arguments.rounds, streams, 30_000, 190, 40, 200, 10, 10)
+    plan = Plan(arguments.rounds, streams, 1.5, 40, 200, 10, 10)
     if arguments.quick:
-        plan = Plan(1, tuple(count for count in streams if count <= 8) or streams[:1], 2_000, 100, 10, 16, 1, 1)
+        plan = Plan(1, tuple(count for count in streams if count <= 8) or streams[:1], 0.3, 10, 16, 1, 1)
     binary = locate(places(os.environ), os.environ, arguments.engine).path
     with tempfile.TemporaryDirectory(prefix="relay-") as folder, ExitStack() as stack:
         report = Report()
@@ -116,11 +114,9 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
 def _streams(
     count: int, beside: int, plan: Plan, servers: Sequence[Server], generator: Generator, report: Report
 ) -> None:
-    fewest, most = _TOKENS
-    tokens = plan.paced_tokens if beside else max(fewest, min(most, plan.tokens // count))
     name = f"{count} streams{', paced' if beside else ''}"
     for server in servers:
-        found = generator.streams(StreamsJob(server.place, server.pid, count, tokens, server.engine, beside))
+        found = generator.streams(StreamsJob(server.place, server.pid, count, plan.seconds, server.engine, beside))
         if server.name != "direct":
             report.add(f"CPU per event, {name}", "µs", server.name, found.cpu_seconds / found.events * 1e6)
         if not beside:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-import aiohttp
-
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.core.statelines import ASK_EXIT, LoadProgress, context_of, load_progress, parse_state, telling_lines
 from supervisor.engine_log import OutputLog
-from supervisor.engine_client import EngineClient
+from supervisor.engine_client import EngineClient, EngineUnreachable
 from supervisor.errors import EngineStalled, EngineStartFailed
 
 __all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
@@ -168,7 +167,6 @@ class Engine:
                 ask = ASK_EXIT if self._listens() else None
                 status = await child.stop(ask=ask, grace=self._limits.grace)
         self._ended(status)
-        await self.client.close()
 
     async def _spawn(self) -> Child:
         child = await Child.spawn(
@@ -248,8 +246,8 @@ class Engine:
         """A JSON object from the engine; None when it does not answer 200 with one."""
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
-                found = await response.json(content_type=None) if response.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+                found = json.loads(await response.read()) if response.status == 200 else None
+        except (EngineUnreachable, TimeoutError, ValueError):
             return None
         return found if isinstance(found, dict) else None
 
