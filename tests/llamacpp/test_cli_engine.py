@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.engine import teller
+from supervisor.cli.installing import teller
 from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.store import EngineStore, Manifest
 from tests.llamacpp.fakes import WebServer, is_running, make_hanging_source, make_server, put_release
