@@ -128,7 +128,9 @@ class Architecture:
         causal: False: never causal, whatever the header says.
         ties: the token embedding serves as output where the file has no output tensor.
         hyper_output: an output embedding has all residual streams.
-        per_layer_embd: width of per-layer embeddings that no key names; -1: a key does.
+        per_layer_embd: width of its per-layer embeddings; -1: a key says.
+        head_lengths_always: key and value length count even where the first layer has no heads.
+        feature_input: `features_length` is the width inside, `embedding_length` that of the output.
         loops: `num_loops` repeats the blocks, each with a cache of its own.
         router_layer: one more attention layer with a single head routes adapters.
         projector: not a language model but what turns images or sound into embeddings.
@@ -157,6 +159,8 @@ class Architecture:
     ties: bool = True
     hyper_output: bool = False
     per_layer_embd: int = 0
+    head_lengths_always: bool = False
+    feature_input: bool = False
     loops: bool = False
     router_layer: bool = False
     projector: bool = False
@@ -203,7 +207,7 @@ _ROWS = (
         swa=SwaRule(6, key=_REQUIRED),
     ),
     Architecture("clef", Layout.NONE, kv=KvRule.NEVER, mtp=True),
-    Architecture("wavtokenizer-dec", Layout.NONE, kv=KvRule.NEVER, ties=False),
+    Architecture("wavtokenizer-dec", Layout.NONE, kv=KvRule.NEVER, ties=False, feature_input=True),
     Architecture("clip", Layout.NONE, kv=KvRule.NEVER, ties=False, projector=True),
     # a sliding window
     Architecture("afmoe", Layout.ISWA, swa=SwaRule(4)),
@@ -321,15 +325,20 @@ _ROWS = (
         ssm_groups=False,
         kv=KvRule.ATTENTION,
     ),
-    *(
-        Architecture(
-            name,
-            Layout.HYBRID,
-            recurrent=RecurrentFamily.MAMBA2,
-            recurrent_rule=RecurrentRule.NO_KV_HEADS,
-            kv=KvRule.ATTENTION,
-        )
-        for name in ("granitehybrid", "plamo2")
+    Architecture(
+        "granitehybrid",
+        Layout.HYBRID,
+        recurrent=RecurrentFamily.MAMBA2,
+        recurrent_rule=RecurrentRule.NO_KV_HEADS,
+        kv=KvRule.ATTENTION,
+    ),
+    Architecture(
+        "plamo2",
+        Layout.HYBRID,
+        recurrent=RecurrentFamily.MAMBA2,
+        recurrent_rule=RecurrentRule.NO_KV_HEADS,
+        kv=KvRule.ATTENTION,
+        head_lengths_always=True,
     ),
     *(
         Architecture(
