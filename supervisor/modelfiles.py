@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.gguf import GgufHeader, read_header
 from supervisor.errors import GgufError, ModelFileError, ShardMissing
 
-_PART = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+_PART = re.compile(r"(?P<prefix>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf", re.DOTALL)
 _MAX_NAMED = 3
 
 
@@ -36,11 +38,15 @@ def open_model(path: Path) -> ModelFile:
     Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its subclasses GgufError
     (not a GGUF, damaged) and ShardMissing (a part is not there).
     """
-    parts = _parts(path.expanduser().absolute())
-    headers = [_read(part) for part in parts]
-    for number, (part, header) in enumerate(zip(parts, headers, strict=True)):
+    parts = _parts(path.absolute())
+    headers: list[GgufHeader] = []
+    size_bytes = 0
+    for number, part in enumerate(parts):
+        header, size = _read(part)
         _check_split(part, header, number, len(parts))
-    return ModelFile(parts[0], parts, headers[0], sum(part.stat().st_size for part in parts))
+        headers.append(header)
+        size_bytes += size
+    return ModelFile(parts[0], parts, headers[0], size_bytes)
 
 
 def _parts(path: Path) -> tuple[Path, ...]:
@@ -51,7 +57,7 @@ def _parts(path: Path) -> tuple[Path, ...]:
     if not 1 <= int(match["number"]) <= count:
         raise ModelFileError(f"{path}: the name says part {int(match['number'])} of {count}; rename the parts")
     parts = tuple(path.with_name(f"{match['prefix']}-{n:05d}-of-{count:05d}.gguf") for n in range(1, count + 1))
-    missing = [part.name for part in parts if not part.exists()]
+    missing = [part.name for part in parts if not os.path.exists(part)]  # Path.exists may raise instead
     if missing and len(missing) < count:
         more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
         raise ShardMissing(
@@ -61,14 +67,18 @@ def _parts(path: Path) -> tuple[Path, ...]:
     return parts
 
 
-def _read(path: Path) -> GgufHeader:
+def _read(path: Path) -> tuple[GgufHeader, int]:
+    """Header and size in bytes."""
     try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise ModelFileError(f"{path} is a folder; name the .gguf file in it")
+        if not stat.S_ISREG(found.st_mode):
+            raise ModelFileError(f"{path} is no regular file; name a .gguf file")
         with path.open("rb") as stream:
-            return read_header(stream)
+            return read_header(stream, found.st_size), found.st_size
     except FileNotFoundError:
         raise ModelFileError(f"{path} does not exist; check the path") from None
-    except IsADirectoryError:
-        raise ModelFileError(f"{path} is a folder; name the .gguf file in it") from None
     except PermissionError:
         raise ModelFileError(f"{path} may not be read by this user; change its permissions") from None
     except GgufError as error:

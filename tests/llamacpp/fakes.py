@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -75,6 +76,17 @@ def make_source(folder: Path, main: str = _MAIN) -> Path:
     (folder / "tools" / "rpc" / "CMakeLists.txt").write_text(rpc, encoding="utf-8")
     (folder / "tools" / "rpc" / "worker.cpp").write_text("int main() { return 0; }\n", encoding="utf-8")
     return folder
+
+
+def make_hanging_source(folder: Path) -> tuple[Path, Path]:
+    """A source whose compiler hangs, and a pipe from which its pid is to be read."""
+    source, started, compiler = make_source(folder / "source"), folder / "started", folder / "compiler"
+    os.mkfifo(started)
+    compiler.write_text(f'#!/bin/sh\necho $$ > "{started}"\nexec sleep 1000\n', encoding="utf-8")
+    compiler.chmod(0o755)
+    with (source / "CMakeLists.txt").open("a", encoding="utf-8") as stream:
+        stream.write(f"add_custom_target(slow ALL COMMAND {compiler})\nadd_dependencies(llama-server slow)\n")
+    return source, started
 
 
 @dataclass(frozen=True)
