@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from supervisor.cli.answer import Answer, show, stream
 from supervisor.cli.client import Client, Json
 from supervisor.cli.daemon import Daemon, ensure
-from supervisor.cli.engine_needed import engine_of
 from supervisor.cli.exits import OK
+from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load, parse_target
 from supervisor.cli.options import Subparsers, add_background, add_common, require
 from supervisor.cli.progress import progress

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from supervisor.cli.answer import Answer, ToolCall, show, stream
 from supervisor.cli.client import Client, Json
 from supervisor.cli.daemon import ensure
-from supervisor.cli.engine_needed import engine_of
 from supervisor.cli.exits import OK
+from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load
 from supervisor.cli.options import Subparsers, add_background, add_common, command_name
 from supervisor.cli.progress import progress

@@ -6,8 +6,8 @@ import argparse
 
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import ensure
-from supervisor.cli.engine_needed import engine_of
 from supervisor.cli.exits import OK
+from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load, parse_target
 from supervisor.cli.options import Subparsers, add_background, add_common, count, positive
 from supervisor.cli.progress import progress

@@ -17,7 +17,7 @@ import psutil
 _TERM_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
 _LINE_LIMIT = 1 << 20
-_TAIL_LINES = 20
+_TAIL_LINES = 80
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
 import signal
 import subprocess
@@ -11,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from supervisor.cli.engine import teller
+from supervisor.cli.installing import teller
 from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.store import EngineStore, Manifest
-from tests.llamacpp.fakes import make_hanging_source, make_server
+from tests.llamacpp.fakes import WebServer, is_running, make_hanging_source, make_server, put_release
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -137,8 +137,26 @@ def test_a_signal_in_mid_build_leaves_nothing(env: dict[str, str], tmp_path: Pat
         process.send_signal(number)
         process.communicate(timeout=30)
     assert process.returncode == 130
-    assert not psutil.pid_exists(pid)
+    assert not is_running(pid)
     assert list((tmp_path / "e" / "scratch").iterdir()) == []
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the archive made here is for Linux on x86_64"
+)
+def test_install_tries_the_engine_with_the_built_in_model(
+    env: dict[str, str], tmp_path: Path, site: WebServer, real_server: Path
+) -> None:
+    put_release(site, real_server.resolve().parent, tmp_path)
+    env["SUPERVISOR_RELEASES_URL"] = site.url
+    made = engine_json(env, "install", "--route", "release", "--backend", "cpu")
+    assert (made["source"], made["backend"], made["current"]) == ("release", "cpu", True)
+    assert engine_json(env, "which")["path"] == made["path"]
+    put_release(site, make_server(tmp_path / "answers-nothing").parent, tmp_path)
+    failed = engine(env, "install", "--route", "release", "--backend", "cpu")
+    assert failed.returncode == 1
+    assert [one["path"] for one in engine_json(env, "list")["engines"]] == [made["path"]]
 
 
 def test_progress_off_a_terminal_is_a_line_every_tenth() -> None:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
 import pytest
 
 from supervisor.errors import (
@@ -33,7 +30,17 @@ from supervisor.llamacpp.locate import locate
 from supervisor.llamacpp.progress import Progress, silent
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
 from supervisor.paths import Places
-from tests.llamacpp.fakes import Reply, WebServer, make_hanging_source, make_server, make_source
+from tests.llamacpp.fakes import (
+    API,
+    ASSET,
+    Reply,
+    WebServer,
+    is_running,
+    make_hanging_source,
+    make_server,
+    make_source,
+    put_release,
+)
 
 needs_compiler = pytest.mark.skipif(
     not (shutil.which("c++") and shutil.which("cmake")), reason="there is no C++ compiler or no cmake"
@@ -42,8 +49,6 @@ needs_linux_archives = pytest.mark.skipif(
     (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="the archive made here is for Linux on x86_64"
 )
 
-API = "/repos/ggml-org/llama.cpp/releases/tags/b11434"
-ASSET = "llama-b11434-bin-ubuntu-x64.tar.gz"
 NOWHERE = {"SUPERVISOR_RELEASES_URL": "http://127.0.0.1:1", "SUPERVISOR_PACKAGE_INDEX": "http://127.0.0.1:1"}
 
 
@@ -180,7 +185,7 @@ def test_cancelling_ends_the_compiler_and_leaves_nothing(places: Places, tmp_pat
             await task
         return pid
 
-    assert not psutil.pid_exists(asyncio.run(scenario()))
+    assert not is_running(asyncio.run(scenario()))
     assert leftovers(places) == []
     assert EngineStore(places.engines).chosen() == Chosen(None, None)
 
@@ -216,18 +221,6 @@ def test_a_compile_error_is_not_tried_again_from_another_source(places: Places, 
     good = make_source(tmp_path / "good")
     with pytest.raises(BuildFailed):
         run(places, str(broken), str(good))
-
-
-def put_release(site: WebServer, programs: Path, folder: Path) -> None:
-    """Offer a folder of programs as the official archive is made."""
-    packed = folder / "packed.tar.gz"
-    with tarfile.open(packed, "w:gz", compresslevel=1) as tar:
-        tar.add(programs, "llama-b11434")
-    body = packed.read_bytes()
-    digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-    asset = {"name": ASSET, "browser_download_url": f"{site.url}/{ASSET}", "digest": digest}
-    site.replies[API] = Reply(json.dumps({"assets": [asset]}).encode())
-    site.replies[f"/{ASSET}"] = Reply(body)
 
 
 @needs_linux_archives
