@@ -10,6 +10,7 @@ SupervisorError                     internal_error
 │  ├─ ModelFileError                model_file_invalid
 │  │  ├─ GgufError                  gguf_invalid
 │  │  └─ ShardMissing               shard_missing
+│  ├─ EstimateRefused               estimate_refused
 │  └─ ModelLoadFailed               model_load_failed
 │     └─ LoadCancelled              load_cancelled
 ├─ EngineError
@@ -127,6 +128,21 @@ class ShardMissing(ModelFileError):
     """A part of a split model is not there."""
 
     code = "shard_missing"
+
+
+class EstimateRefused(ModelError):
+    """llama-server would refuse these options for this model; the message is its reason.
+
+    Args:
+        code: the refusal's own, in place of the class's.
+        message: why, and what to do instead.
+    """
+
+    code = "estimate_refused"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ModelLoadFailed(ModelError):

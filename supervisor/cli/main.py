@@ -27,6 +27,8 @@ VERBS = {
     "ps": "supervisor.cli.ps",
     "models": "supervisor.cli.models",
     "chat": "supervisor.cli.chat",
+    "inspect": "supervisor.cli.inspect",
+    "estimate": "supervisor.cli.estimate",
     "logs": "supervisor.cli.logs",
     "stop": "supervisor.cli.stop",
     "engine": "supervisor.cli.engine",

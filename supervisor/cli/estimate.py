@@ -1,0 +1,137 @@
+"""`estimate TARGET`: the bytes that llama-server would allocate, from the header alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from supervisor.cli.bars import print_estimate
+from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.options import Subparsers, count, positive, require
+from supervisor.cli.reading import reader
+from supervisor.cli.render import print_json, print_json_line
+from supervisor.core.describe import tensor_bytes
+from supervisor.core.memory import CACHE_TYPES, EstimateOptions, MemoryEstimate, Refusal, estimate
+from supervisor.core.spec import ModelSpec
+from supervisor.errors import EstimateRefused, InvalidRequest, SupervisorError
+from supervisor.modelfiles import open_model
+
+_DESCRIPTION = """Say what llama-server would allocate for a model: weights, caches, states, compute and output buffers,
+from the header alone. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
+_NAMES = frozenset(field.name for field in fields(EstimateOptions))
+_JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` from standard input and write an estimate, or
+`{"error": {"code", "message"}}`, for each."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser("estimate", help="the memory a model would take", description=_DESCRIPTION)
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="a path, demo, or the id of a configured model")
+    parser.add_argument("--jsonl", action="store_true", help=_JSONL)
+    parser.add_argument("--config", metavar="FILE", help="the configuration file in which ids are looked up")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs; an array for several contexts")
+    _add_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-c", "--ctx-size", type=_contexts, metavar="N[,N…]", help="context in tokens (default, and 0: the model's own)")
+    add("-np", "--parallel", type=positive, metavar="N", help="slots (default: 4 in one unified cache)")
+    add("-b", "--batch-size", type=positive, metavar="N", help="logical batch (default: 2048)")
+    add("-ub", "--ubatch-size", type=positive, metavar="N", help="physical batch (default: 512)")
+    add("-ctk", "--cache-type-k", choices=CACHE_TYPES, metavar="TYPE", help=f"of keys: {', '.join(CACHE_TYPES)}")
+    add("-ctv", "--cache-type-v", choices=CACHE_TYPES, metavar="TYPE", help="of values")
+    add("--swa-full", action="store_true", default=None, help="full-size caches for sliding windows")
+    add("-kvu", "--kv-unified", action=argparse.BooleanOptionalAction, help="one cache for all slots")
+    add("-fa", "--flash-attn", choices=("auto", "on", "off"), help="flash attention (default: auto)")
+    add("-ngl", "--n-gpu-layers", type=count, metavar="N", help="layers on GPUs (default: all)")
+    add("-ts", "--tensor-split", type=_split, metavar="A,B,…", help="shares of the GPUs")
+    add("-ncmoe", "--n-cpu-moe", type=count, metavar="N", help="experts of the first N layers on the CPU")
+    add("--mmproj", metavar="FILE", help="a projector for images or sound")
+    add("--embeddings", action="store_true", default=None, help="serve embeddings")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Estimate once per context, or once per line."""
+    if args.jsonl:
+        return _run_lines(args)
+    require(args.target, "Name a model: `estimate TARGET`, or give --jsonl.")
+    spec = reader(args, args.target).spec(args.target)
+    given = {name: value for name, value in vars(args).items() if name in _NAMES and value is not None}
+    contexts = given.pop("ctx_size", (None,))
+    options = _options(given)
+    found = [_estimated(spec, replace(options, ctx_size=context)) for context in contexts]
+    if args.json:
+        print_json([one.to_json() for one in found] if len(found) > 1 else found[0].to_json())
+    else:
+        for number, one in enumerate(found):
+            if number:
+                print()
+            print_estimate(spec, one, options)
+    return OK
+
+
+def _run_lines(args: argparse.Namespace) -> int:
+    code = OK
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        try:
+            print_json_line(_answer(args, line))
+        except SupervisorError as error:
+            print_json_line({"error": {"code": error.code, "message": error.message}})
+            code = FAILED
+    return code
+
+
+def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
+    try:
+        asked = json.loads(line)
+        target, given = asked["target"], dict(asked.get("options") or {})
+    except (ValueError, LookupError, TypeError):
+        raise InvalidRequest('A line must be a JSON object with "target", and "options" where wanted.') from None
+    if not isinstance(target, str):
+        raise InvalidRequest('"target" must be a text.', param="target")
+    return _estimated(reader(args, target).spec(target), _options(given)).to_json()
+
+
+def _estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
+    found = estimate(spec, options)
+    if isinstance(found, Refusal):
+        raise EstimateRefused(found.code, found.message)
+    return found
+
+
+def _options(given: Mapping[str, object]) -> EstimateOptions:
+    """Options by llama-server's names with underscores. Raises InvalidRequest for an unknown one or a wrong value."""
+    unknown = given.keys() - _NAMES
+    if unknown:
+        name = min(unknown)
+        raise InvalidRequest(f"There is no option '{name}'. Known: {', '.join(sorted(_NAMES))}.", param=name)
+    values = {**given, "mmproj": _projector_bytes(given["mmproj"])} if given.get("mmproj") else dict(given)
+    try:
+        return TypeAdapter(EstimateOptions).validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        raise InvalidRequest(f"{name} cannot be {given.get(name)!r}: {first['msg']}.", param=name) from None
+
+
+def _projector_bytes(path: object) -> int:
+    """What the tensors of a projector's file take."""
+    return tensor_bytes(open_model(Path(str(path))).header.tensors)
+
+
+def _contexts(text: str) -> tuple[int, ...]:
+    return tuple(count(part) for part in text.split(","))
+
+
+def _split(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))

@@ -1,0 +1,82 @@
+"""`inspect TARGET`: what a model's header says."""
+
+from __future__ import annotations
+
+import argparse
+
+from supervisor.cli.exits import OK
+from supervisor.cli.options import Subparsers
+from supervisor.cli.reading import reader
+from supervisor.cli.render import bold, dim, print_json, print_table, size
+from supervisor.core.describe import describe, merge_labels, plain_metadata, tensor_summary
+from supervisor.core.spec import read_spec
+from supervisor.modelfiles import ModelFile
+
+_DESCRIPTION = """Show what a model's header says; nothing is loaded. TARGET is the path of a .gguf file (any part of a
+split one), `demo`, or the id of a configured model."""
+_KEY_WIDTH = 100
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser("inspect", help="what a model's header says", description=_DESCRIPTION)
+    parser.add_argument("target", metavar="TARGET", help="a path, demo, or the id of a configured model")
+    parser.add_argument("--keys", action="store_true", help="every key of the metadata as it stands in the file")
+    parser.add_argument("--tensors", action="store_true", help="tensors and bytes by layer and type")
+    parser.add_argument("--config", metavar="FILE", help="the configuration file in which ids are looked up")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read and show."""
+    model = reader(args, args.target).open(args.target)
+    facts = _facts(model)
+    keys = plain_metadata(model.header) if args.keys else None
+    tensors = tensor_summary(model.header) if args.tensors else None
+    if args.json:
+        more = {"keys": keys, "tensors": tensors}
+        print_json({**facts, **{name: value for name, value in more.items() if value is not None}})
+        return OK
+    _print_facts(facts)
+    if keys is not None:
+        print()
+        for key, value in keys.items():
+            print(f"{bold(key)}  {_one_line(value)}")
+    if tensors is not None:
+        print()
+        rows = [_tensor_row(row) for row in tensors]
+        print_table(("LAYER", "TYPE", "TENSORS", "SIZE"), rows)
+    return OK
+
+
+def _facts(model: ModelFile) -> dict[str, object]:
+    where = {"path": str(model.path), "parts": len(model.parts), "file_bytes": model.size_bytes}
+    return {**where, **describe(model.header, read_spec(model.header))}
+
+
+def _print_facts(facts: dict[str, object]) -> None:
+    shown = {**facts}
+    for key in ("file_bytes", "tensor_bytes"):
+        value = shown.get(key)
+        if isinstance(value, int):
+            shown[key] = size(value)
+    labels = merge_labels(shown)
+    width = max(len(label) for label, _ in labels)
+    for label, text in labels:
+        print(f"{dim(label.ljust(width))}  {text}")
+
+
+def _tensor_row(row: dict[str, object]) -> tuple[str, str, str, str]:
+    layer, count = row["layer"], row["bytes"]
+    return (
+        "-" if layer is None else str(layer),
+        str(row["type"]),
+        str(row["tensors"]),
+        size(count if isinstance(count, int) else None),
+    )
+
+
+def _one_line(value: object) -> str:
+    text = str(value).replace("\n", "\\n")
+    return text if len(text) <= _KEY_WIDTH else f"{text[:_KEY_WIDTH]}…"
