@@ -94,7 +94,7 @@ def _by_interval(keys: Keys, default: int, blocks: Blocks) -> Flags:
         return tuple(flag != 0 for flag in listed[: blocks.trunk])
     interval = keys.integer("full_attention_interval", default)
     if interval == 0:
-        raise ModelFileError("full_attention_interval is 0: no layer is attention; llama.cpp does not load such a file.")
+        raise ModelFileError("full_attention_interval is 0; llama.cpp does not load such a file.")
     return tuple((layer + 1) % interval != 0 for layer in range(blocks.trunk))
 
 

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 _MAX_TEXT = 1 << 18  # characters; the longest template known has 20,000
 
-_SWITCHES = ("enable_thinking", "thinking", "reasoning_effort", "reasoning_strength", "thinking_mode", "thinking_budget")
+_SWITCHES = (
+    *("enable_thinking", "thinking", "reasoning_effort"),
+    *("reasoning_strength", "thinking_mode", "thinking_budget"),
+)
 """Variables that switch reasoning on or set its length, the plainest first."""
 
 _KEEPERS = (
@@ -67,7 +70,7 @@ _DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|$)|\"((?:\\.|[^\"\\])*)(?:\"|$)", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.\"])[A-Za-z_]\w*\b(?!\s*=(?!=))")
 _ASSIGNED = re.compile(r"\bset\s+([A-Za-z_]\w*)")
-_EACH_CALL = re.compile(r"\bfor\s+\w+(?:\s*,\s*\w+)*\s+in\s+[^;]*\b\w*tool_?calls\b")
+_EACH_CALL = re.compile(r"\bfor\s+[\w, ]{1,40}\s+in\s+\(?[\w.\[\]\"]{0,60}tool_?calls\b")
 _FIRST_CALL = re.compile(r"\btool_calls\b\"?\]?\s*(?:\[\s*0\s*\]|\|\s*first\b)")
 _ONE_CALL_ONLY = re.compile(r"single tool[- ]call|one tool[- ]call", re.IGNORECASE)
 _NO_SYSTEM = re.compile(r"system (?:role|message|prompt)s?\W+(?:is |are )?not support", re.IGNORECASE)
@@ -121,8 +124,9 @@ class _Program:
             return False
         if name not in self.assigned:
             return True
-        looked_at = rf"\b{name}\s+is\s+(?:not\s+)?(?:defined|undefined|none)\b|\bset\s+{name}\s*=[^;]*(?<![\w.]){name}\b"
-        return re.search(looked_at, self.code) is not None
+        tested = rf"\b{name}\s+is\s+(?:not\s+)?(?:defined|undefined|none)\b"
+        kept = rf"\bset\s+{name}\s*=[^;]{{0,200}}(?<![\w.]){name}\b"
+        return re.search(f"{tested}|{kept}", self.code) is not None
 
 
 def read_template(text: str) -> TemplateCapabilities:
