@@ -44,7 +44,8 @@ def check(rules: AccessRules, method: str, path: str, headers: Mapping[str, str]
     host = headers.get("host", "")
     if rules.check_host and not _host_allowed(rules, host):
         return HostNotAllowed(
-            f"This daemon does not answer for the host '{host}'. Use its address, or add the name to server.allowed_hosts."
+            f"This daemon does not answer for the host '{host}'. "
+            "Use its address, or add the name to server.allowed_hosts."
         )
     origin = headers.get("origin")
     if origin is not None and not origin_allowed(rules, origin, host):
@@ -73,7 +74,8 @@ def _check_key(rules: AccessRules, headers: Mapping[str, str]) -> RequestError |
         return None
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-    matches = [hmac.compare_digest(given.encode(), key.encode()) for key in rules.api_keys]  # all of them: no early exit
+    # all of them, without an early exit, so that the time tells nothing
+    matches = [hmac.compare_digest(given.encode(), key.encode()) for key in rules.api_keys]
     if any(matches):
         return None
     return Unauthorized("Give a valid API key: `Authorization: Bearer KEY`.")

@@ -18,7 +18,7 @@ from typing import cast
 
 from supervisor import processes, records
 
-_DRAIN_S = 1.0  # how long output may trickle in after the exit, when somebody else still holds the pipe
+_DRAIN_S = 1.0  # how long output may trickle in and forked processes may die after the exit
 _LONGEST_LINE = 1 << 20  # a longer line is delivered in pieces, so that memory stays bounded
 
 
@@ -42,10 +42,10 @@ class ExitStatus:
 
 @dataclass(frozen=True)
 class StopGrace:
-    """Seconds to wait after asking and after SIGTERM before the next, harsher step."""
+    """Seconds to wait after asking and after each of two SIGTERMs before the next, harsher step."""
 
-    ask_s: float = 5.0
-    term_s: float = 5.0
+    ask_s: float = 3.0
+    term_s: float = 1.0
 
 
 class Child:
@@ -108,7 +108,7 @@ class Child:
             stdin.write(line + b"\n")
 
     async def stop(self, *, ask: bytes | None, grace: StopGrace) -> ExitStatus:
-        """End it: write `ask` to stdin (None: skip), then SIGTERM, then SIGKILL; return how it ended.
+        """End it: write `ask` to stdin (None: skip), then SIGTERM twice, then SIGKILL; return how it ended.
 
         Idempotent. Concurrent callers share one attempt, the first one's; a cancelled caller does not end it.
         """
@@ -119,31 +119,24 @@ class Child:
     async def _stop(self, ask: bytes | None, grace: StopGrace) -> ExitStatus:
         if ask is not None and not self._exit.done():
             self.write_line(ask)
-            if await self._ends_within(grace.ask_s):
-                return self._exit.result()
-        if not self._exit.done():
-            self._close_stdin()  # llama-server's SIGTERM waits for the thread that reads it
-            self._signal(signal.SIGTERM)
-            if await self._ends_within(grace.term_s):
-                return self._exit.result()
+            await self._ends_within(grace.ask_s)
+        for _ in range(2):  # the second one means "at once", to llama-server as to many programs
+            if not self._exit.done():
+                self._close_stdin()  # llama-server's SIGTERM waits for the thread that reads it
+                processes.signal_session(self.pid, signal.SIGTERM)
+                await self._ends_within(grace.term_s)
         while not self._exit.done():  # again and again: what is being forked just now escapes a single round
-            self._signal(signal.SIGKILL)
+            processes.signal_session(self.pid, signal.SIGKILL)
             await self._ends_within(0.1)
         return self._exit.result()
 
-    async def _ends_within(self, seconds: float) -> bool:
+    async def _ends_within(self, seconds: float) -> None:
         await asyncio.wait({self._exit}, timeout=seconds)
-        return self._exit.done()
 
     def _close_stdin(self) -> None:
         stdin = self._transport.get_pipe_transport(0)
         if stdin is not None:
             stdin.close()
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._transport.get_returncode() is None:
-            self._transport.send_signal(number)
-        processes.signal_session(self.pid, number)
 
     def _keep_record(self, folder: Path, record: records.Record) -> None:
         if not self._exit.done():
@@ -185,7 +178,13 @@ class _Output(asyncio.SubprocessProtocol):
         asyncio.get_running_loop().call_later(_DRAIN_S, self._finish)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._finish()  # the process is reaped and all pipes are at their end
+        """The process is reaped and all pipes are at their end; what it forked may be dying still."""
+        pid = cast(asyncio.SubprocessTransport, self._transport).get_pid()
+        if not self._over and processes.session_members(pid):
+            processes.signal_session(pid, signal.SIGKILL)
+            asyncio.get_running_loop().call_later(0.005, self.connection_lost, exc)
+        else:
+            self._finish()
 
     def _finish(self) -> None:
         if self._over:

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.launch import LaunchSpec, child_environment
-from supervisor.core.statelines import ASK_EXIT, LoadProgress, context_of, load_progress, parse_state, telling_lines
-from supervisor.engine_log import OutputLog
+from supervisor.core.statelines import (
+    ASK_EXIT,
+    LoadProgress,
+    context_of,
+    load_progress,
+    parse_state,
+    slot_facts,
+    telling_lines,
+)
 from supervisor.engine_client import EngineClient, EngineUnreachable
+from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineStalled, EngineStartFailed
 
 __all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
 
 _SILENT_S = 0.5  # without a state line for so long, the build is taken not to speak the protocol
 _POLL_S = 0.1
-_HTTP_S = 2.0
+_HTTP_S = 1.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
 _KILL_SIGNAL = 9
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
@@ -128,7 +134,10 @@ class Engine:
             raise
 
     async def stop(self) -> None:
-        """End it: afterwards the child is reaped and the socket file gone. Idempotent and safe to cancel."""
+        """End it: afterwards the child is reaped, the socket file gone and `client` closed.
+
+        Idempotent and safe to cancel; to be called as well when the engine has ended by itself.
+        """
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop())
         await asyncio.shield(self._stopping)
@@ -160,6 +169,7 @@ class Engine:
 
     async def _stop(self) -> None:
         status = ExitStatus(None, None)
+        self.client.close()  # with a stream open, llama-server ends neither when asked nor on the first SIGTERM
         if self._spawning is not None:
             with contextlib.suppress(OSError):
                 child = await self._spawning
@@ -233,23 +243,22 @@ class Engine:
             await asyncio.sleep(_POLL_S)
 
     async def _describe(self, info: Mapping[str, object]) -> ReadyInfo:
-        props = await self._get("/props") or {}
-        settings, slots = props.get("default_generation_settings"), props.get("total_slots")
-        n_ctx = cast(Mapping[str, object], settings).get("n_ctx") if isinstance(settings, dict) else None
-        return ReadyInfo(
-            n_ctx=n_ctx if isinstance(n_ctx, int) else context_of(info),
-            n_slots=slots if isinstance(slots, int) else None,
-            info=info,
-        )
+        """Ask for what the ready line lacks, and wait for the engine's loop by it.
 
-    async def _get(self, path: str) -> Mapping[str, object] | None:
-        """A JSON object from the engine; None when it does not answer 200 with one."""
+        Only /slots is answered by that loop, which starts just after the ready line and forgets an exit line that came
+        before; /props is for engines without /slots.
+        """
+        facts = slot_facts(await self._get("/slots")) or slot_facts(await self._get("/props"))
+        n_ctx, n_slots = facts or (context_of(info), None)
+        return ReadyInfo(n_ctx, n_slots, info)
+
+    async def _get(self, path: str) -> object:
+        """JSON from the engine; None when it does not answer 200 with some in time."""
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
-                found = json.loads(await response.read()) if response.status == 200 else None
+                return await response.json() if response.status == 200 else None
         except (EngineUnreachable, TimeoutError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
         lines = telling_lines(self.tail(min(_LAST_LINES, self._log.written - self._first_line)))

@@ -7,9 +7,10 @@ append and at most one wake-up here, and a slow reader holds the engine back.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import httptools
 
@@ -43,6 +44,10 @@ class EngineResponse:
             parts.append(part)
         return b"".join(parts)
 
+    async def json(self) -> Any:
+        """The whole body, parsed; raises ValueError where it is not JSON."""
+        return json.loads(await self.read())
+
 
 class EngineClient:
     """One engine's HTTP client; every request has a connection of its own.
@@ -53,6 +58,7 @@ class EngineClient:
 
     def __init__(self, socket: str) -> None:
         self._socket = socket
+        self._open: set[asyncio.Transport] = set()
 
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
@@ -70,6 +76,11 @@ class EngineClient:
         async with self._exchange(f"GET {path} HTTP/1.1\r\n", b"") as response:
             yield response
 
+    def close(self) -> None:
+        """Break off what is open; whoever reads an answer gets EngineUnreachable."""
+        for transport in tuple(self._open):
+            transport.abort()
+
     @asynccontextmanager
     async def _exchange(self, head: str, body: bytes) -> AsyncIterator[EngineResponse]:
         loop = asyncio.get_running_loop()
@@ -78,11 +89,13 @@ class EngineClient:
                 transport, exchange = await loop.create_unix_connection(lambda: _Exchange(loop), self._socket)
         except (OSError, TimeoutError) as error:
             raise EngineUnreachable(f"The engine cannot be reached at {self._socket}: {error}.") from error
+        self._open.add(transport)
         try:
             transport.writelines([f"{head}Host: engine\r\nConnection: close\r\n\r\n".encode(), body])
             await exchange.head()
             yield EngineResponse(exchange)
         finally:
+            self._open.discard(transport)
             transport.abort()
 
 

@@ -24,13 +24,16 @@ class OutputLog:
     """The log of one model's engines, through all their restarts. Belongs to one event loop.
 
     Args:
-        path: the file; its folder is made if needed, older ones are `path.1` (newer) to `path.<backups>`; None = no file.
+        path: the file, None for none; its folder is made if needed, older files are `path.1` (newer) to
+            `path.<backups>`.
         ring_lines: how many lines `tail` can give.
         max_bytes: size after which the file is rotated.
         backups: how many older files are kept.
     """
 
-    def __init__(self, path: Path | None, *, ring_lines: int = 2000, max_bytes: int = 5_000_000, backups: int = 2) -> None:
+    def __init__(
+        self, path: Path | None, *, ring_lines: int = 2000, max_bytes: int = 5_000_000, backups: int = 2
+    ) -> None:
         self.path = path
         self._ring: deque[str] = deque(maxlen=ring_lines)
         self._max_bytes = max_bytes

@@ -119,6 +119,7 @@ class GgufError(ModelFileError):
 
     def __init__(self, message: str, *, offset: int = 0) -> None:
         super().__init__(f"{message} (at byte {offset})")
+        self.reason = message
         self.offset = offset
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
-from supervisor.core.launch import LaunchSpec, ModelFacts, build_launch
+from supervisor.core.launch import LaunchSpec, build_launch, facts_of
 from supervisor.core.registry import ModelEntry, Registry
+from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import ModelLoadFailed
-from supervisor.llamacpp.locate import EngineBinary, locate
+from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
 from supervisor.modelfiles import open_model
 from supervisor.paths import Places
@@ -39,7 +39,7 @@ class EngineMaker:
     async def prepare(self, model_id: str) -> Engine:
         """The engine for a model, not started.
 
-        Raises EngineNotFound, ModelFileError, ShardMissing, OptionNotSupported and their like.
+        Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing, OptionNotSupported and their like.
         """
         entry = self.registry.find(model_id)
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
@@ -59,9 +59,9 @@ class EngineMaker:
         return self._logs[model_id]
 
     def binary(self) -> tuple[EngineBinary, Capabilities]:
-        """The `llama-server` in use and what it can do; raises EngineNotFound."""
+        """The `llama-server` in use and what it can do; raises EngineNotFound, EngineUnusable."""
         binary = locate(self.places, self.env, self.engine_path)
-        return binary, capabilities(binary.path, self.places.cache / "capabilities.json")
+        return binary, capabilities(binary.path, capability_cache(self.places))
 
     def close(self) -> None:
         """Close the logs."""
@@ -77,30 +77,29 @@ class EngineMaker:
             str(fresh_socket(self.places.runtime)),
             entry.id,
             entry.options,
-            ModelFacts(pooling=model.header.pooling_type is not None),
+            facts_of(model.header),
             known.flags,
         )
 
 
 async def make_demo_model(places: Places) -> Path:
-    """The built-in model's file, made on first use.
-
-    In a process of its own: the maker needs numpy, which would stay in the daemon's memory.
-    """
+    """The built-in model's file, made on first use by a process of its own; raises ModelLoadFailed."""
+    ready = places.cache / demo_file_name()
+    if ready.is_file():
+        return ready
     maker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "supervisor.demo", str(places.cache)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=dict(os.environ),
     )
     try:
-        output, errors = await maker.communicate()
+        _, errors = await maker.communicate()
     except asyncio.CancelledError:
         maker.kill()
         await maker.wait()
         raise
     if maker.returncode != 0:
         lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
-        raise ModelLoadFailed("The built-in model could not be made.", log_lines=lines)
-    return Path(output.decode().strip())
+        raise ModelLoadFailed(f"The built-in model could not be made in {places.cache}.", log_lines=lines)
+    return ready

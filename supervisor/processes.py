@@ -67,13 +67,15 @@ def is_running(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+    except psutil.AccessDenied:  # somebody else's, on macOS
+        return True
 
 
 def create_time(pid: int) -> float | None:
-    """When the process started, in seconds since the epoch; None if it does not exist (any more)."""
+    """When the process started, in seconds since the epoch; None if it does not exist or is not ours to see."""
     try:
         return psutil.Process(pid).create_time()
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
         return None
 
 

@@ -98,13 +98,13 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
 
 
 def _maker(settings: Settings, where: Places, env: Mapping[str, str]) -> EngineMaker:
-    half = settings.engine.stop_timeout / 2
+    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
     return EngineMaker(
         registry=configured_models(settings),
         places=where,
         env=env,
         engine_path=settings.engine.path,
-        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=half, term_s=half)),
+        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
     )
 
 

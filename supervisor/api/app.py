@@ -34,7 +34,7 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], rules: AccessRu
 
 
 class _Dispatch:
-    """Takes the relayed paths past the framework: its routing and middleware cost each of their requests 0.2 ms."""
+    """Takes the relayed paths past the framework: its routing and middleware cost each request 0.1 ms."""
 
     def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp]) -> None:
         self._app = app
@@ -66,4 +66,5 @@ def _http_error(request: Request, error: Exception) -> Response:
 
 def _bug(_request: Request, error: Exception) -> Response:
     """A bug of ours: the server logs the traceback, the client gets an envelope like any other."""
-    return error_response(SupervisorError(f"Internal error ({type(error).__name__}); `supervisor logs` has the details."))
+    name = type(error).__name__
+    return error_response(SupervisorError(f"Internal error ({name}); `supervisor logs` has the details."))

@@ -14,7 +14,7 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, ModelLoadFailed, ShuttingDown
+from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, ModelLoadFailed
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
 from supervisor.targets import resolve_target
@@ -59,13 +59,13 @@ class Service:
         return await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
 
     async def load(self, model_id: str) -> dict[str, Any]:
-        """Load and wait; raises ModelLoadFailed with the reason, or ShuttingDown."""
+        """Load and wait; raises ModelLoadFailed with the reason, or LoadCancelled."""
         outcome = await self.pool.load(model_id)
         if outcome.view.state is EngineState.READY:
             return self.model(model_id)
         failure = outcome.view.failure
         if failure is None:
-            raise ShuttingDown("The load was called off: the model was unloaded or the daemon is stopping.")
+            raise LoadCancelled("The load was called off: the model was unloaded or the daemon is stopping.")
         raise ModelLoadFailed(failure.message, log_lines=failure.log_lines)
 
     async def unload(self, name: str, *, now: bool) -> dict[str, Any]:
@@ -84,6 +84,6 @@ class Service:
     async def _engine(self) -> dict[str, Any] | None:
         try:
             binary, known = await asyncio.to_thread(self.maker.binary)
-        except EngineNotFound:
+        except (EngineNotFound, EngineUnusable):
             return None
         return {"path": str(binary.path), "source": binary.source, "build": known.build}

@@ -17,7 +17,7 @@ from supervisor.paths import Places, private_folder
 
 START_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02
-_TRY_AGAIN_SECONDS = 1.0
+_TRY_AGAIN_SECONDS = 0.3
 _LOG_TAIL_BYTES = 4000
 _LOG_TAIL_LINES = 20
 

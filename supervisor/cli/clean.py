@@ -28,7 +28,8 @@ _OWN_NAME = "llama-supervisor"
 _KEPT = frozenset({"supervisor.yaml"})  # on macOS configuration and state share a folder
 _STATE = ("endpoint.*", "daemon.lock", "chat_history", "logs/*.log*", "children/*.json")
 _CACHE = ("capabilities.json", "demo*.gguf")
-_ENGINES = ("*/manifest.json", "current", "previous", "*.lock")
+_ENGINES = ("chosen.json*", ".*lock", "scratch", "downloads/*.tar.*", "downloads/*.zip", "logs/*.log", "tools/cmake*")
+_FOLDERS = ("logs", "children", "downloads", "tools")  # made by the program; they go when they are empty
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ class Leftover:
     folder: Path
     entries: tuple[Path, ...]
     size: int
+
+    def as_json(self) -> dict[str, object]:
+        """For `--json`."""
+        return {"what": self.what, "paths": [str(path) for path in self.entries], "bytes": self.size}
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -74,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             remove(leftover)
     if args.json:
         shown = found if args.dry_run else removed
-        items = [{"what": item.what, "path": str(item.folder), "bytes": item.size} for item in shown]
+        items = [item.as_json() for item in shown]
         print_json({"dry_run": args.dry_run, "items": items, "bytes": sum(item.size for item in shown)})
     elif removed:
         print(f"removed {size(sum(item.size for item in removed))}")
@@ -82,14 +87,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def leftovers(where: Places, checkout: Path | None, *, keep_engines: bool) -> list[Leftover]:
-    """What of ours is on the machine, in the order in which it should go."""
+    """What of ours is on the machine, inner folders before those that may hold them."""
     found = [
-        _leftover("state", where.state, _entries(where.state, _STATE, but=where.cache)),
         _leftover("cache", where.cache, _entries(where.cache, _CACHE, but=where.engines)),
         _leftover("sockets", where.runtime, _dead_sockets(where.runtime)),
+        _leftover("state", where.state, _entries(where.state, _STATE, but=where.cache)),
     ]
     if not keep_engines:
-        found.append(_leftover("engines", where.engines, _engine_entries(where.engines)))
+        found.insert(0, _leftover("engines", where.engines, _engine_entries(where.engines)))
     if checkout is not None:
         own = (checkout / ".venv.setup", checkout / ".venv")
         found.append(_leftover("environment", checkout, (path for path in own if path.is_dir())))
@@ -103,7 +108,8 @@ def remove(leftover: Leftover) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    parents = {path.parent for path in leftover.entries} | {leftover.folder}
+    parents = {leftover.folder, *(path.parent for path in leftover.entries)}
+    parents |= {leftover.folder / name for name in _FOLDERS}
     parents |= {folder for folder in leftover.folder.parents if folder.name == _OWN_NAME}
     for folder in sorted(parents, key=lambda path: len(path.parts), reverse=True):
         if folder.is_dir() and not any(folder.iterdir()):
@@ -127,13 +133,13 @@ def _entries(folder: Path, patterns: tuple[str, ...], *, but: Path) -> Iterator[
 
 
 def _engine_entries(folder: Path) -> Iterator[Path]:
-    """Engines are folders with a manifest; beside them lie the choices, locks and what builds left."""
-    if folder.parent.name == _OWN_NAME or not folder.is_dir():
+    """An engine is a folder with a manifest and a llama-server; beside it lie the choice, a lock, what builds left."""
+    if folder.parent.name == _OWN_NAME:
         yield from folder.glob("*")
         return
+    yield from (path.parent for path in folder.glob("*/manifest.json") if any(path.parent.glob("bin/llama-server*")))
     for pattern in _ENGINES:
-        for path in folder.glob(pattern):
-            yield path.parent if path.name == "manifest.json" else path
+        yield from folder.glob(pattern)
 
 
 def _dead_sockets(folder: Path) -> Iterator[Path]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from supervisor import __version__
+import supervisor
 from supervisor.cli import exits
 from supervisor.cli.intact import check_intact
 from supervisor.cli.options import command_name
@@ -69,11 +69,15 @@ def build_parser(verbs: Sequence[str]) -> Parser:
         description="Runs many llama.cpp models on the hardware you have.",
         epilog="New here? `%(prog)s demo` shows everything, from nothing.",
     )
-    parser.add_argument("--version", action="version", version=f"llama-supervisor {__version__}")
+    parser.add_argument("--version", action="version", version=f"llama-supervisor {_version()}")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
     for verb in verbs:
         importlib.import_module(VERBS[verb]).add_parser(subparsers)
     return parser
+
+
+def _version() -> str:
+    return getattr(supervisor, "__version__", "?")  # absent where another distribution overwrote the package
 
 
 def _run(arguments: list[str]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -34,7 +33,7 @@ def background_arguments(args: argparse.Namespace) -> list[str]:
     for name in ("config", "port", "engine"):
         value = getattr(args, name, None)
         if value is not None:
-            found += [f"--{name}", str(value) if name == "port" else os.path.abspath(os.path.expanduser(value))]
+            found += [f"--{name}", str(value)]
     return found
 
 

@@ -18,11 +18,12 @@ def progress() -> Iterator[Report]:
     if not is_terminal(sys.stderr):
         yield _line_reporter()
         return
-    from rich.console import Console  # noqa: PLC0415 - 60 ms that only a terminal pays
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich import progress as rich  # noqa: PLC0415 - 60 ms that only a terminal pays
+    from rich.console import Console  # noqa: PLC0415 - as above
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    texts = (rich.SpinnerColumn(), rich.TextColumn("{task.description}", markup=False))
+    columns = (*texts, rich.BarColumn(bar_width=30), rich.TimeElapsedColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def report(text: str, fraction: float | None) -> None:

@@ -14,8 +14,9 @@ CPU = "cpu"
 
 _VERSION_NOW = re.compile(r"^version: \S+ \(build (?P<build>\d+), commit (?P<commit>\S+)\)", re.MULTILINE)
 _VERSION_BEFORE = re.compile(r"^version: (?P<build>\d+) \((?P<commit>[^)\s]+)\)", re.MULTILINE)
-_FLAG = r"--?[A-Za-z][\w.-]*"
-_FLAG_LINE = re.compile(rf"^ {{0,8}}(?P<names>{_FLAG}(?:,\s+{_FLAG})*)")
+_OPTION_LINE = re.compile(r"^ {0,8}-")
+_BEFORE_DESCRIPTION = re.compile(r"(?<![, ]) {2,}")
+_FLAG = re.compile(r"(?:^|(?<=[\s,]))--?[A-Za-z][\w.-]*")
 _DEVICE_LINE = re.compile(r"^\s+(?P<name>[A-Za-z]+)\d*:\s", re.MULTILINE)
 _LIBRARY = re.compile(r"^(?:lib)?ggml-(?P<name>[a-z]+)(?:-[\w.-]+)?(?:\.[\d.]+)?\.(?:so|dylib|dll)(?:\.[\d.]+)?$")
 
@@ -63,9 +64,13 @@ def parse_version(text: str) -> Version:
 
 
 def parse_help(text: str) -> frozenset[str]:
-    """Every option name of `--help`; descriptions are indented further and are passed over."""
-    lines = (_FLAG_LINE.match(line) for line in text.splitlines())
-    return frozenset(name for line in lines if line for name in re.split(r",\s+", line["names"]))
+    """Every option name of `--help`.
+
+    A line that names options starts with one, hardly indented; two spaces that follow no comma begin its
+    description: `-c,    --ctx-size N      size`, in older builds `  -c N, --ctx-size N      size`.
+    """
+    heads = (_BEFORE_DESCRIPTION.split(line.strip(), 1)[0] for line in text.splitlines() if _OPTION_LINE.match(line))
+    return frozenset(name for head in heads for name in _FLAG.findall(head))
 
 
 def parse_device_backends(text: str) -> frozenset[str]:

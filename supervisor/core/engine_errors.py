@@ -27,7 +27,8 @@ def translate(error: Mapping[str, Any], status: int = 500) -> tuple[int, dict[st
     found = named if isinstance(named, int) and 400 <= named <= 599 else status
     kind = error.get("type", "server_error")
     message = error.get("message") or "The engine failed without a reason; its log may have one."
-    return found, {"error": {"param": None, **error, "message": message, "type": kind, "code": _CODES.get(kind, _OTHER)}}
+    code = _CODES.get(kind, _OTHER)
+    return found, {"error": {"param": None, **error, "message": message, "type": kind, "code": code}}
 
 
 def error_in(body: bytes) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from supervisor.core.gguf import GgufHeader
 from supervisor.core.statelines import ENV_SPEAK
 from supervisor.errors import InvalidRequest, OptionNotSupported
 
@@ -49,6 +50,11 @@ class ModelFacts:
     encoder: bool = False
 
 
+def facts_of(header: GgufHeader) -> ModelFacts:
+    """What the header says; pooling type 0 is "none" (llama.cpp's `llama_pooling_type`)."""
+    return ModelFacts(pooling=bool(header.pooling_type), encoder=header.architecture in _ENCODERS)
+
+
 @dataclass(frozen=True)
 class LaunchSpec:
     """A ready-made command: `env` is what to add to the environment, `socket` the path it will listen on."""
@@ -57,6 +63,12 @@ class LaunchSpec:
     env: Mapping[str, str]
     socket: str
 
+
+# Architectures that only embed: llama.cpp gives them no cache
+_ENCODERS = frozenset(
+    {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "eurobert", "modern-bert"}
+    | {"gemma-embedding"}
+)
 
 # field of LaunchOptions -> flag with one value
 _VALUED = {

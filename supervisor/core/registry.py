@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.errors import ModelIdTaken, ModelNotFound
@@ -27,7 +27,7 @@ class ModelEntry:
     id: str
     source: Source
     path: str | None
-    options: LaunchOptions = LaunchOptions()
+    options: LaunchOptions = field(default_factory=LaunchOptions)
     aliases: tuple[str, ...] = ()
 
 
@@ -64,7 +64,8 @@ class Registry:
         if model_id is None:
             known = ", ".join(self._entries) or "none"
             raise ModelNotFound(
-                f"There is no model '{name}'. Known models: {known}. Add one with `supervisor load PATH`.", param="model"
+                f"There is no model '{name}'. Known models: {known}. Add one with `supervisor load PATH`.",
+                param="model",
             )
         return self._entries[model_id]
 

@@ -48,16 +48,16 @@ class Relay:
 
     def feed(self, chunk: bytes) -> bytes:
         """What may be sent now: whole events only, empty when there are none."""
-        whole = self._join(chunk) if self._held else self._cut(chunk, chunk.rfind(_END) + len(_END))
+        whole = self._join(chunk) if self._held else self._cut(chunk)
         if not whole:
             return whole
         if self._progress is not None and (_PROGRESS in whole or self._progress.second_roles):
             whole = self._progress.apply(whole)
             if not whole:
                 return whole
-        self._last = whole
-        if not self.started:
-            self.started = any(event.startswith(b"data:") for event in whole.split(_END))
+        if not whole.startswith(b":") or _last_event(whole):  # comments alone are no event
+            self._last = whole
+            self.started = True
         return whole
 
     @property
@@ -72,9 +72,12 @@ class Relay:
 
     @property
     def failed(self) -> bool:
-        """Whether the stream's last event is the engine's error object; it sends no `[DONE]` after one."""
+        """Whether the stream's last event is the engine's error object; it sends no `[DONE]` after one.
+
+        The `error:` line of older builds does not count: to a client it is an unknown field, so it saw no error.
+        """
         event = _last_event(self._last)
-        return event.startswith((b"data:", b"error:")) and b'"error"' in event and "error" in _parse(event)
+        return event.startswith(b"data:") and b'"error"' in event and "error" in _parse(event)
 
     def ending(self, error: Mapping[str, object]) -> bytes:
         """What to send when the engine's stream is over, so that the client's ends properly.
@@ -103,11 +106,11 @@ class Relay:
             self._hold(chunk[cut:])
         return whole
 
-    def _cut(self, chunk: bytes, cut: int) -> bytes:
+    def _cut(self, chunk: bytes) -> bytes:
+        found = chunk.rfind(_END)
+        cut = found + len(_END) if found >= 0 else 0
         if cut == len(chunk):
             return chunk
-        if cut < len(_END):  # no blank line at all
-            cut = 0
         self._hold(chunk[cut:])
         return chunk[:cut]
 

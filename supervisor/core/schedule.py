@@ -38,7 +38,7 @@ from supervisor.core.events import (
 from supervisor.core.lifecycle import STARTING, EngineState, Trigger, step
 
 STOPPING_DOWN = Failure("shutting_down", "The daemon is stopping; start it again and repeat the request.")
-UNLOADED = Failure("load_cancelled", "The model was unloaded while it was loading; repeat the request to load it again.")
+UNLOADED = Failure("load_cancelled", "The model was unloaded while it was loading; repeat the request to load it.")
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ class Scheduler:
         return self._start(model_id, model)
 
     def _start_again(self, model_id: ModelId, model: _Model) -> list[Command]:
-        if self._closing or not (model.waiting or model.wanted and model.failure is None):
+        if self._closing or not (model.waiting or (model.wanted and model.failure is None)):
             return []
         return self._start(model_id, model)
 

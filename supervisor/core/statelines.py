@@ -90,6 +90,18 @@ def context_of(info: Mapping[str, object]) -> int | None:
     return n_ctx if isinstance(n_ctx, int) else None
 
 
+def slot_facts(answer: object) -> tuple[int, int] | None:
+    """Tokens of context per slot and the number of slots, from the JSON of /slots or /props; None: not to be found."""
+    if isinstance(answer, dict):
+        slots, settings = answer.get("total_slots"), answer.get("default_generation_settings")
+    elif isinstance(answer, list) and answer:
+        slots, settings = len(answer), answer[0]
+    else:
+        return None
+    n_ctx = settings.get("n_ctx") if isinstance(settings, dict) else None
+    return (n_ctx, slots) if isinstance(n_ctx, int) and isinstance(slots, int) else None
+
+
 def _is_error(line: str) -> bool:
     marked = _MARKED.match(line)
     if marked is not None:

@@ -114,10 +114,6 @@ _UNFOLDABLE: Mapping[Kind, tuple[tuple[Callable[[Mapping[str, object]], bool], s
             lambda body: bool(body.get("verbose")),
             "the debugging object of a stream lacks the generated text",
         ),
-        (
-            lambda body: body.get("reasoning_format") == "deepseek-legacy",
-            "this format gives reasoning twice in a single answer and once in a stream",
-        ),
     ),
     "completion": (
         (

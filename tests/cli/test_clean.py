@@ -40,7 +40,7 @@ def files(folder: Path) -> list[str]:
 def test_the_default_folders_go_whole_and_configuration_stays(tmp_path: Path) -> None:
     where = places({"HOME": str(tmp_path)})
     fill(where.state, "endpoint.json", "logs/a.log", "anything/new.db")
-    fill(where.cache, "capabilities.json", "whatever", "engines/b1/manifest.json", "engines/b1/llama-server")
+    fill(where.cache, "capabilities.json", "whatever", "engines/b1/manifest.json", "engines/chosen.json")
     fill(where.config, "supervisor.yaml")
     assert clean_all(where) == {"state": 30, "cache": 20, "engines": 20}
     assert files(tmp_path) == [str(where.config.relative_to(tmp_path) / "supervisor.yaml")]
@@ -58,9 +58,9 @@ def test_in_folders_the_user_chose_only_our_files_go(tmp_path: Path) -> None:
     home, engines = tmp_path / "mine", tmp_path / "mine" / "bin"
     where = places({"HOME": str(tmp_path), "SUPERVISOR_HOME": str(home), "SUPERVISOR_ENGINES": str(engines)})
     own = ["endpoint.json", "daemon.lock", "logs/daemon.log.1", "children/12.json", "cache/capabilities.json"]
-    theirs = ["thesis.tex", "logs/2024/notes.txt", "cache/photos/1.jpg", "bin/tool", "bin/dir/tool"]
-    fill(home, *own, *theirs, "bin/b1/manifest.json", "bin/b1/bin/llama-server")
-    assert clean_all(where) == {"state": 40, "cache": 10, "engines": 20}
+    theirs = ["thesis.tex", "logs/2024/notes.txt", "cache/photos/1.jpg", "bin/ext/manifest.json", "bin/logs/x.txt"]
+    fill(home, *own, *theirs, "bin/b1/manifest.json", "bin/b1/bin/llama-server", "bin/chosen.json")
+    assert clean_all(where) == {"state": 40, "cache": 10, "engines": 30}
     assert files(home) == sorted(theirs)
 
 
@@ -95,9 +95,9 @@ def test_the_environment_of_a_checkout_goes(tmp_path: Path) -> None:
 
 
 def test_dry_run_shows_and_leaves(cli: Cli, daemon: FakeDaemon) -> None:
-    shown = cli("clean", "--dry-run")
+    shown = cli("clean", "--dry-run", "--keep-environment")
     assert shown.out.splitlines()[1].startswith("state")
-    assert cli("clean", "--dry-run", "--json").json()["items"][0]["path"] == str(cli.state)
+    assert cli("clean", "--dry-run", "--json").json()["items"][0]["paths"] == [str(cli.state / "endpoint.json")]
     assert (cli.state / "endpoint.json").exists()
     assert not daemon.called("/api/v1/shutdown")
 
@@ -112,7 +112,7 @@ def test_it_stops_the_daemon_and_nothing_is_left(cli: Cli, monkeypatch: pytest.M
     monkeypatch.setenv("SUPERVISOR_HOME", str(cli.state))
     where = places(cli.env)
     start(PROGRAM, where, None)
-    fill(where.engines, "b1/manifest.json")
+    fill(where.engines, "b1/manifest.json", "b1/bin/llama-server")
     elsewhere = Cli(cli.folder, SUPERVISOR_URL="http://127.0.0.1:1")  # is not this verb's concern
     outcome = elsewhere("clean", "--keep-environment", "--yes", "--json")
     assert {item["what"] for item in outcome.json()["items"]} >= {"state", "engines"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import sys
@@ -19,6 +20,7 @@ from supervisor.paths import Places, places
 from tests.cli.conftest import Cli
 from tests.fakes import fake_daemon
 from tests.fakes.fake_daemon import FakeDaemon
+from tests.support.daemon import wait_until
 
 PROGRAM = [sys.executable, "-P", fake_daemon.__file__]
 
@@ -95,6 +97,20 @@ def test_starts_at_once_end_with_one_daemon(where: Places) -> None:
         assert len({daemon.status["pid"] for daemon in found}) == 1
     finally:
         stop_daemon(found[0])
+
+
+def test_start_outlasts_a_daemon_on_its_way_out(where: Places) -> None:
+    where.state.mkdir(parents=True)
+    found: list[Daemon] = []
+    starting = threading.Thread(target=lambda: found.append(start(PROGRAM, where, None)))
+    with where.daemon_lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        starting.start()
+        log = where.daemon_log
+        wait_until(lambda: log.exists() and "already_running" in log.read_text(), 30, "a refusal")
+    starting.join(30)
+    assert len(found) == 1
+    stop_daemon(found[0])
 
 
 def test_an_early_exit_shows_the_logs_end(where: Places) -> None:

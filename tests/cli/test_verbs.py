@@ -203,3 +203,12 @@ def test_demo_installs_no_engine_for_a_daemon_elsewhere(cli: Cli, daemon: FakeDa
     shown = cli("demo", "--url", daemon.url)
     assert shown.err.endswith("[engine_not_found]\n")
     assert not (tmp_path / "engines").exists()
+
+
+def test_demo_asks_for_an_engine_where_the_daemon_has_none(cli: Cli, daemon: FakeDaemon, tmp_path: Path) -> None:
+    daemon.engine = None
+    shown = cli("demo", "--engine", str(tmp_path / "no-such-server"))
+    assert shown.code == 1
+    assert "no-such-server" in shown.err
+    assert "[engine_" in shown.err
+    assert not daemon.called("/api/v1/models/load")

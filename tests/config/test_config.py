@@ -47,7 +47,8 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
     text = "server: {api_keys: [from-the-file]}"
     settings = load(tmp_path, text, {"SUPERVISOR_API_KEY": "from-the-environment"})
     assert settings.server.api_keys == ("from-the-file", "from-the-environment")
-    assert load_settings(None, {"SUPERVISOR_API_KEY": "from-the-environment"}).server.api_keys == ("from-the-environment",)
+    alone = load_settings(None, {"SUPERVISOR_API_KEY": "from-the-environment"})
+    assert alone.server.api_keys == ("from-the-environment",)
 
 
 @pytest.mark.parametrize(

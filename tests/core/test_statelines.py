@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.statelines import LoadProgress, StateLine, context_of, load_progress, parse_state, telling_lines
+from supervisor.core.statelines import (
+    LoadProgress,
+    StateLine,
+    context_of,
+    load_progress,
+    parse_state,
+    slot_facts,
+    telling_lines,
+)
 
 LOADING = b'cmd_child_to_router:state:{"state":"loading","payload":{"stages":["a","b"],"current":"b","value":0.5}}'
 READY = b'cmd_child_to_router:state:{"state":"ready","payload":{"id":"x","meta":{"n_ctx":512}}}'
@@ -83,6 +91,23 @@ def test_the_context_of_a_ready_engine() -> None:
     assert context_of({"meta": {"n_ctx": "512"}}) is None
     assert context_of({"meta": None}) is None
     assert context_of({}) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ([{"id": 0, "n_ctx": 512}, {"id": 1, "n_ctx": 512}], (512, 2)),
+        ({"total_slots": 3, "default_generation_settings": {"n_ctx": 64, "params": {}}}, (64, 3)),
+        ({"total_slots": 3}, None),
+        ({"default_generation_settings": {"n_ctx": 64}}, None),
+        ([], None),
+        ([7], None),
+        (None, None),
+        ("busy", None),
+    ],
+)
+def test_the_facts_about_slots(answer: object, expected: tuple[int, int] | None) -> None:
+    assert slot_facts(answer) == expected
 
 
 def test_the_exact_errors_are_told_once_and_bare() -> None:

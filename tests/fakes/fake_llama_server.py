@@ -39,7 +39,7 @@ def main() -> None:
     ready.set()
     log("I srv  llama_server: model loaded")
     if not knobs.no_protocol:
-        say("ready", {"id": "fake", "meta": {"n_ctx": 4096}})
+        say("ready", {"id": "fake", "meta": {"n_ctx": 4096}, "monotonic": time.monotonic()})
     obey(knobs)
 
 

@@ -125,6 +125,15 @@ async def test_sigterm_comes_after_the_asking_grace() -> None:
     assert await child.stop(ask=b"go", grace=StopGrace(ask_s=0.05, term_s=10)) == ExitStatus(5, None)
 
 
+async def test_sigterm_comes_a_second_time_before_sigkill() -> None:
+    lines = Lines()
+    script = "n=0; trap 'n=$((n+1)); echo $n; test $n = 2 && exit 8' TERM; echo up; while :; do sleep 0.01; done"
+    child = await shell(script, lines)
+    await lines.wait_for(b"up")
+    assert await child.stop(ask=None, grace=StopGrace(term_s=0.3)) == ExitStatus(8, None)
+    assert lines.out == [b"up", b"1", b"2"]
+
+
 async def test_stdin_ends_with_sigterm() -> None:
     lines = Lines()
     child = await shell("trap '' TERM; echo up; cat; exit 4", lines)

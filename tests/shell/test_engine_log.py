@@ -46,13 +46,19 @@ async def test_the_file_has_every_line_at_once_and_is_rotated(log: OutputLog, tm
     log.close()
 
 
-async def test_a_new_log_goes_on_where_the_old_one_ended(log: OutputLog) -> None:
-    log.write(b"yesterday")
+async def test_a_new_log_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
+    for line in (b"yesterday", b"today"):
+        log = OutputLog(tmp_path / "log")
+        log.write(line)
+        log.close()
+    assert read(tmp_path / "log") == "yesterday\ntoday\n"
+
+
+async def test_without_a_path_there_is_no_file() -> None:
+    log = OutputLog(None)
+    log.write(b"heard")
     log.close()
-    again = OutputLog(log.path)
-    again.write(b"today")
-    again.close()
-    assert read(log.path) == "yesterday\ntoday\n"
+    assert (log.tail(1), log.file_error) == (("heard",), None)
 
 
 async def test_damaged_text_and_control_characters_do_no_harm(log: OutputLog) -> None:
@@ -122,11 +128,11 @@ async def test_a_follower_that_leaves_is_forgotten(log: OutputLog) -> None:
     log.close()
 
 
-async def test_following_a_closed_log_ends_at_once(log: OutputLog) -> None:
+async def test_following_a_closed_log_ends_at_once(log: OutputLog, tmp_path: Path) -> None:
     log.write(b"last")
     log.close()
     with log.subscribe(last=5) as follower:
         assert [line async for line in follower] == ["last"]
     log.write(b"after the end")
     assert log.tail(1) == ("after the end",)
-    assert read(log.path) == "last\n"
+    assert read(tmp_path / "logs" / "model.log") == "last\n"

@@ -1,0 +1,266 @@
+"""`engine`: where llama-server comes from, and which one is used."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from supervisor.cli.exits import OK
+from supervisor.cli.options import Subparsers, positive, require
+from supervisor.cli.progress import Report, progress
+from supervisor.cli.render import ago, cell, is_terminal, print_json, print_table
+from supervisor.paths import places
+
+if TYPE_CHECKING:
+    from supervisor.llamacpp.install import InstallRequest
+    from supervisor.llamacpp.locate import EngineBinary
+    from supervisor.llamacpp.progress import Progress
+    from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
+
+_T = TypeVar("_T")
+_BACKENDS = ("auto", "cpu", "cuda", "hip", "vulkan", "metal")
+_ROUTES = {"auto": ("release", "registry", "git"), "release": ("release",), "source": ("registry", "git")}
+_HEADERS = ("NAME", "BUILD", "COMMIT", "BACK END", "FROM", "MADE", "")
+
+_WHICH = """Show the llama-server that would be used. Order of search: --engine, $SUPERVISOR_LLAMA_SERVER,
+$LLAMA_SERVER_PATH, the one chosen with `engine use`, others installed here, PATH, the usual build folders."""
+_INSTALL = """Get an engine by the first route that works: the official release archive for this machine, else a build
+from source. It is tried out with the built-in model before it is used; the one before stays for
+`engine use --previous`."""
+_BUILD = """Build an engine from source. `registry` takes the source from the Python package index that is configured,
+`git` from the repository, a folder is built as it is. Compilers must be installed; cmake is fetched if there is
+none."""
+_USE = "Choose the engine for engines started from now on; running models keep theirs until they are loaded again."
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb and its own verbs."""
+    parser = subparsers.add_parser("engine", help="which llama-server is used; get, build, choose one")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="engine_verb", required=True)
+
+    which = _verb(verbs, "which", "the engine that would be used", _WHICH, run_which)
+    which.add_argument("--engine", metavar="PATH", help="a llama-server, its folder, or the name of an engine here")
+    _verb(verbs, "list", "the engines installed here", "Show the engines installed here.", run_list)
+
+    install = _verb(verbs, "install", "get an engine by the first route that works", _INSTALL, run_install)
+    install.add_argument("--route", choices=tuple(_ROUTES), default="auto", help="which routes (default: %(default)s)")
+    _add_making(install)
+
+    build = _verb(verbs, "build", "build an engine from source", _BUILD, run_build)
+    build.add_argument("--from", dest="origin", metavar="{registry,git,DIR}", default="registry",
+                       help="where the source comes from (default: %(default)s)")  # fmt: skip
+    build.add_argument("--jobs", type=positive, metavar="N", help="compilers at once (default: one per core)")
+    _add_making(build)
+
+    use = _verb(verbs, "use", "choose an engine, or go back to the previous one", _USE, run_use)
+    use.add_argument("name", nargs="?", metavar="NAME", help="a name from `engine list`, or a path")
+    use.add_argument("--previous", action="store_true", help="the engine used before this one")
+
+    remove = _verb(verbs, "remove", "delete an engine installed here", "Delete an engine installed here.", run_remove)
+    remove.add_argument("name", metavar="NAME", help="a name from `engine list`")
+
+
+def run_which(args: argparse.Namespace) -> int:
+    """Print the engine that would be used, and what was passed over on the way to it."""
+    from supervisor.llamacpp.locate import locate, search  # noqa: PLC0415 - start-up time
+    from supervisor.llamacpp.store import manifest_of  # noqa: PLC0415 - as above
+
+    where = places(os.environ)
+    found = search(where, os.environ, args.engine)
+    if found.found is None or found.capabilities is None:
+        locate(where, os.environ, args.engine)  # raises EngineNotFound with what was passed over
+        return OK
+    known = found.capabilities
+    manifest = manifest_of(found.found.path.resolve())
+    skipped = [{"path": str(s.path), "source": s.source, "reason": s.reason} for s in found.skipped]
+    facts = {
+        **_binary_facts(found.found),
+        "build": known.build,
+        "commit": known.commit,
+        "backends": list(known.backends),
+    }
+    if args.json:
+        capabilities = {"version": known.version_text, "flags": sorted(known.flags)}
+        digest = {"sha256": manifest.sha256} if manifest else {}
+        print_json({**facts, "capabilities": capabilities, **digest, "skipped": skipped})
+        return OK
+    shown = {**facts, "backends": ", ".join(known.backends), "version": known.version_text,
+             "options": f"{len(known.flags)} known"}  # fmt: skip
+    _print_facts(shown)
+    for one in skipped:
+        print(f"passed over {one['path']} ({one['source']}): {one['reason']}", file=sys.stderr)
+    return OK
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print the engines in the store."""
+    store = _store()
+    chosen, engines = store.chosen(), store.engines()
+    if args.json:
+        listed = [_engine_facts(store, manifest, chosen) for manifest in engines]
+        print_json({"engines": listed, "current": chosen.current, "previous": chosen.previous})
+    elif engines:
+        print_table(_HEADERS, [_row(manifest, chosen) for manifest in engines])
+    else:
+        print("no engine is installed here; `engine install` gets one")
+    return OK
+
+
+def run_install(args: argparse.Namespace) -> int:
+    """Install an engine."""
+    return _make(args, _ROUTES[args.route])
+
+
+def run_build(args: argparse.Namespace) -> int:
+    """Build an engine from source."""
+    known = args.origin in {"registry", "git"}
+    return _make(args, (args.origin if known else os.path.abspath(os.path.expanduser(args.origin)),))
+
+
+def run_use(args: argparse.Namespace) -> int:
+    """Choose an engine."""
+    require(bool(args.name) != args.previous, "Give either a NAME from `engine list` or --previous.")
+    store = _store()
+    chosen = store.choose_previous() if args.previous else store.choose(_choosable(store, args.name))
+    return _print_chosen(args, store, chosen)
+
+
+def run_remove(args: argparse.Namespace) -> int:
+    """Delete an engine."""
+    store = _store()
+    return _print_chosen(args, store, store.remove(args.name))
+
+
+def teller(report: Report) -> Callable[[Progress], None]:
+    """Turn a step of an installation into a line for the screen: moving on a terminal, every 10 % elsewhere."""
+    moving = is_terminal(sys.stderr)
+
+    def tell(step: Progress) -> None:
+        if moving or step.fraction is None:
+            report(f"{step.stage}: {step.detail}" if step.detail else step.stage, step.fraction)
+        else:
+            report(f"{step.stage} {int(step.fraction * 10) * 10} %", step.fraction)
+
+    return tell
+
+
+def run_until_signal(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run `work`; Ctrl-C, SIGTERM and a closed terminal cancel it, and what it had begun is undone first.
+
+    Raises KeyboardInterrupt when it was cancelled.
+    """
+
+    async def guarded() -> _T:
+        task = asyncio.current_task()
+        if sys.platform != "win32" and task is not None:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def _verb(
+    verbs: Subparsers, name: str, short: str, description: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=short, description=description)
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_making(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--backend", choices=_BACKENDS, default="auto",
+                        help="auto: the best that this machine has (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--no-use", action="store_true", help="install it beside the others, do not choose it")
+    parser.add_argument("--wait", action="store_true", help="if another process installs an engine: wait for it")
+
+
+def _make(args: argparse.Namespace, routes: tuple[str, ...]) -> int:
+    from supervisor.llamacpp.install import InstallRequest  # noqa: PLC0415 - start-up time
+
+    jobs = getattr(args, "jobs", None)
+    request = InstallRequest(routes, args.backend, jobs, use=not args.no_use, wait=args.wait)
+    manifest = _install(request)
+    store = _store()
+    facts = _engine_facts(store, manifest, store.chosen())
+    if args.json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
+    return OK
+
+
+def _install(request: InstallRequest) -> Manifest:
+    from supervisor.llamacpp.install import install  # noqa: PLC0415 - start-up time
+    from supervisor.smoke import SmokeTest  # noqa: PLC0415 - as above
+
+    where = places(os.environ)
+    with progress() as report:
+        work = install(where, os.environ, request, smoke_test=SmokeTest(where, os.environ), progress=teller(report))
+        return run_until_signal(work)
+
+
+def _store() -> EngineStore:
+    from supervisor.llamacpp.store import EngineStore  # noqa: PLC0415 - start-up time
+
+    return EngineStore(places(os.environ).engines)
+
+
+def _choosable(store: EngineStore, name: str) -> str:
+    """A name of the store as it is; anything else is a path, which is tried before it is chosen."""
+    if name in {manifest.name for manifest in store.engines()}:
+        return name
+    from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - start-up time
+
+    return str(locate(places(os.environ), os.environ, name).path)
+
+
+def _print_chosen(args: argparse.Namespace, store: EngineStore, chosen: Chosen) -> int:
+    path = str(store.binary(chosen.current)) if chosen.current else None
+    facts = {"current": chosen.current, "previous": chosen.previous, "path": path}
+    if args.json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
+    return OK
+
+
+def _binary_facts(binary: EngineBinary) -> dict[str, object]:
+    return {"path": str(binary.path), "source": binary.source}
+
+
+def _engine_facts(store: EngineStore, manifest: Manifest, chosen: Chosen) -> dict[str, object]:
+    return {
+        **vars(manifest),
+        "path": str(store.binary(manifest.name)),
+        "current": manifest.name == chosen.current,
+        "previous": manifest.name == chosen.previous,
+    }
+
+
+def _row(manifest: Manifest, chosen: Chosen) -> tuple[str, ...]:
+    mark = {chosen.previous: "previous", chosen.current: "current"}.get(manifest.name, "")
+    return (
+        manifest.name,
+        cell(manifest.build),
+        cell(manifest.commit),
+        manifest.backend,
+        manifest.source,
+        ago(manifest.made_at),
+        mark,
+    )
+
+
+def _print_facts(facts: Mapping[str, object]) -> None:
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name:<{width}}  {cell(value)}")

@@ -1,0 +1,36 @@
+"""The built-in model's file: made on first use, kept in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from pathlib import Path
+
+from supervisor.demo.script import MAKER_VERSION
+from supervisor.demo.template import chat_template
+from supervisor.demo.texts import DEMO
+
+
+def ensure_demo_model(cache: Path) -> Path:
+    """The built-in model in `cache`; made there if this version of it is not there yet (some 20 ms).
+
+    The file appears whole or not at all, so several processes may call this at once. Raises OSError where the folder
+    cannot be written.
+    """
+    target = cache / demo_file_name()
+    if target.is_file():
+        return target
+    from supervisor.demo.maker import write_scripted_gguf  # noqa: PLC0415 - numpy and gguf: slow, needed once
+
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".demo-", dir=cache) as scratch:
+        made = Path(scratch) / target.name
+        write_scripted_gguf(made, DEMO)
+        made.replace(target)
+    return target
+
+
+def demo_file_name() -> str:
+    """Names the content: another text, template or maker gives another name."""
+    content = repr((MAKER_VERSION, DEMO, chat_template(DEMO)))
+    return f"demo-{hashlib.sha256(content.encode()).hexdigest()[:16]}.gguf"

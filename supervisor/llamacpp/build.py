@@ -1,0 +1,133 @@
+"""Compile `llama-server` and the RPC worker from a source tree, in a scratch folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.errors import BuildFailed
+from supervisor.llamacpp.machine import Machine
+from supervisor.llamacpp.process import run_tool
+from supervisor.llamacpp.progress import Progress, Report
+from supervisor.llamacpp.source import Source
+from supervisor.llamacpp.store import SERVER
+from supervisor.llamacpp.toolchain import Tools
+
+_PERCENT = re.compile(r"^\[\s*(?P<percent>\d+)%\]")
+_COUNT = re.compile(r"^\[(?P<done>\d+)/(?P<total>\d+)\]")
+_RPC_TARGET = re.compile(r"set\(TARGET\s+([\w-]+)\)")
+_TELLING = re.compile(r"error|fatal|undefined reference|not found|No such file", re.IGNORECASE)
+_BACKEND_FLAGS = {
+    "cpu": (),
+    "cuda": ("-DGGML_CUDA=ON",),
+    "hip": ("-DGGML_HIP=ON",),
+    "vulkan": ("-DGGML_VULKAN=ON",),
+    "metal": ("-DGGML_METAL=ON", "-DGGML_METAL_EMBED_LIBRARY=ON"),
+}
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """What to build, with what; `jobs` compilers at once."""
+
+    source: Source
+    backend: str
+    machine: Machine
+    tools: Tools
+    jobs: int
+
+
+async def compile_engine(
+    plan: BuildPlan, scratch: Path, env: Mapping[str, str], log: Path, report: Report
+) -> Path:
+    """Configure and build; gives the folder with the programs and their libraries.
+
+    Raises BuildFailed with the telling lines; the whole output is in `log`.
+    """
+    build = scratch / "build"
+    report(Progress("configure", None, f"llama.cpp for {plan.backend}"))
+    await _step(configure_command(plan, build), env, log, report)
+    report(Progress("compile", 0.0, f"{plan.jobs} at a time"))
+    await _step(build_command(plan, build), env, log, report)
+    for folder in (build / "bin", build / "bin" / "Release"):
+        if (folder / SERVER).is_file():
+            return folder
+    raise BuildFailed(f"the build ended without a {SERVER}; its output is in {log}")
+
+
+def configure_command(plan: BuildPlan, build: Path) -> list[str]:
+    """cmake's first call. The number is always given: without it the binary would say 0, or count the commits of
+    whatever repository encloses the folder."""
+    loader = "@loader_path" if plan.machine.system == "darwin" else "$ORIGIN"
+    command = [plan.tools.cmake, "-S", str(plan.source.folder), "-B", str(build)]
+    if plan.tools.ninja:
+        command += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={plan.tools.ninja}"]
+    command += [
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON",
+        f"-DCMAKE_INSTALL_RPATH={loader}",
+        "-DLLAMA_BUILD_TESTS=OFF",
+        "-DLLAMA_BUILD_EXAMPLES=OFF",
+        "-DLLAMA_BUILD_APP=OFF",
+        "-DLLAMA_USE_PREBUILT_UI=OFF",
+        "-DGGML_RPC=ON",
+        f"-DLLAMA_BUILD_NUMBER={plan.source.build or 0}",
+        f"-DLLAMA_BUILD_COMMIT={plan.source.commit or 'unknown'}",
+        *_BACKEND_FLAGS[plan.backend],
+    ]
+    if plan.backend == "cuda" and plan.machine.nvcc:
+        command.append(f"-DCMAKE_CUDA_COMPILER={plan.machine.nvcc}")
+    return command
+
+
+def build_command(plan: BuildPlan, build: Path) -> list[str]:
+    """cmake's second call, for the server and, where the source has one, the RPC worker."""
+    targets = ["llama-server", *_rpc_target(plan.source.folder)]
+    return [plan.tools.cmake, "--build", str(build), "--config", "Release", "--parallel", str(plan.jobs),
+            "--target", *targets]  # fmt: skip
+
+
+def parse_fraction(line: str) -> float | None:
+    """How far a build is, from a line of make (`[ 12%] …`) or ninja (`[123/456] …`)."""
+    percent = _PERCENT.match(line)
+    if percent:
+        return min(1.0, int(percent["percent"]) / 100)
+    count = _COUNT.match(line)
+    if count and int(count["total"]):
+        return min(1.0, int(count["done"]) / int(count["total"]))
+    return None
+
+
+def default_jobs() -> int:
+    """As many compilers as this process may use cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def telling_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines that say what went wrong, or all of them where none stands out."""
+    return tuple(line for line in lines if _TELLING.search(line)) or lines
+
+
+def _rpc_target(source: Path) -> tuple[str, ...]:
+    """The worker's target is called differently in older sources, and is missing in others."""
+    try:
+        text = (source / "tools" / "rpc" / "CMakeLists.txt").read_text(encoding="utf-8")
+    except OSError:
+        return ()
+    found = _RPC_TARGET.search(text)
+    return (found[1],) if found else ()
+
+
+async def _step(command: list[str], env: Mapping[str, str], log: Path, report: Report) -> None:
+    def heard(line: str) -> None:
+        fraction = parse_fraction(line)
+        if fraction is not None:
+            report(Progress("compile", fraction, line.partition("] ")[2]))
+
+    result = await run_tool(command, env=env, log=log, on_line=heard)
+    if result.status != 0:
+        lines = telling_lines(result.tail)
+        raise BuildFailed(f"the build failed (exit status {result.status}); its output is in {log}", log_lines=lines)

@@ -1,0 +1,175 @@
+"""Find llama.cpp's source archive on the Python package index that this machine is configured for.
+
+The index is not named here: it is `SUPERVISOR_PACKAGE_INDEX`, else what uv or pip are told by the environment
+or by pip's configuration, else pip's own default, which pip's help states. The archive's digest is pinned, so it
+does not matter which index answers.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from html.parser import HTMLParser
+from urllib.parse import urldefrag, urljoin, urlsplit, urlunsplit
+
+import httpx
+
+from supervisor.errors import EngineInstallFailed
+from supervisor.llamacpp.download import Archive, explain, local_path, without_credentials
+from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_PROJECT, SDIST_SHA256
+
+OWN_VARIABLE = "SUPERVISOR_PACKAGE_INDEX"
+_MAIN_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
+_EXTRA_VARIABLES = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+_CONFIG_LINE = re.compile(r"^(?P<section>\S+?)\.(?P<key>[\w-]+)=(?P<value>.+)$", re.MULTILINE)
+_DEFAULT_INDEX = re.compile(r"--index-url.*?\(?default:?\s+(?P<url>https?://[^\s)]+)", re.DOTALL)
+
+RunPip = Callable[..., Awaitable[str]]
+"""Runs pip with these arguments and gives back what it prints."""
+
+
+async def run_pip(*arguments: str) -> str:
+    """What `python -m pip ARGUMENTS` prints; wide enough that no URL is broken across lines."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pip", *arguments,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": "400"},
+    )  # fmt: skip
+    printed, _ = await process.communicate()
+    return printed.decode(errors="replace")
+
+
+async def index_urls(env: Mapping[str, str], pip: RunPip = run_pip) -> tuple[str, ...]:
+    """The base URLs of the simple indexes to ask, the main one first."""
+    if env.get(OWN_VARIABLE):
+        return _unique(env[OWN_VARIABLE].split())
+    main = [env[name] for name in _MAIN_VARIABLES if env.get(name)][:1]
+    extra = [url for name in _EXTRA_VARIABLES for url in env.get(name, "").split()]
+    if not main:
+        configured = parse_config(await pip("config", "list"))
+        main, more = configured["index-url"][:1], configured["extra-index-url"]
+        extra += more
+    if not main:
+        default = parse_default_index(await pip("download", "--help"))
+        main = [default] if default else []
+    return _unique([_unnamed(url) for url in main + extra])
+
+
+def parse_config(text: str) -> dict[str, list[str]]:
+    """The index URLs in `pip config list`; one line per setting, the value as a Python literal."""
+    found: dict[str, list[str]] = {"index-url": [], "extra-index-url": []}
+    lines = sorted(_CONFIG_LINE.finditer(text), key=lambda line: line["section"] == "global")  # the weakest last
+    for line in lines:
+        if line["key"] in found:
+            found[line["key"]] += _literal(line["value"]).split()
+    return found
+
+
+def parse_default_index(text: str) -> str | None:
+    """The URL that `pip download --help` states as the default of --index-url."""
+    found = _DEFAULT_INDEX.search(text)
+    return found["url"] if found else None
+
+
+async def find_source(client: httpx.AsyncClient, urls: tuple[str, ...]) -> Archive:
+    """Where the archive is, on the first index that has it.
+
+    Raises EngineInstallFailed with what each index said.
+    """
+    notes = []
+    for url in urls:
+        page = f"{url.rstrip('/')}/{SDIST_PROJECT}/"
+        try:
+            text, is_json, final = await _read_page(client, page)
+            return _pick(json_links(text) if is_json else html_links(text), final, url)
+        except EngineInstallFailed as error:
+            notes.append(error.message)
+        except httpx.TransportError as error:
+            notes.append(f"{without_credentials(url)}: {explain(error)}")
+    raise EngineInstallFailed("; ".join(notes) or f"no package index is configured; set {OWN_VARIABLE}")
+
+
+async def _read_page(client: httpx.AsyncClient, page: str) -> tuple[str, bool, str]:
+    """The page's text, whether it is JSON, and the URL that relative links in it start from."""
+    local = local_path(page)
+    if local:
+        try:
+            return (local / "index.html").read_text(encoding="utf-8"), False, page
+        except (OSError, UnicodeDecodeError) as error:
+            raise EngineInstallFailed(f"{without_credentials(page)}: no readable index page") from error
+    if urlsplit(page).scheme not in {"http", "https"}:
+        raise EngineInstallFailed(f"{without_credentials(page)}: not an http, https or file URL")
+    answer = await client.get(page, headers={"Accept": _ACCEPT})
+    if answer.status_code != httpx.codes.OK:
+        raise EngineInstallFailed(f"{without_credentials(page)} answered {answer.status_code}")
+    return answer.text, "json" in answer.headers.get("Content-Type", ""), str(answer.url)
+
+
+def json_links(text: str) -> list[str]:
+    """The file URLs of a PEP 691 page, each with its digest as the fragment."""
+    try:
+        files = json.loads(text)["files"]
+        return [f"{file['url']}#sha256={file.get('hashes', {}).get('sha256', '')}" for file in files]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EngineInstallFailed("the package index answered with JSON that is no project page") from error
+
+
+def html_links(text: str) -> list[str]:
+    """The link targets of a PEP 503 page."""
+    parser = _Links()
+    parser.feed(text)
+    return parser.targets
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.targets += [value for name, value in attrs if name == "href" and value]
+
+
+def _pick(links: list[str], page: str, index: str) -> Archive:
+    for link in links:
+        url, fragment = urldefrag(urljoin(page, link))
+        if urlsplit(url).path.rpartition("/")[2] not in SDIST_NAMES:
+            continue
+        stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
+        if stated not in {"", SDIST_SHA256}:
+            raise EngineInstallFailed(f"{without_credentials(index)} has {SDIST_NAMES[0]} with another digest")
+        return Archive(SDIST_NAMES[0], _with_credentials(url, index), SDIST_SHA256)
+    raise EngineInstallFailed(f"{without_credentials(index)} has no {SDIST_NAMES[0]}")
+
+
+def _with_credentials(url: str, index: str) -> str:
+    """Carry the index's user and password over to its own files; to no other host."""
+    parts, base = urlsplit(url), urlsplit(index)
+    user, _, host = base.netloc.rpartition("@")
+    if not user or (parts.scheme, parts.netloc) != (base.scheme, host):
+        return url
+    return urlunsplit(parts._replace(netloc=base.netloc))
+
+
+def _unnamed(url: str) -> str:
+    """uv allows `name=url`."""
+    name, _, rest = url.partition("=")
+    return rest if rest and "/" not in name else url
+
+
+def _literal(value: str) -> str:
+    try:
+        return str(ast.literal_eval(value))
+    except (ValueError, SyntaxError):
+        return value
+
+
+def _unique(urls: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(urls))

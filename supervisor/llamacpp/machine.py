@@ -1,0 +1,104 @@
+"""What this machine has that matters for choosing and building an engine."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from ctypes.util import find_library
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.errors import UsageError
+
+BACKENDS = ("cpu", "cuda", "hip", "vulkan", "metal")
+AUTO = "auto"
+_CUDA_VERSION = re.compile(r"CUDA Version:\s*(\d+)\.(\d+)")
+_SMI_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Facts, no choices. `cuda` is the newest CUDA version that the NVIDIA driver takes, None without a driver."""
+
+    system: str
+    architecture: str
+    nvcc: str | None = None
+    cuda: tuple[int, int] | None = None
+    hipcc: str | None = None
+    amd_gpu: bool = False
+    vulkan_gpu: bool = False
+
+
+def survey(env: Mapping[str, str]) -> Machine:
+    """Look at this machine; starts `nvidia-smi` where there is one."""
+    path = env.get("PATH")
+    rocm = Path(env.get("ROCM_PATH") or "/opt/rocm") / "bin"
+    cuda_home = Path(env.get("CUDA_HOME") or env.get("CUDA_PATH") or "/usr/local/cuda") / "bin"
+    return Machine(
+        system=sys.platform,
+        architecture=platform.machine(),
+        nvcc=shutil.which("nvcc", path=path) or shutil.which("nvcc", path=str(cuda_home)),
+        cuda=_driver_cuda(path),
+        hipcc=shutil.which("hipcc", path=path) or shutil.which("hipcc", path=str(rocm)),
+        amd_gpu=Path("/dev/kfd").exists(),
+        vulkan_gpu=any(Path("/dev/dri").glob("renderD*")) and find_library("vulkan") is not None,
+    )
+
+
+def parse_driver_cuda(text: str) -> tuple[int, int] | None:
+    """The CUDA version in the head of `nvidia-smi`'s table."""
+    found = _CUDA_VERSION.search(text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def backend_to_build(machine: Machine, wanted: str) -> str:
+    """The back end of a source build: what was asked for, else the best that this machine can compile and run."""
+    _check(wanted)
+    if wanted != AUTO:
+        return wanted
+    if _is_apple(machine):
+        return "metal"
+    if machine.nvcc and machine.cuda:
+        return "cuda"
+    if machine.hipcc and machine.amd_gpu:
+        return "hip"
+    return "cpu"
+
+
+def backend_to_download(machine: Machine, wanted: str) -> str:
+    """The back end of a release archive, which needs the driver but no compiler."""
+    _check(wanted)
+    if wanted != AUTO:
+        return wanted
+    if _is_apple(machine):
+        return "metal"
+    if machine.cuda:
+        return "cuda"
+    if machine.amd_gpu:
+        return "hip"
+    return "vulkan" if machine.vulkan_gpu else "cpu"
+
+
+def _check(wanted: str) -> None:
+    if wanted not in {*BACKENDS, AUTO}:
+        known = ", ".join((*BACKENDS, AUTO))
+        raise UsageError(f"there is no back end {wanted!r}; choose from {known}", param="backend")
+
+
+def _is_apple(machine: Machine) -> bool:
+    return machine.system == "darwin" and machine.architecture == "arm64"
+
+
+def _driver_cuda(path: str | None) -> tuple[int, int] | None:
+    tool = shutil.which("nvidia-smi", path=path)
+    if not tool:
+        return None
+    try:
+        answer = subprocess.run([tool], capture_output=True, timeout=_SMI_SECONDS, text=True, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_driver_cuda(answer.stdout) if answer.returncode == 0 else None

@@ -1,0 +1,102 @@
+"""Run a tool to its end, with its output logged line by line; when we are cancelled, it ends with us."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_TERM_SECONDS = 2.0
+_LOOK_SECONDS = 0.02
+_LINE_LIMIT = 1 << 20
+_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """How a tool ended, and the last lines it printed."""
+
+    status: int
+    tail: tuple[str, ...]
+
+
+async def run_tool(
+    argv: Sequence[str], *, env: Mapping[str, str], log: Path, on_line: Callable[[str], None] | None = None
+) -> ToolResult:
+    """Run `argv` in a session of its own, appending what it prints to `log`.
+
+    Cancelling ends the tool and everything it started before the cancellation goes on.
+    """
+    tail: deque[str] = deque(maxlen=_TAIL_LINES)
+    with log.open("ab") as sink:
+        sink.write(f"$ {' '.join(argv)}\n".encode())
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=dict(env), limit=_LINE_LIMIT, start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        assert process.stdout is not None  # PIPE was asked for
+        try:
+            async for raw in process.stdout:
+                sink.write(raw)
+                line = raw.decode(errors="replace").rstrip()
+                tail.append(line)
+                if on_line:
+                    on_line(line)
+            return ToolResult(await process.wait(), tuple(tail))
+        finally:
+            if process.returncode is None:
+                await asyncio.shield(_end(process))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """TERM to the whole session, KILL to what is left of it, and reap.
+
+    The session, not the process group: ninja gives each compiler a group of its own.
+    """
+    for number in (signal.SIGTERM, _KILL):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TERM_SECONDS):
+                while _signal_session(process.pid, number):  # noqa: ASYNC110 - a session tells nobody that it is empty
+                    await asyncio.sleep(_LOOK_SECONDS)
+    await process.wait()
+
+
+def _signal_session(leader: int, number: int) -> bool:
+    """Send a signal to every process of the session; False when there is none any more."""
+    members = [pid for pid in psutil.pids() if _session_of(pid) == leader and _is_running(pid)]
+    for pid in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return bool(members)
+
+
+def _is_running(pid: int) -> bool:
+    """False also for a process that is dead and only waits to be reaped."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+if sys.platform == "win32":
+    _KILL = signal.SIGTERM  # ends a process at once there
+
+    def _session_of(pid: int) -> int:
+        return pid
+
+else:
+    _KILL = signal.SIGKILL
+
+    def _session_of(pid: int) -> int | None:
+        try:
+            return os.getsid(pid)
+        except OSError:
+            return None

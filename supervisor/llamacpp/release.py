@@ -1,0 +1,107 @@
+"""The official release archives of llama.cpp: which of them fit this machine, and where they are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import httpx
+
+from supervisor.errors import EngineInstallFailed
+from supervisor.llamacpp.download import Archive, explain, without_credentials
+from supervisor.llamacpp.versions import RELEASES_URL, REPOSITORY
+
+BASE_VARIABLE = "SUPERVISOR_RELEASES_URL"
+_SYSTEMS = {"linux": "ubuntu", "darwin": "macos", "win32": "win"}
+_ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64", "s390x": "s390x"}
+_BACKEND_NAMES = {"hip": "rocm", "vulkan": "vulkan"}
+_ASK_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Where the engine is to run: `sys.platform`, `platform.machine()`, and the newest CUDA the driver takes."""
+
+    system: str
+    machine: str
+    cuda: tuple[int, int] | None = None
+
+
+async def find_release(
+    client: httpx.AsyncClient, base_url: str | None, tag: str, platform: Platform, backend: str
+) -> tuple[Archive, ...]:
+    """The archives that make up one engine, from the release API; the first holds the program.
+
+    Raises EngineInstallFailed: not reachable, no such release, nothing for this platform, no digest.
+    """
+    url = f"{(base_url or RELEASES_URL).rstrip('/')}/repos/{REPOSITORY}/releases/tags/{tag}"
+    try:
+        answer = await client.get(url, headers={"Accept": "application/vnd.github+json"}, timeout=_ASK_SECONDS)
+    except httpx.TransportError as error:
+        raise EngineInstallFailed(f"{without_credentials(url)} is not reachable: {explain(error)}") from error
+    if answer.status_code != httpx.codes.OK:
+        raise EngineInstallFailed(f"{without_credentials(url)} answered {answer.status_code}")
+    assets = _assets(answer)
+    names = choose_assets(tuple(assets), tag, platform, backend)
+    if not names:
+        raise EngineInstallFailed(
+            f"release {tag} has no {backend} archive for {platform.system} on {platform.machine}"
+        )
+    return tuple(assets[name] for name in names)
+
+
+def choose_assets(names: tuple[str, ...], tag: str, platform: Platform, backend: str) -> tuple[str, ...]:
+    """The names of the archives to unpack on top of each other; empty where none fits.
+
+    CUDA archives carry the version they were built with, and bring its libraries in an archive of their own; any
+    version of the driver's own major version runs on it.
+    """
+    system, machine = _SYSTEMS.get(platform.system), _ARCHITECTURES.get(platform.machine.lower())
+    if not system or not machine:
+        return ()
+    if backend == "cuda":
+        return _choose_cuda(names, f"bin-{system}-cuda-", machine, platform.cuda)
+    middle = _middle(system, machine, backend)
+    if middle is None:
+        return ()
+    wanted = re.compile(rf"llama-{re.escape(tag)}-bin-{system}-{middle}{machine}\.(?:tar\.gz|zip)")
+    return tuple(name for name in names if wanted.fullmatch(name))[:1]
+
+
+def _middle(system: str, machine: str, backend: str) -> str | None:
+    """What stands between system and machine in an archive's name, as a pattern; None: never released."""
+    if system == "macos":
+        return "" if backend == ("metal" if machine == "arm64" else "cpu") else None
+    if backend == "cpu":
+        return "cpu-" if system == "win" else ""
+    if backend in _BACKEND_NAMES:
+        return rf"{_BACKEND_NAMES[backend]}-(?:[\d.]+-)?"
+    return None
+
+
+def _choose_cuda(names: tuple[str, ...], stem: str, machine: str, cuda: tuple[int, int] | None) -> tuple[str, ...]:
+    if cuda is None:
+        return ()
+    pattern = re.compile(rf"llama-[\w.]+-{stem}(?P<major>\d+)\.(?P<minor>\d+)-{machine}\.(?:tar\.gz|zip)")
+    versions = {(int(m["major"]), int(m["minor"])): m[0] for name in names if (m := pattern.fullmatch(name))}
+    usable = [version for version in versions if version[0] <= cuda[0]]
+    if not usable:
+        return ()
+    best = max(usable)
+    tail = f"{stem}{best[0]}.{best[1]}-{machine}."
+    libraries = [name for name in names if name.startswith("cudart-") and tail in name]
+    return (versions[best], *libraries[:1])
+
+
+def _assets(answer: httpx.Response) -> dict[str, Archive]:
+    """The release's archives by name; one without a sha256 digest is as good as absent."""
+    try:
+        listed = answer.json()["assets"]
+        found = [(a["name"], a["browser_download_url"], a.get("digest") or "") for a in listed]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EngineInstallFailed("the release API answered with something that is no release") from error
+    return {
+        name: Archive(name, url, digest.removeprefix("sha256:"))
+        for name, url, digest in found
+        if digest.startswith("sha256:") and "/" not in name
+    }

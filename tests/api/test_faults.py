@@ -1,0 +1,169 @@
+"""What clients see when engines or the daemon die."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.api.conftest import HELLO
+from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def daemon(engine_binary: Path, talker: Path, tmp_path: Path) -> Iterator[RunningDaemon]:
+    """A daemon of its own for every test, with one good model and two that cannot load."""
+    garbage = tmp_path / "garbage.gguf"
+    garbage.write_bytes(b"GGUF" + b"\xff" * 4096)
+    cut_off = tmp_path / "cut-off.gguf"
+    cut_off.write_bytes(talker.read_bytes()[:-5000])
+    models = {
+        "talker": {"file": str(talker), "parallel": 2, "ctx_size": 8192},
+        "garbage": {"file": str(garbage)},
+        "cut-off": {"file": str(cut_off)},
+        "absent": {"file": str(tmp_path / "absent.gguf")},
+    }
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
+        yield running
+
+
+def said(answer: str, *, stream: bool) -> str:
+    """The text of a chat answer."""
+    if not stream:
+        text: str = json.loads(answer)["choices"][0]["message"]["content"]
+        return text
+    chunks = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: {")]
+    return "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks)
+
+
+def endless(*, stream: bool) -> dict[str, object]:
+    return {"model": "talker", "stream": stream, "messages": [{"role": "user", "content": "endless"}]}
+
+
+def test_an_engine_killed_in_mid_stream_ends_the_stream_with_an_error_and_done(daemon: RunningDaemon) -> None:
+    with daemon.http.stream("POST", "/v1/chat/completions", json=endless(stream=True)) as answer:
+        events = answer.iter_lines()
+        assert "delta" in next(events)
+        os.kill(daemon.model("talker")["pid"], signal.SIGKILL)
+        rest = [line for line in events if line]
+    assert rest[-1] == "data: [DONE]"
+    error = json.loads(rest[-2].removeprefix("data: "))["error"]
+    assert error["code"] == "engine_lost"
+    assert "signal 9 (SIGKILL)" in error["message"]
+    for line in rest[:-2]:
+        assert json.loads(line.removeprefix("data: "))["choices"], "only whole events before the error"
+    assert daemon.model("talker")["state"] == "failed"
+    assert "SIGKILL" in daemon.model("talker")["error"]["message"]
+    assert daemon.chat("talker", "Hi").json()["choices"][0]["message"]["content"] == HELLO, "the next request reloads"
+    assert daemon.model("talker")["error"] is None
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_request_without_a_byte_is_tried_once_more_on_a_fresh_engine(daemon: RunningDaemon, stream: bool) -> None:
+    """SIGSTOP holds the engine, so that the request is taken but not answered when SIGKILL comes."""
+    first = daemon.load("talker")["pid"]
+    os.kill(first, signal.SIGSTOP)
+    answers: list[str] = []
+    waiting = threading.Thread(target=lambda: answers.append(daemon.chat("talker", "Hi", stream=stream).text))
+    waiting.start()
+    wait_until(lambda: daemon.model("talker")["leases"] == 1, 10, "the request holds a lease")
+    os.kill(first, signal.SIGKILL)
+    waiting.join(30)
+    assert said(answers[0], stream=stream) == HELLO
+    assert daemon.model("talker")["pid"] not in {None, first}
+    assert daemon.model("talker")["leases"] == 0
+
+
+def test_an_engine_that_dies_twice_is_an_error(daemon: RunningDaemon) -> None:
+    answers: list[tuple[int, str]] = []
+
+    def ask() -> None:
+        answer = daemon.http.post("/v1/chat/completions", json=endless(stream=False))
+        answers.append((answer.status_code, answer.json()["error"]["code"]))
+
+    waiting = threading.Thread(target=ask)
+    waiting.start()
+    killed: set[int] = set()
+    for _ in range(2):
+        wait_until(lambda: daemon.model("talker")["leases"] == 1, 20, "the request holds a lease")
+        pid = daemon.model("talker")["pid"]
+        assert pid not in killed
+        killed.add(pid)
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: daemon.model("talker")["pid"] not in killed, 10, "the death is noticed")
+    waiting.join(30)
+    assert answers == [(502, "engine_lost")]
+
+
+@pytest.mark.parametrize(
+    ("model", "status", "code", "told"),
+    [
+        ("nobody", 404, "model_not_found", "Known models: "),
+        ("garbage", 503, "model_load_failed", ""),
+        ("cut-off", 503, "model_load_failed", ""),
+        ("absent", 503, "model_load_failed", "absent.gguf"),
+    ],
+)
+def test_what_cannot_be_loaded_says_why(daemon: RunningDaemon, model: str, status: int, code: str, told: str) -> None:
+    answer = daemon.chat(model, "Hi")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (status, code)
+    assert told in error["message"]
+    if status == 503:
+        assert daemon.model(model)["state"] == "failed"
+        assert daemon.model(model)["error"]["message"] == error["message"]
+
+
+def test_a_file_that_the_engine_refuses_comes_with_the_engines_words(daemon: RunningDaemon) -> None:
+    error = daemon.chat("cut-off", "Hi").json()["error"]
+    assert "exit code" in error["message"]
+    assert any("failed to load" in line or "corrupted" in line for line in error["log_lines"]), error["log_lines"]
+
+
+def test_sigkill_of_the_daemon_during_a_stream_leaves_no_process(engine_binary: Path, talker: Path) -> None:
+    with scratch_home() as home:
+        settings = {"models": {"talker": {"file": str(talker), "ctx_size": 8192}}}
+        daemon = start_daemon(home, engine_binary, settings)
+        with daemon.http, daemon.http.stream("POST", "/v1/chat/completions", json=endless(stream=True)) as answer:
+            assert "delta" in next(answer.iter_lines())
+            children = psutil.Process(daemon.pid).children(recursive=True)
+            assert children
+            daemon.process.kill()
+            daemon.process.wait()
+            _, alive = psutil.wait_procs(children, timeout=5)
+            assert not alive
+
+
+def test_shutting_down_ends_open_streams_properly(daemon: RunningDaemon) -> None:
+    with daemon.http.stream("POST", "/v1/chat/completions", json=endless(stream=True)) as answer:
+        events = answer.iter_lines()
+        next(events)
+        daemon.process.terminate()
+        rest = [line for line in events if line]
+    assert rest[-1] == "data: [DONE]"
+    assert json.loads(rest[-2].removeprefix("data: "))["error"]["code"] == "engine_lost"
+    assert daemon.process.wait(20) == 0
+    assert not (daemon.home / "endpoint.json").exists()
+
+
+def test_unload_now_ends_open_streams_and_unload_waits_for_them(daemon: RunningDaemon) -> None:
+    with daemon.http.stream("POST", "/v1/chat/completions", json=endless(stream=True)) as answer:
+        events = answer.iter_lines()
+        next(events)
+        unloading = threading.Thread(target=lambda: daemon.http.post("/api/v1/models/unload", json={"model": "talker"}))
+        unloading.start()
+        wait_until(lambda: daemon.model("talker")["state"] == "draining", 10, "the unload waits for the stream")
+        next(events)
+        status = daemon.http.post("/api/v1/models/unload", json={"model": "talker", "now": True}).json()
+        assert (status["state"], status["pid"]) == ("unloaded", None)
+        assert [line for line in events if line][-1] == "data: [DONE]"
+        unloading.join(10)
+        assert not unloading.is_alive()

@@ -1,0 +1,135 @@
+"""`/api/v1`: load, unload, status, logs, shutdown."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def daemon(engine_binary: Path) -> Iterator[RunningDaemon]:
+    with scratch_home() as home, running_daemon(home, engine_binary) as running:
+        yield running
+
+
+def test_loading_a_file_is_idempotent_and_makes_it_a_model(daemon: RunningDaemon, talker: Path) -> None:
+    first = daemon.load(str(talker), ctx_size=4096, parallel=1)
+    assert (first["id"], first["state"], first["source"]) == ("talker", "ready", "file")
+    assert (first["n_ctx"], first["n_slots"]) == (4096, 1)
+    assert 0 < first["load_seconds"] < 30
+    assert first["rss_bytes"] > 1 << 20
+    again = daemon.load(str(talker), ctx_size=4096, parallel=1)
+    assert again["pid"] == first["pid"]
+    assert daemon.load("talker")["pid"] == first["pid"]
+
+
+def test_load_streams_its_states(daemon: RunningDaemon) -> None:
+    headers = {"accept": "text/event-stream"}
+    with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "demo"}, headers=headers) as answer:
+        states = [json.loads(line[6:])["state"] for line in answer.iter_lines() if line.startswith("data: ")]
+    assert states[0] == "reserved"
+    assert states[-1] == "ready"
+    assert "loading" in states
+
+
+def test_a_failed_load_streams_its_reason(daemon: RunningDaemon, tmp_path: Path, talker: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(talker.read_bytes()[:-5000])
+    headers = {"accept": "text/event-stream"}
+    with daemon.http.stream("POST", "/api/v1/models/load", json={"target": str(broken)}, headers=headers) as answer:
+        last = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")][-1]
+    assert last["state"] == "failed"
+    assert last["error"]["code"] == "engine_start_failed"
+    assert last["error"]["log_lines"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"target": "nobody"}, 404, "model_not_found"),
+        ({"target": "relative/path.gguf"}, 400, "invalid_request"),
+        ({"target": "/absent/model.gguf"}, 422, "model_file_invalid"),
+        ({"target": "demo", "options": {"ctx_sise": 1}}, 400, "invalid_request"),
+        ({}, 400, "invalid_request"),
+    ],
+)
+def test_bad_targets(daemon: RunningDaemon, body: dict[str, object], status: int, code: str) -> None:
+    answer = daemon.http.post("/api/v1/models/load", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_two_files_of_one_name_need_an_id(daemon: RunningDaemon, tmp_path: Path, talker: Path) -> None:
+    other = tmp_path / "other" / talker.name
+    other.parent.mkdir()
+    other.write_bytes(talker.read_bytes())
+    daemon.load(str(talker))
+    taken = daemon.http.post("/api/v1/models/load", json={"target": str(other)})
+    assert (taken.status_code, taken.json()["error"]["code"]) == (409, "model_id_taken")
+    named = daemon.http.post("/api/v1/models/load", json={"target": str(other), "id": "second"})
+    assert named.json()["id"] == "second"
+
+
+def test_unload_ends_the_process_and_is_idempotent(daemon: RunningDaemon) -> None:
+    daemon.load("demo")
+    socket = Path(daemon.engine_socket("demo"))
+    assert socket.is_socket()
+    for _ in range(2):
+        status = daemon.http.post("/api/v1/models/unload", json={"model": "demo"}).json()
+        assert (status["state"], status["pid"]) == ("unloaded", None)
+    assert not socket.exists()
+    assert list((daemon.home / "children").iterdir()) == []
+
+
+def test_unload_during_a_load_cancels_it(engine_binary: Path, tmp_path: Path) -> None:
+    """A wrapper that answers for the engine but never starts it stands for a load that takes long."""
+    wrapper = tmp_path / "llama-server"
+    wrapper.write_text(f'#!/bin/sh\n[ "$1" = -m ] && exec sleep 600\nexec "{engine_binary}" "$@"\n')
+    wrapper.chmod(0o755)
+    outcome: list[tuple[int, str]] = []
+
+    def load(daemon: RunningDaemon) -> None:
+        answer = daemon.http.post("/api/v1/models/load", json={"target": "demo"})
+        outcome.append((answer.status_code, answer.json()["error"]["code"]))
+
+    with scratch_home() as home, running_daemon(home, wrapper) as daemon:
+        loading = threading.Thread(target=load, args=(daemon,))
+        loading.start()
+        wait_until(lambda: daemon.model("demo")["pid"] is not None, 20, "the engine's process is there")
+        assert daemon.model("demo")["state"] == "loading"
+        status = daemon.http.post("/api/v1/models/unload", json={"model": "demo"}).json()
+        assert (status["state"], status["pid"]) == ("unloaded", None)
+        loading.join(20)
+        assert outcome == [(503, "load_cancelled")]
+
+
+def test_status_and_logs(daemon: RunningDaemon, engine_binary: Path) -> None:
+    daemon.load("demo")
+    status = daemon.http.get("/api/v1/status").json()
+    assert status["pid"] == daemon.pid
+    assert status["url"] == daemon.url
+    assert status["engine"]["path"] == str(engine_binary)
+    assert status["engine"]["build"]
+    lines = daemon.http.get("/api/v1/logs", params={"model": "demo", "lines": 1000}).text.splitlines()
+    assert any("listening" in line for line in lines)
+    own = daemon.http.get("/api/v1/logs").text
+    assert "engine_ready" in own
+    missing = daemon.http.get("/api/v1/logs", params={"model": "nobody"})
+    assert missing.json()["error"]["code"] == "model_not_found"
+
+
+def test_following_a_log_shows_new_lines_and_ends_with_the_daemon(daemon: RunningDaemon) -> None:
+    with daemon.http.stream("GET", "/api/v1/logs", params={"lines": 0, "follow": True}) as answer:
+        lines = answer.iter_lines()
+        daemon.load("demo")
+        assert "engine_start" in next(line for line in lines if "model=demo" in line)
+        assert daemon.http.post("/api/v1/shutdown").status_code == 202
+        assert any("daemon_stopping" in line for line in lines)
+    assert daemon.process.wait(20) == 0

@@ -1,0 +1,145 @@
+"""The command line against the real daemon and a real engine, from nothing to nothing."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.test_terminal import Terminal
+from tests.support.daemon import wait_until
+
+pytestmark = pytest.mark.engine
+
+STOP_SECONDS = 30.0
+
+
+@pytest.fixture
+def real(tmp_path: Path, engine_binary: Path) -> Iterator[Cli]:
+    """The command line with a scratch home; whatever daemon it started is ended by its pid."""
+    cli = Cli(tmp_path, SUPERVISOR_LLAMA_SERVER=str(engine_binary))
+    try:
+        yield cli
+    finally:
+        pid = daemon_pid(cli)
+        cli("stop")
+        if pid is not None and not is_gone(pid):
+            psutil.Process(pid).kill()
+
+
+def daemon_pid(cli: Cli) -> int | None:
+    """The pid in the endpoint file."""
+    try:
+        return int(json.loads((cli.state / "endpoint.json").read_text())["pid"])
+    except FileNotFoundError:
+        return None
+
+
+def is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_everything_from_nothing_and_back(real: Cli) -> None:
+    first = real("demo", "--port", "0", "--json").json()
+    assert first["engine"]["path"] == real.env["SUPERVISOR_LLAMA_SERVER"]
+    assert first["answer"].strip()
+    assert first["tool_call"]["name"] == "get_weather"
+    assert "city" in json.loads(first["tool_call"]["arguments"])
+
+    begin = time.monotonic()
+    again = real("demo", "--json").json()
+    assert time.monotonic() - begin < 2
+    assert again == first
+
+    [shown] = real("ps", "--json").json()["models"]
+    assert (shown["id"], shown["state"]) == ("demo", "ready")
+    assert real("load", "demo", "--json").json()["status"]["pid"] == shown["pid"]
+    assert real("chat", "-m", "Who are you?").out.strip() == first["answer"].strip()
+    assert real("logs", "demo", "-n", "1000").out.count("\n") > 5
+    assert "daemon_ready" in real("logs").out
+
+    assert real("unload", "demo").code == 0
+    assert is_gone(shown["pid"])
+    assert real("ps").out == "no model is loaded\n"
+
+    pid = daemon_pid(real)
+    assert pid is not None
+    assert real("stop").out == f"the daemon (pid {pid}) has stopped\n"
+    assert is_gone(pid)
+    assert daemon_pid(real) is None
+    assert real("clean", "--keep-environment", "--yes").code == 0
+    assert not real.state.exists()
+
+
+def test_loads_at_once_from_nothing_end_with_one_daemon(real: Cli) -> None:
+    commands = [real.start("load", "demo", "--port", "0", "--json") for _ in range(3)]
+    outputs = [command.communicate(timeout=60)[0] for command in commands]
+    assert [command.returncode for command in commands] == [0, 0, 0]
+    assert len({json.loads(output)["base_url"] for output in outputs}) == 1
+    assert len({json.loads(output)["status"]["pid"] for output in outputs}) == 1
+
+
+def test_ctrl_c_in_a_chat_frees_the_engine(real: Cli) -> None:
+    assert real("load", "demo", "--port", "0").code == 0
+    with Terminal(real, "chat") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("endless\n")
+        terminal.wait_for("around")
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.wait_for("(cancelled)")
+        wait_until(lambda: real("ps", "--json").json()["models"][0]["leases"] == 0, 10, "the lease is given back")
+        terminal.type("/exit\n")
+        assert terminal.end() == 0
+
+
+def test_serve_in_the_foreground_ends_with_ctrl_c(real: Cli) -> None:
+    serving = real.start("serve", "--port", "0")
+    assert serving.stderr is not None
+    try:
+        while "daemon_ready" not in serving.stderr.readline():
+            assert serving.poll() is None
+        refused = real("serve", "--port", "0", "--json")
+        assert (refused.code, refused.json()["error"]["code"]) == (1, "daemon_already_running")
+        serving.send_signal(signal.SIGINT)
+        assert serving.wait(STOP_SECONDS) == 0
+    finally:
+        end(serving)
+
+
+def test_a_taken_port_is_said_with_the_logs_end(real: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        shown = real("load", "demo", "--port", str(port))
+    assert shown.code == 1
+    assert "[address_in_use]" in shown.err
+
+
+def test_a_daemon_in_the_background_reads_the_configuration_of_the_working_folder(real: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    (real.folder / "supervisor.yaml").write_text(f"server: {{port: {port}}}\n")
+    assert real("load", "demo", "--json").json()["base_url"] == f"http://127.0.0.1:{port}/v1"
+
+
+def test_a_model_that_is_none_is_refused_with_words(real: Cli) -> None:
+    (real.folder / "bad.gguf").write_bytes(b"not a model")
+    for target in ("bad.gguf", "missing.gguf"):
+        shown = real("load", target, "--port", "0")
+        assert shown.code == 1
+        assert target in shown.err
+        assert "internal_error" not in shown.err
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End it if it still runs, and close its pipes."""
+    if process.poll() is None:
+        process.kill()
+    process.communicate()

@@ -1,0 +1,29 @@
+"""Fixtures for every test: a real engine's binary and models for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from supervisor.demo.builtin import ensure_demo_model
+from tests.support.engine_binary import require_engine_binary
+from tests.support.scripted import ScriptedModel, ScriptedModels
+
+
+@pytest.fixture(scope="session")
+def engine_binary() -> Path:
+    """The llama-server to drive; skips the test where there is none."""
+    return require_engine_binary()
+
+
+@pytest.fixture(scope="session")
+def scripted_model(tmp_path_factory: pytest.TempPathFactory) -> ScriptedModel:
+    """Makes models that say the given texts: see `ScriptedModel`."""
+    return ScriptedModels(tmp_path_factory.mktemp("scripted"))
+
+
+@pytest.fixture(scope="session")
+def demo_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built-in model's file."""
+    return ensure_demo_model(tmp_path_factory.mktemp("demo"))

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.core.chat import ChatFold
+from supervisor.core.completions import CompletionFold
+from supervisor.core.fold import ChunkFold, StreamFold
+from supervisor.core.sse import SseDecoder
+from supervisor.errors import EngineLost, EngineStreamInvalid
+
+CHUNKS: list[object] = [
+    {"id": "c1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}], "prompt_progress": {}},
+    {"id": "c1", "choices": [{"index": 0, "delta": {"content": "Grüße "}}]},
+    {"id": "c1", "choices": [{"index": 0, "delta": {"content": "😀"}}]},
+    {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    {"id": "c1", "choices": [], "usage": {"total_tokens": 3}, "timings": {"n": 1}},
+]
+STREAM = ":\n\n".join(f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in CHUNKS).encode()
+DONE = b"data: [DONE]\n\n"
+ANSWER = {
+    "id": "c1",
+    "object": "chat.completion",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Grüße 😀"}}],
+    "usage": {"total_tokens": 3},
+    "timings": {"n": 1},
+}
+
+
+@given(st.lists(st.integers(0, len(STREAM + DONE)), max_size=10))
+def test_any_chunking_gives_the_same_answer(cuts: list[int]) -> None:
+    fold = StreamFold(ChatFold())
+    edges = [0, *sorted(cuts), len(STREAM + DONE)]
+    for a, b in pairwise(edges):
+        fold.feed((STREAM + DONE)[a:b])
+    assert fold.response() == ANSWER
+
+
+@given(st.integers(0, len(STREAM + DONE) - 1))
+def test_cut_off_anywhere_it_is_a_lost_engine_and_nothing_else(size: int) -> None:
+    fold = StreamFold(ChatFold())
+    fold.feed((STREAM + DONE)[:size])
+    assert not fold.done
+    with pytest.raises(EngineLost, match="broke off"):
+        fold.response()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["choices", "index", "delta", "tool_calls", "function", "text", "x"]), inner),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("kind", [ChatFold, CompletionFold])
+@given(chunk=st.dictionaries(st.sampled_from(["choices", "usage", "id"]), JSON))
+def test_a_chunk_of_any_shape_raises_only_the_documented_error(
+    kind: type[ChatFold | CompletionFold], chunk: Mapping[str, object]
+) -> None:
+    fold: ChunkFold = kind()
+    try:
+        fold.feed(chunk)
+    except EngineStreamInvalid:
+        return
+    json.dumps(fold.response())
+
+
+@pytest.mark.parametrize("line", [b"data: {", b"data: []", b"data: 3", b"data: nonsense"])
+def test_what_is_no_chunk_is_an_error(line: bytes) -> None:
+    with pytest.raises(EngineStreamInvalid, match="not"):
+        StreamFold(ChatFold()).feed(line + b"\n\n")
+
+
+def test_the_engines_start_marker_is_no_chunk() -> None:
+    fold = StreamFold(ChatFold())
+    fold.feed(b"data: null\n\n" + STREAM + DONE)
+    assert fold.response() == ANSWER
+
+
+@pytest.mark.parametrize("end", [b"", DONE])
+def test_an_error_in_mid_stream(end: bytes) -> None:
+    error = {"code": 500, "message": "does not match the format", "type": "server_error"}
+    fold = StreamFold(ChatFold())
+    fold.feed(STREAM + b"data: " + json.dumps({"error": error}).encode() + b"\n\n" + end)
+    assert fold.error == error
+    with pytest.raises(EngineLost, match="does not match the format"):
+        fold.response()
+
+
+def test_the_decoder_can_be_given() -> None:
+    with pytest.raises(EngineStreamInvalid, match="longer than 5 bytes"):
+        StreamFold(ChatFold(), SseDecoder(max_event_bytes=5)).feed(STREAM)

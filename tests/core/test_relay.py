@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.core.relay import Relay, broken_stream_ending
+from supervisor.core.sse import SseDecoder
+from supervisor.errors import EngineStreamInvalid
+
+DONE = b"data: [DONE]\n\n"
+PING = b":\n\n"
+
+
+def event(chunk: object) -> bytes:
+    return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+
+
+def delta(index: int = 0, **fields: object) -> dict[str, object]:
+    return {"choices": [{"index": index, "finish_reason": None, "delta": fields}], "id": "chatcmpl-1"}
+
+
+ROLE = delta(role="assistant", content=None)
+PROGRESS = event(ROLE | {"prompt_progress": {"total": 9, "cache": 0, "processed": 4, "time_ms": 1}})
+WORD = event(delta(content="word"))
+FINISH = event({"choices": [{"index": 0, "finish_reason": "stop", "delta": {}}]})
+QUOTED = event(delta(content='{"prompt_progress": 1}'))
+NAMED = event(delta(content="prompt_progress"))
+PLAIN = [event(ROLE), WORD, PING, QUOTED, NAMED]
+ERROR = event({"error": {"code": 500, "message": "no", "type": "server_error"}})
+
+
+def relay_in_pieces(relay: Relay, stream: bytes, cuts: list[int]) -> bytes:
+    edges = [0, *sorted(cuts), len(stream)]
+    return b"".join(relay.feed(stream[a:b]) for a, b in pairwise(edges))
+
+
+@pytest.mark.parametrize("drop", [True, False])
+def test_without_progress_it_is_the_identity(drop: bool) -> None:
+    stream = b"".join([*PLAIN, FINISH, DONE])
+    relay = Relay(drop_progress=drop)
+    assert relay.feed(stream) == stream
+    assert relay.done
+    assert not relay.failed
+
+
+def test_progress_is_dropped_where_it_was_not_asked_for() -> None:
+    stream = b"".join([PROGRESS, PING, PROGRESS, *PLAIN, PROGRESS, FINISH, DONE])
+    assert Relay(drop_progress=True).feed(stream) == b"".join([PING, *PLAIN, FINISH, DONE])
+    assert Relay(drop_progress=False).feed(stream) == stream
+
+
+def test_text_completions_likewise() -> None:
+    choice = {"text": "", "index": 0, "logprobs": None, "finish_reason": None}
+    progress = event({"choices": [choice], "prompt_progress": {"total": 1}})
+    token = event({"choices": [choice | {"text": "prompt_progress"}]})
+    assert Relay(drop_progress=True).feed(progress + token + DONE) == token + DONE
+
+
+def test_a_message_begun_by_the_client_keeps_its_beginning_and_one_role() -> None:
+    progress = {"prompt_progress": {"total": 9}}
+    begun = delta(content="Begün ")
+    stream = [event(ROLE), event(begun | progress), PROGRESS, event(ROLE), WORD, event(ROLE), DONE]
+    relay = Relay(drop_progress=True)
+    relayed = b"".join(map(relay.feed, stream))
+    assert [json.loads(e.data) for e in SseDecoder().feed(relayed.removesuffix(DONE))] == [
+        ROLE,
+        begun,
+        json.loads(WORD[6:]),
+        ROLE,
+    ]
+
+
+def test_second_roles_are_dropped_per_choice() -> None:
+    begun = delta(content="Begun ") | {"prompt_progress": {}}
+    other = event(delta(index=1, role="assistant", content=None))
+    relay = Relay(drop_progress=True)
+    assert relay.feed(event(begun) + other + event(ROLE) + WORD) == event(delta(content="Begun ")) + other + WORD
+
+
+def test_only_whole_events_pass() -> None:
+    relay = Relay(drop_progress=True)
+    assert relay.feed(WORD + b"data: {") == WORD
+    assert relay.partial == b"data: {"
+    assert relay.feed(b"}\n") == b""
+    assert relay.feed(b"\ndata") == b"data: {}\n\n"
+    assert relay.partial == b"data"
+
+
+@given(st.lists(st.sampled_from([PROGRESS, *PLAIN, FINISH, DONE, ERROR]), max_size=12), st.data(), st.booleans())
+def test_any_chunking_gives_the_same_bytes(events: list[bytes], data: st.DataObject, drop: bool) -> None:
+    stream = b"".join(events)
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
+    whole, pieces = Relay(drop_progress=drop), Relay(drop_progress=drop)
+    assert relay_in_pieces(pieces, stream, cuts) == whole.feed(stream)
+    assert (pieces.started, pieces.done, pieces.failed) == (whole.started, whole.done, whole.failed)
+    assert pieces.partial == whole.partial == b""
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=8))
+def test_arbitrary_bytes_pass_up_to_the_last_blank_line(stream: bytes, cuts: list[int]) -> None:
+    relay = Relay(drop_progress=True)
+    cuts = [cut for cut in cuts if cut <= len(stream)]
+    assert relay_in_pieces(relay, stream, cuts) + relay.partial == stream
+
+
+@given(st.integers(0, 400))
+def test_cut_off_anywhere_it_ends_in_whole_events(size: int) -> None:
+    stream = b"".join([PROGRESS, *PLAIN, FINISH, DONE])[:size]
+    relay = Relay(drop_progress=True)
+    sent = relay.feed(stream) + relay.ending({"message": "gone", "type": "server_error", "code": "engine_lost"})
+    events = SseDecoder().feed(sent)
+    assert sent.endswith(DONE)
+    assert events[-1].data == "[DONE]"
+    assert relay.done or json.loads(events[-2].data)["error"]["code"] == "engine_lost"
+
+
+def test_endings() -> None:
+    error = {"message": "gone", "type": "server_error", "code": "engine_lost", "param": None}
+    assert broken_stream_ending(error) == b"data: " + json.dumps({"error": error}).encode() + b"\n\n" + DONE
+
+    def ending_after(*events: bytes) -> bytes:
+        relay = Relay(drop_progress=True)
+        for part in events:
+            relay.feed(part)
+        return relay.ending(error)
+
+    assert ending_after() == broken_stream_ending(error)
+    assert ending_after(WORD) == broken_stream_ending(error)
+    assert ending_after(WORD, FINISH, DONE) == b""
+    assert ending_after(WORD, DONE, PING) == b""
+    assert ending_after(WORD + ERROR) == DONE
+    assert ending_after(WORD, b'error: {"message":"no"}\n\n') == broken_stream_ending(error)
+    assert ending_after(event(delta(content='"error"'))) == broken_stream_ending(error)
+
+
+def test_started_means_an_event_and_not_a_ping() -> None:
+    relay = Relay(drop_progress=True)
+    assert (relay.feed(PING), relay.started) == (PING, False)
+    assert (relay.feed(PROGRESS), relay.started) == (b"", False)
+    assert (relay.feed(PING + WORD), relay.started) == (PING + WORD, True)
+
+
+def test_an_endless_event_is_an_error() -> None:
+    relay = Relay(drop_progress=True, max_event_bytes=100)
+    for _ in range(10):
+        assert relay.feed(b"0123456789") == b""
+    with pytest.raises(EngineStreamInvalid, match="longer than 100 bytes"):
+        relay.feed(b"0")

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
+
+CHAT = "/v1/chat/completions"
+TEXT = "/v1/completions"
+ASKED = {"stream": True, "return_progress": True}
+
+
+@pytest.mark.parametrize("stream", [{}, {"stream": False}, {"stream": None}])
+def test_a_single_answer_is_folded_from_a_stream(stream: dict[str, Any]) -> None:
+    assert plan_upstream(CHAT, stream) == UpstreamPlan(
+        ASKED | {"stream_options": {"include_usage": True}}, kind="chat", drop_progress=False
+    )
+    assert plan_upstream(TEXT, stream) == UpstreamPlan(ASKED, kind="completion", drop_progress=False)
+
+
+def test_other_stream_options_stay() -> None:
+    plan = plan_upstream(CHAT, {"stream_options": {"x": 1, "include_usage": False}})
+    assert plan.changes["stream_options"] == {"x": 1, "include_usage": True}
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT, "/chat/completions"])
+def test_a_stream_gets_progress_that_the_client_does_not_see(path: str) -> None:
+    plan = UpstreamPlan({"return_progress": True}, drop_progress=True)
+    assert plan_upstream(path, {"stream": True}) == plan
+    assert plan_upstream(path, {"stream": True, "return_progress": False}) == plan
+    assert plan.new_fold() is None
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_asked_for_progress_is_passed_on(path: str) -> None:
+    assert plan_upstream(path, {"stream": True, "return_progress": True}) == UpstreamPlan()
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/completion", "/tokenize"])
+def test_other_paths_are_passed_on(path: str) -> None:
+    assert plan_upstream(path, {"stream": True}) == UpstreamPlan()
+
+
+@pytest.mark.parametrize("body", [{"stream": "yes"}, {"stream": 1}, {"return_progress": 0}, {"stream_options": []}])
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_what_the_engine_refuses_is_passed_on(path: str, body: dict[str, Any]) -> None:
+    assert plan_upstream(path, body) == UpstreamPlan()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"logprobs": True}),
+        (CHAT, {"n_probs": 3}),
+        (CHAT, {"verbose": True}),
+        (TEXT, {"logprobs": 1, "stop": ["x"]}),
+        (TEXT, {"n_probs": 1, "stop": "x"}),
+        (TEXT, {"verbose": True}),
+    ],
+)
+def test_what_cannot_be_folded_is_asked_for_as_it_is(path: str, body: dict[str, Any]) -> None:
+    plan = plan_upstream(path, body)
+    assert plan == UpstreamPlan(reason=plan.reason)
+    assert plan.reason
+    assert plan_upstream(path, body | {"stream": True}).drop_progress
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"logprobs": False, "n": 3, "tools": [], "timings_per_token": True, "return_tokens": True}),
+        (TEXT, {"logprobs": 1, "stop": []}),
+        (TEXT, {"logprobs": 0, "stop": ["x"], "prompt": ["a", "b"], "n": 2}),
+    ],
+)
+def test_what_can_be_folded_is(path: str, body: dict[str, Any]) -> None:
+    assert plan_upstream(path, body).new_fold() is not None
+
+
+OBJECTS = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=4)
+
+
+@given(OBJECTS, OBJECTS, st.sampled_from(["", " ", "\r\n"]), st.sampled_from([None, 2]))
+def test_set_fields_overrides(body: dict[str, Any], changes: dict[str, Any], space: str, indent: int | None) -> None:
+    raw = (space + json.dumps(body, indent=indent) + space).encode()
+    assert json.loads(set_fields(raw, changes)) == {**body, **changes}
+
+
+def test_nothing_else_of_the_body_is_touched() -> None:
+    raw = b'{"seed": 12345678901234567890, "x": "\\ud83d\\ude00 }", "temperature": 1e-2}'
+    assert set_fields(raw, {}) is raw
+    assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream": true}'

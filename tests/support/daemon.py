@@ -1,0 +1,151 @@
+"""A real daemon in a process of its own, with a scratch home, always ended by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+import psutil
+import yaml
+
+Settings: TypeAlias = Mapping[str, Any] | None
+
+ROOT = Path(__file__).parents[2]
+
+
+class RunningDaemon:
+    """What a test needs to know of the daemon it talks to."""
+
+    def __init__(self, home: Path, process: subprocess.Popen[bytes], endpoint: Mapping[str, Any]) -> None:
+        self.home = home
+        self.process = process
+        self.pid: int = endpoint["pid"]
+        self.url: str = endpoint["url"]
+        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+
+    def model(self, name: str) -> dict[str, Any]:
+        """One model's status."""
+        found = self.http.get("/api/v1/models").json()["models"]
+        return next(model for model in found if model["id"] == name)
+
+    def load(self, target: str, **options: Any) -> dict[str, Any]:
+        """Load and wait; the status."""
+        answer = self.http.post("/api/v1/models/load", json={"target": target, "options": options})
+        assert answer.status_code == 200, answer.text
+        status: dict[str, Any] = answer.json()
+        return status
+
+    def chat(self, model: str, content: str, **more: Any) -> httpx.Response:
+        """One chat request."""
+        body = {"model": model, "messages": [{"role": "user", "content": content}], **more}
+        return self.http.post("/v1/chat/completions", json=body)
+
+    def engine_socket(self, model: str) -> str:
+        """The Unix socket of the model's engine, from its command line."""
+        argv = psutil.Process(self.model(model)["pid"]).cmdline()
+        return argv[argv.index("--host") + 1]
+
+    def busy_slots(self, model: str) -> int:
+        """How many slots the engine itself says are at work."""
+        transport = httpx.HTTPTransport(uds=self.engine_socket(model))
+        with httpx.Client(transport=transport, base_url="http://engine", timeout=30) as client:
+            return sum(slot["is_processing"] for slot in client.get("/slots").json())
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
+    """Wait for a condition; the seconds it took. Fails the test after `seconds`."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < seconds, f"not within {seconds} s: {what}"
+        time.sleep(0.005)
+    return time.monotonic() - start
+
+
+@contextlib.contextmanager
+def scratch_home() -> Iterator[Path]:
+    """A short folder: sockets live below it."""
+    folder = Path(tempfile.mkdtemp(prefix="sup-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment(home: Path, engine: Path, **more: str) -> dict[str, str]:
+    """The environment of a scratch installation that uses the test engine."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SUPERVISOR_", "XDG_", "LLAMA_"))}
+    runtime = home / "run"
+    runtime.mkdir(mode=0o700, exist_ok=True)
+    return {
+        **kept,
+        "PYTHONPATH": str(ROOT),
+        "HOME": str(home),
+        "SUPERVISOR_HOME": str(home),
+        "XDG_RUNTIME_DIR": str(runtime),
+        "SUPERVISOR_LLAMA_SERVER": str(engine),
+        **more,
+    }
+
+
+def start_daemon(
+    home: Path, engine: Path, settings: Settings = None, *args: str, env: Mapping[str, str] | None = None
+) -> RunningDaemon:
+    """Start a daemon on a free port and wait until it answers."""
+    config = home / "test.yaml"
+    config.write_text(yaml.safe_dump(dict(settings or {})))
+    log = (home / "daemon-output.log").open("ab")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "supervisor", "serve", "--port", "0", "--config", str(config), *args],
+        env=environment(home, engine, **(env or {})),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd=home,
+    )
+    log.close()
+    endpoint = home / "endpoint.json"
+    output = home / "daemon-output.log"
+
+    def up() -> bool:
+        assert process.poll() is None, output.read_text()
+        return endpoint.exists() and json.loads(endpoint.read_text())["pid"] == process.pid
+
+    try:
+        wait_until(up, 30, "the daemon's endpoint file")
+        return RunningDaemon(home, process, json.loads(endpoint.read_text()))
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+
+
+@contextlib.contextmanager
+def running_daemon(
+    home: Path, engine: Path, settings: Settings = None, *args: str, env: Mapping[str, str] | None = None
+) -> Iterator[RunningDaemon]:
+    """A daemon for the length of the block; afterwards neither it nor a child of it lives."""
+    daemon = start_daemon(home, engine, settings, *args, env=env)
+    try:
+        yield daemon
+    finally:
+        daemon.http.close()
+        children = psutil.Process(daemon.pid).children(recursive=True) if daemon.process.poll() is None else []
+        daemon.process.terminate()
+        try:
+            daemon.process.wait(20)
+        except subprocess.TimeoutExpired:
+            daemon.process.kill()
+            daemon.process.wait()
+            raise
+        gone, alive = psutil.wait_procs(children, timeout=5)
+        assert not alive, f"left behind: {alive} (gone: {gone})"

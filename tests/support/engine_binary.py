@@ -1,0 +1,28 @@
+"""Which llama-server the tests drive: the one that the program itself would use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from supervisor.errors import EngineError
+from supervisor.llamacpp.locate import locate
+from supervisor.paths import places
+
+
+def find_engine_binary(env: Mapping[str, str]) -> Path:
+    """The binary; raises EngineNotFound or EngineUnusable."""
+    return locate(places(env), env, None).path
+
+
+def require_engine_binary() -> Path:
+    """The binary; without one the test is skipped, and failed under CI=true. `bin/test` installs one."""
+    try:
+        return find_engine_binary(os.environ)
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(error.message)
+        pytest.skip(f"no engine to drive: {error.message}")
