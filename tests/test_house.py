@@ -28,6 +28,7 @@ SHELL = (
     "engine",
     "engine_client",
     "engine_log",
+    "header_cache",
     "hub",
     "llamacpp",
     "logs",
@@ -55,7 +56,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "paths": (),
     # the functional core
     "core": (),
-    "core.gguf": (),
+    "core.ggml": (),
+    "core.gguf_cursor": (),
+    "core.gguf": ("core.ggml", "core.gguf_cursor"),
     "core.spec": ("core.gguf", "core.architectures"),
     "core.architectures": ("core.gguf",),
     "core.memory": ("core.spec", "core.memory"),
@@ -91,7 +94,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sockets": ("paths",),
     "child": ("processes", "records"),
     "engine_log": ("paths",),
-    "modelfiles": ("core.gguf", "paths"),
+    "header_cache": ("core.gguf",),
+    "modelfiles": ("core.gguf", "header_cache", "paths"),
     "hub": ("core.catalog", "core.gguf", "paths"),
     "llamacpp": (*CORE, "paths"),
     "engine": (
