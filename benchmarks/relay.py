@@ -114,7 +114,7 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
 def _streams(
     count: int, beside: int, plan: Plan, servers: Sequence[Server], generator: Generator, report: Report
 ) -> None:
-    name = f"{count} streams{', paced' if beside else ''}"
+    name = f"{count} stream{'' if count == 1 else 's'}{', paced' if beside else ''}"
     for server in servers:
         found = generator.streams(StreamsJob(server.place, server.pid, count, plan.seconds, server.engine, beside))
         if server.name != "direct":

@@ -38,8 +38,13 @@ class Server:
 
 
 def engine_flags(slots: int) -> list[str]:
-    """For every engine: slots that share one cache, one thread of computing, so that the other core relays."""
-    return ["--parallel", str(slots), "--kv-unified", "--ctx-size", "65536", "--cache-ram", "0", "--threads", "1"]
+    """For every engine: slots that share one cache, one thread of computing, so that the other core relays.
+
+    Warnings only: an engine logs every few seconds for each of its streams, also for those that nobody relays, and
+    both relays would be charged for reading that.
+    """
+    sizes = ["--parallel", str(slots), "--kv-unified", "--ctx-size", "65536", "--cache-ram", "0", "--threads", "1"]
+    return [*sizes, "--log-verbosity", "2"]
 
 
 @contextmanager

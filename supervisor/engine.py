@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -257,7 +256,7 @@ class Engine:
         """JSON from the engine; None when it does not answer 200 with some in time."""
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
-                return json.loads(await response.read()) if response.status == 200 else None
+                return await response.json() if response.status == 200 else None
         except (EngineUnreachable, TimeoutError, ValueError):
             return None
 

@@ -7,9 +7,10 @@ append and at most one wake-up here, and a slow reader holds the engine back.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 import httptools
 
@@ -43,6 +44,10 @@ class EngineResponse:
             parts.append(part)
         return b"".join(parts)
 
+    async def json(self) -> Any:
+        """The whole body, parsed; raises ValueError where it is not JSON."""
+        return json.loads(await self.read())
+
 
 class EngineClient:
     """One engine's HTTP client; every request has a connection of its own.
@@ -73,7 +78,7 @@ class EngineClient:
 
     def close(self) -> None:
         """Break off what is open; whoever reads an answer gets EngineUnreachable."""
-        for transport in self._open:
+        for transport in tuple(self._open):
             transport.abort()
 
     @asynccontextmanager

@@ -53,7 +53,7 @@ async def _ask(engine: Engine) -> None:
     body = json.dumps(_QUESTION).encode()
     try:
         async with asyncio.timeout(_ANSWER_SECONDS), engine.client.post("/v1/chat/completions", body) as answer:
-            text = json.loads(await answer.read())["choices"][0]["message"]["content"]
+            text = (await answer.json())["choices"][0]["message"]["content"]
     except (EngineUnreachable, TimeoutError, LookupError, TypeError, ValueError) as error:
         raise EngineUnusable(f"It starts, but gives no answer: {error!r}", log_lines=engine.tail(10)) from error
     if not text:

@@ -34,7 +34,7 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], rules: AccessRu
 
 
 class _Dispatch:
-    """Takes the relayed paths past the framework: its routing and middleware cost each of their requests 0.2 ms."""
+    """Takes the relayed paths past the framework: its routing and middleware cost each request 0.1 ms."""
 
     def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp]) -> None:
         self._app = app

@@ -174,6 +174,7 @@ def read_header(stream: BinaryIO, size: int | None = None) -> GgufHeader:
     pair_count = _read_count(cursor, "metadata pairs", _MAX_PAIRS, _SMALLEST_PAIR)
     metadata, alignment = _read_metadata(cursor, pair_count)
     tensors = _read_tensors(cursor, tensor_count)
+    cursor.end()
     data_offset = _padded(cursor.offset, alignment) if tensors else cursor.offset
     room = None if size is None else size - data_offset
     if room is not None and room < 0:

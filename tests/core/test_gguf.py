@@ -164,6 +164,14 @@ def test_without_the_size_a_header_cut_off_is_an_error_too(length: int) -> None:
         read(_SMALL[:length], sized=False)
 
 
+@pytest.mark.parametrize("cut", [1, 5, 29_999])
+def test_a_header_cut_off_in_what_is_skipped(cut: int) -> None:
+    whole = header(array("bulk", 0, bytes(30_000)))
+    assert read(whole, sized=False).metadata["bulk"] == ArraySummary("u8", 30_000)
+    with pytest.raises(GgufError, match="cut off"):
+        read(whole[:-cut], sized=False)
+
+
 @given(st.lists(st.tuples(st.integers(0, len(_SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=8), st.booleans())
 def test_a_damaged_file_is_an_error_or_readable(changes: list[tuple[int, int]], sized: bool) -> None:
     data = bytearray(_SMALL)

@@ -10,12 +10,11 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from supervisor.child import ExitStatus, StopGrace
-from supervisor.engine import Engine, EngineLimits, LoadProgress
-from supervisor.engine_client import EngineUnreachable
+from supervisor.engine import EngineLimits, LoadProgress
+from supervisor.engine_client import EngineClient, EngineUnreachable
 from supervisor.errors import EngineStartFailed
 from supervisor.paths import places
 from tests.shell.engines import Bench
@@ -30,10 +29,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.log.close()
 
 
-def client(engine: Engine) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.AsyncHTTPTransport(uds=engine.socket), base_url="http://engine")
-
-
 async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
     engine = bench.engine(engine_binary, "--parallel", "3", model=demo_model)
     info = await bench.start(engine)
@@ -41,8 +36,8 @@ async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, de
     assert info.n_ctx is not None
     assert info.info["id"] == "test"
     assert bench.progress[-1].value == 1.0
-    async with client(engine) as http:
-        assert (await http.get("/health")).json() == {"status": "ok"}
+    async with engine.client.get("/health") as response:
+        assert await response.json() == {"status": "ok"}
     await engine.stop()
     assert await engine.exit == ExitStatus(0, None)
     assert any("exit command received" in line for line in engine.tail(10))
@@ -135,8 +130,8 @@ async def test_a_stream_that_nobody_closes_does_not_keep_it_alive(
     limits = EngineLimits(grace=StopGrace(ask_s=0.3, term_s=0.3))
     engine = bench.engine(engine_binary, model=demo_model, limits=limits)
     await bench.start(engine)
-    async with client(engine) as http, http.stream("POST", "/completion", json=ENDLESS) as response:
-        assert (await anext(response.aiter_lines())).startswith("data: ")
+    async with EngineClient(engine.socket).post("/completion", json.dumps(ENDLESS).encode()) as response:
+        assert (await response.read_some()).startswith(b"data: ")
         async with asyncio.timeout(5):
             await engine.stop()
     bench.assert_nothing_left(engine)
