@@ -52,6 +52,8 @@ HYBRID_BY_HEADS = frozenset(
 SWA_ARRAY = frozenset(
     {"cohere2moe", "mimo2", "step35", "spark2_5", "muse-glimmer", "granite_swa", "dots3note", "maple"}
 )
+UNGROUPED = frozenset({"minicpm3", "olmoe", "deepseek2-ocr", "t5", "t5encoder"})
+"""Their graphs want as many KV heads as heads."""
 DELTA_NET = frozenset({"qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
 EXPERTS_ONLY = frozenset(
     {"llama4", "cohere2moe", "grok", "qwen2moe", "qwen3moe", "qwen3next", "qwen3vlmoe", "qwen35moe", "qwen4exp"}
@@ -120,7 +122,9 @@ def dimensions(architecture: str, size: Size) -> Size:
             found = replace(found, embedding=128, heads=1, feed_forward=192)
         kv_heads = {"qwen3": 1, "muse-glimmer": 2, "afmoe": 2}.get(architecture, found.heads)
         return replace(found, kv_heads=kv_heads)
-    return replace(found, kv_heads=1) if architecture in MLA else found
+    if architecture in MLA:
+        return replace(found, kv_heads=1)
+    return replace(found, kv_heads=found.heads) if architecture in UNGROUPED else found
 
 
 def metadata(subject: Fixture) -> Metadata:
@@ -134,7 +138,8 @@ def metadata(subject: Fixture) -> Metadata:
     keys |= _sparse(architecture, size)
     keys |= _experts(architecture, size) if subject.experts else {}
     keys |= _recurrent(architecture, size)
-    found: Metadata = {"general.architecture": architecture, "general.name": subject.name}
+    keys |= _beyond_upstream(architecture)
+    found: Metadata = {"general.architecture": architecture}
     found |= {f"{architecture}.{key}": value for key, value in keys.items()}
     found |= _tokenizer(size) | {f"xielu.{key}": value for key, value in (("alpha_n", 1.0), ("alpha_p", 1.0))}
     return found | {"xielu.beta": 1.0, "xielu.eps": 1e-7}
@@ -367,9 +372,25 @@ def _recurrent(architecture: str, size: Size) -> Metadata:
     return keys
 
 
+def _beyond_upstream(architecture: str) -> Metadata:
+    """Keys of architectures that upstream's file skips."""
+    if architecture in {"rwkv7", "arwkv7"}:
+        ranks = {"decay": 64, "iclr": 64, "value_residual_mix": 32, "gate": 128}
+        return {f"attention.{name}_lora_rank": rank for name, rank in ranks.items()}
+    if architecture == "graniteswitch":
+        return {
+            "adapters.count": 2,
+            "adapters.lora_rank": 8,
+            "adapters.token_ids_activate": [1, 2],
+            "adapters.token_ids_substitute": [3, 4],
+        }
+    return {}
+
+
 def _tokenizer(size: Size) -> Metadata:
     return {
         "tokenizer.ggml.model": "test",
+        "tokenizer.ggml.token_type_count": 2,  # BERTs ask for it; upstream skips them
         "tokenizer.ggml.tokens": [f"tok_{token}" for token in range(size.vocabulary)],
         "tokenizer.ggml.scores": [0.0] * size.vocabulary,
     }

@@ -85,6 +85,7 @@ def read_tensors(libraries: Path, metadata: Path) -> list[tuple[str, list[int]]]
     ggml.ggml_backend_load_all_from_path(str(libraries).encode())
     params = llama.llama_model_default_params()
     params.no_alloc = True
+    params.load_mtp = True
     nothing = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(lambda *_: None)
     header = base.gguf_init_from_file(str(metadata).encode(), _GgufInit(True, None))
     model = build(header, nothing, None, params)
