@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.launch import LaunchSpec, child_environment
@@ -27,7 +25,7 @@ from supervisor.core.statelines import (
     slot_facts,
     telling_lines,
 )
-from supervisor.engine_client import EngineClient
+from supervisor.engine_client import EngineClient, EngineUnreachable
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineStalled, EngineStartFailed
 
@@ -171,7 +169,7 @@ class Engine:
 
     async def _stop(self) -> None:
         status = ExitStatus(None, None)
-        await self.client.close()  # with a stream open, llama-server ends neither when asked nor on the first SIGTERM
+        self.client.close()  # with a stream open, llama-server ends neither when asked nor on the first SIGTERM
         if self._spawning is not None:
             with contextlib.suppress(OSError):
                 child = await self._spawning
@@ -258,8 +256,8 @@ class Engine:
         """JSON from the engine; None when it does not answer 200 with some in time."""
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
-                return await response.json(content_type=None) if response.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+                return await response.json() if response.status == 200 else None
+        except (EngineUnreachable, TimeoutError, ValueError):
             return None
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:

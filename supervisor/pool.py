@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
@@ -63,6 +64,9 @@ class PooledEngine(Protocol):
 
     def tail(self, lines: int) -> tuple[str, ...]:
         """The last lines it wrote."""
+
+
+_MOVING = STARTING | {EngineState.DRAINING, EngineState.STOPPING}
 
 
 @dataclass(slots=True)
@@ -167,26 +171,23 @@ class Pool:
             self._apply(RequestDone(request))  # waiting or just granted: the scheduler knows
             raise
 
-    async def load(self, model: ModelId) -> PoolStatus:
-        """Load the model and wait for the outcome; the status says which."""
-        self.ask_load(model)
-        async for status in self.follow(model):
-            if status.view.state not in STARTING | {EngineState.STOPPING, EngineState.DRAINING}:
-                return status
-        raise ShuttingDown("The daemon is stopping.")
-
     def ask_load(self, model: ModelId) -> None:
         """Want the model loaded; returns at once."""
         self._apply(LoadAsked(model))
 
+    def ask_unload(self, model: ModelId, *, now: bool = False) -> None:
+        """Want the model gone, after its requests or `now`; returns at once."""
+        self._apply(UnloadAsked(model, now))
+
+    async def settled(self, model: ModelId) -> PoolStatus:
+        """The model's status once its engine neither comes up nor goes away."""
+        return await self._first(model, lambda status: status.view.state not in _MOVING)
+
     async def unload(self, model: ModelId, *, now: bool = False) -> PoolStatus:
         """End the model's engine, after its requests or `now`; returns when its process is gone."""
         engine = self._scheduler.view(model).engine
-        self._apply(UnloadAsked(model, now))
-        async for _ in self.follow(model):
-            if engine is None or engine not in self._running:
-                break
-        return self.status(model)
+        self.ask_unload(model, now=now)
+        return await self._first(model, lambda _: engine not in self._running)
 
     def shut_down(self) -> None:
         """Refuse everything from now on and stop every engine; returns at once."""
@@ -202,7 +203,7 @@ class Pool:
         finally:
             self._watchers.discard(changed)
 
-    async def follow(self, model: ModelId) -> AsyncIterator[PoolStatus]:
+    async def follow(self, model: ModelId) -> AsyncGenerator[PoolStatus]:
         """The model's status now and after every change, the newest only."""
         changed = self._watch()
         try:
@@ -212,6 +213,10 @@ class Pool:
                 changed.clear()
         finally:
             self._watchers.discard(changed)
+
+    async def _first(self, model: ModelId, wanted: Callable[[PoolStatus], bool]) -> PoolStatus:
+        async with aclosing(self.follow(model)) as changes:
+            return await anext(status async for status in changes if wanted(status))
 
     def status(self, model: ModelId) -> PoolStatus:
         """The model's status now."""

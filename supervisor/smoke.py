@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
-
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.engine import Engine, EngineLimits
+from supervisor.engine_client import EngineUnreachable
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineStartFailed, EngineUnusable
 from supervisor.paths import Places
@@ -55,7 +54,7 @@ async def _ask(engine: Engine) -> None:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS), engine.client.post("/v1/chat/completions", body) as answer:
             text = (await answer.json())["choices"][0]["message"]["content"]
-    except (aiohttp.ClientError, TimeoutError, LookupError, TypeError, ValueError) as error:
+    except (EngineUnreachable, TimeoutError, LookupError, TypeError, ValueError) as error:
         raise EngineUnusable(f"It starts, but gives no answer: {error!r}", log_lines=engine.tail(10)) from error
     if not text:
         raise EngineUnusable("It starts, but its answer is empty.", log_lines=engine.tail(10))

@@ -31,16 +31,20 @@ def configured_models(settings: Settings) -> Registry:
     return Registry((*entries, *(() if DEMO_ID in settings.models else (demo,))))
 
 
-def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
-    """The entry for a load target, added to the registry where it is new.
+def resolve_target(
+    registry: Registry, target: str, model_id: str | None, options: ModelOptions | None
+) -> tuple[ModelEntry, bool]:
+    """The entry for a load target, added to the registry where it is new, and whether a known one has new options.
 
-    Raises ModelNotFound, ModelFileError, ShardMissing, ModelIdTaken, InvalidRequest.
+    Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, ModelIdTaken,
+    InvalidRequest.
     """
     entry = _existing(registry, target) or _from_file(registry, target, model_id)
+    before = entry.options
     if options is not None:
-        entry = replace(entry, options=launch_options(options))
+        entry = replace(entry, options=replace(before, **options.model_dump(exclude_unset=True)))
     registry.add(entry)
-    return entry
+    return entry, entry.options != before
 
 
 def _existing(registry: Registry, target: str) -> ModelEntry | None:

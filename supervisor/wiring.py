@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -91,7 +92,7 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
         await pool.drained()  # open streams end with their engines, before the server closes
         maker.close()
         own_log.close()  # ends those who follow
-        server.should_exit = True
+        server.leave()
         await serving
     _log.info("daemon_stopped")
 
@@ -131,15 +132,31 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                proxy_headers=False,
                 timeout_graceful_shutdown=5,
             )
         )
         self._stop = stop
+        self._leaving = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """uvicorn's own wakes ten times a second; once is enough for the `Date` header."""
+        while not self.should_exit:
+            await self.on_tick(0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    await self._leaving.wait()
+
+    def leave(self) -> None:
+        """Close down: no new connections, the open ones to their end."""
+        self.should_exit = True
+        self._leaving.set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A second signal ends the server at once."""
         if self._stop.is_set():
             super().handle_exit(signal.SIGINT, frame)
+            self._leaving.set()
         self._stop.set()
 
 

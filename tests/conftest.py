@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ import pytest
 from supervisor.demo.builtin import ensure_demo_model
 from tests.support.engine_binary import require_engine_binary
 from tests.support.scripted import ScriptedModel, ScriptedModels
+
+# A shell that runs the tests in the background makes them, and with them every child, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
 from supervisor.api import manage, openai
@@ -24,14 +24,25 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], rules: AccessRu
     """The application. `relayed`: POST paths that are served by ASGI endpoints of the proxy."""
     app = FastAPI(title="llama-supervisor", version=__version__, description="Manages and relays to llama.cpp engines.")
     app.state.service = service
-    app.router.routes.extend(Route(path, endpoint, methods=["POST"]) for path, endpoint in relayed.items())
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
-    return Guard(app, rules)
+    return Guard(_Dispatch(app, relayed), rules)
+
+
+class _Dispatch:
+    """Takes the relayed paths past the framework: its routing and middleware cost each request 0.1 ms."""
+
+    def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp]) -> None:
+        self._app = app
+        self._relayed = {path: ServerErrorMiddleware(endpoint, _bug) for path, endpoint in relayed.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        relayed = self._relayed.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        await (relayed or self._app)(scope, receive, send)
 
 
 def _supervisor_error(_request: Request, error: Exception) -> Response:

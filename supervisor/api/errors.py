@@ -18,6 +18,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.ModelLoadFailed: 503,
     e.ModelError: 500,
     e.EngineLost: 502,
+    e.EngineStreamInvalid: 502,
     e.OptionNotSupported: 400,
     e.EngineError: 503,
     e.PayloadTooLarge: 413,

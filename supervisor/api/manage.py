@@ -62,14 +62,12 @@ async def models(service: ServiceOf) -> dict[str, Any]:
 @router.post("/models/load", response_model=None)
 async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
     """Load a model. With `Accept: text/event-stream` its status is streamed until it is ready or has failed."""
-    entry = await service.resolve(body.target, body.id, body.options)
+    model = await service.ask_load(body.target, body.id, body.options)
     if "text/event-stream" in request.headers.get("accept", ""):
-        service.pool.ask_load(entry.id)
-        return StreamingResponse(_progress(service, entry.id), media_type="text/event-stream")
+        return StreamingResponse(_progress(service, model), media_type="text/event-stream")
     if not body.wait:
-        service.pool.ask_load(entry.id)
-        return JSONResponse(service.model(entry.id), 202)
-    return JSONResponse(await service.load(entry.id))
+        return JSONResponse(service.model(model), 202)
+    return JSONResponse(await service.loaded(model))
 
 
 @router.post("/models/unload")

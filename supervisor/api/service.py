@@ -54,13 +54,20 @@ class Service:
         """One model's status; raises ModelNotFound."""
         return self._model(self.maker.registry.find(name))
 
-    async def resolve(self, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
-        """The model that a load target names."""
-        return await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
+    async def ask_load(self, target: str, model_id: str | None, options: ModelOptions | None) -> str:
+        """Want the model of a load target loaded with these options; its id.
 
-    async def load(self, model_id: str) -> dict[str, Any]:
-        """Load and wait; raises ModelLoadFailed with the reason, or LoadCancelled."""
-        outcome = await self.pool.load(model_id)
+        A loaded model whose options change is drained and started again.
+        """
+        entry, changed = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
+        if changed:
+            self.pool.ask_unload(entry.id)
+        self.pool.ask_load(entry.id)
+        return entry.id
+
+    async def loaded(self, model_id: str) -> dict[str, Any]:
+        """The status once the load is over; raises ModelLoadFailed with the reason, or LoadCancelled."""
+        outcome = await self.pool.settled(model_id)
         if outcome.view.state is EngineState.READY:
             return self.model(model_id)
         failure = outcome.view.failure

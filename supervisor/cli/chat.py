@@ -12,6 +12,7 @@ from supervisor.cli.answer import Answer, show, stream
 from supervisor.cli.client import Client, Json
 from supervisor.cli.daemon import Daemon, ensure
 from supervisor.cli.exits import OK
+from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load, parse_target
 from supervisor.cli.options import Subparsers, add_background, add_common, require
 from supervisor.cli.progress import progress
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     message = _single_message(args)
     with progress() as report:
         daemon = ensure(args, report)
+        engine_of(args, daemon, report)
         model = load(daemon, {"target": target or _default_model(daemon)}, report)["id"]
     if message is None:
         _converse(daemon.client, model)

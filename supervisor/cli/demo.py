@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 from collections.abc import Callable
 
 from supervisor.cli.answer import Answer, ToolCall, show, stream
 from supervisor.cli.client import Client, Json
-from supervisor.cli.daemon import Daemon, ensure, explicit_url
+from supervisor.cli.daemon import ensure
 from supervisor.cli.exits import OK
+from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load
 from supervisor.cli.options import Subparsers, add_background, add_common, command_name
-from supervisor.cli.progress import Report, progress
+from supervisor.cli.progress import progress
 from supervisor.cli.render import bold, note, print_json
-from supervisor.errors import EngineNotFound, ModelError
-from supervisor.paths import places
+from supervisor.errors import ModelError
 
 _DESCRIPTION = """Everything from nothing: gets an engine if there is none, starts the daemon, loads the built-in model,
 shows a streamed answer and a tool call, and says what to type next. Quick when all that is there already."""
@@ -46,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     say: Callable[[str], None] = note if args.json else _say
     with progress() as report:
         daemon = ensure(args, report)
-        engine = daemon.status.get("engine") or _install_engine(args, daemon, report)
+        engine = engine_of(args, daemon, report)
         say(f"{bold('engine')}  llama-server b{engine['build']} from {engine['path']}")
         say(f"{bold('daemon')}  {daemon.client.url} (pid {daemon.status['pid']})")
         model = load(daemon, {"target": "demo"}, report)
@@ -60,25 +59,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(_what_next(command_name(os.environ), daemon.base_url, model["id"]))
     return OK
-
-
-def _install_engine(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
-    """Install one and return what the daemon then says of it. Raises EngineNotFound, EngineInstallFailed."""
-    if explicit_url(args):
-        raise EngineNotFound(f"The daemon at {daemon.client.url} has no engine; run `engine install` on its machine.")
-    from supervisor.llamacpp.ensure import ensure_engine  # noqa: PLC0415 - only the first demo needs it
-    from supervisor.llamacpp.progress import Progress  # noqa: PLC0415 - as above
-    from supervisor.smoke import SmokeTest  # noqa: PLC0415 - as above
-
-    def told(step: Progress) -> None:
-        report(f"{step.stage} {step.detail}".strip(), step.fraction)
-
-    where, env = places(os.environ), os.environ
-    asyncio.run(ensure_engine(where, env, args.engine, smoke_test=SmokeTest(where, env), progress=told))
-    engine = daemon.client.get("/api/v1/status").get("engine")
-    if not isinstance(engine, dict):
-        raise EngineNotFound("An engine was installed, but the daemon does not find it; see `engine which`.")
-    return engine
 
 
 def _answer_shown(client: Client, model: str, say: Callable[[str], None], *, quiet: bool) -> str:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from supervisor.cli.exits import OK
+from supervisor.cli.installing import run_until_signal, teller
 from supervisor.cli.options import Subparsers, positive, require
-from supervisor.cli.progress import Report, progress
-from supervisor.cli.render import ago, cell, is_terminal, print_json, print_table
+from supervisor.cli.progress import progress
+from supervisor.cli.render import ago, cell, print_json, print_table
 from supervisor.paths import places
 
 if TYPE_CHECKING:
     from supervisor.llamacpp.install import InstallRequest
     from supervisor.llamacpp.locate import EngineBinary
-    from supervisor.llamacpp.progress import Progress
     from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
 
-_T = TypeVar("_T")
 _BACKENDS = ("auto", "cpu", "cuda", "hip", "vulkan", "metal")
 _ROUTES = {"auto": ("release", "registry", "git"), "release": ("release",), "source": ("registry", "git")}
 _HEADERS = ("NAME", "BUILD", "COMMIT", "BACK END", "FROM", "MADE", "")
@@ -134,38 +131,6 @@ def run_remove(args: argparse.Namespace) -> int:
     """Delete an engine."""
     store = _store()
     return _print_chosen(args, store, store.remove(args.name))
-
-
-def teller(report: Report) -> Callable[[Progress], None]:
-    """Turn a step of an installation into a line for the screen: moving on a terminal, every 10 % elsewhere."""
-    moving = is_terminal(sys.stderr)
-
-    def tell(step: Progress) -> None:
-        if moving or step.fraction is None:
-            report(f"{step.stage}: {step.detail}" if step.detail else step.stage, step.fraction)
-        else:
-            report(f"{step.stage} {int(step.fraction * 10) * 10} %", step.fraction)
-
-    return tell
-
-
-def run_until_signal(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run `work`; Ctrl-C, SIGTERM and a closed terminal cancel it, and what it had begun is undone first.
-
-    Raises KeyboardInterrupt when it was cancelled.
-    """
-
-    async def guarded() -> _T:
-        task = asyncio.current_task()
-        if sys.platform != "win32" and task is not None:
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await work
-
-    try:
-        return asyncio.run(guarded())
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None
 
 
 def _verb(

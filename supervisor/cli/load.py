@@ -7,6 +7,7 @@ import argparse
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import ensure
 from supervisor.cli.exits import OK
+from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load, parse_target
 from supervisor.cli.options import Subparsers, add_background, add_common, count, positive
 from supervisor.cli.progress import progress
@@ -37,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     body = _body(args)
     with progress() as report:
         daemon = ensure(args, report)
+        engine_of(args, daemon, report)
         status = load(daemon, body, report)
     if args.json:
         print_json({"base_url": daemon.base_url, "model": status["id"], "status": status})

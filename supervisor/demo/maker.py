@@ -6,7 +6,7 @@ The first columns are flags instead of signs, for what many tokens share:
 
     plain    single bytes, the tokens of prompts: they lead to the default text
     one      every token: what is preferred when a grammar forbids the successor
-    last     the last piece of a text: it leads to the end token
+    last     the last piece of a text: it leads to the end token, or to a tool call where a grammar demands one
 
 Signs come from a hash and the tensors are F16, so the same script gives the same bytes everywhere.
 """
@@ -34,6 +34,7 @@ _HEAD = 32
 _FEED_FORWARD = 32
 _END = "<|im_end|>"
 _CONTROL = ("<|im_start|>", _END)
+_CALL = "<tool_call>\n"
 _PREFERRED = b'0[{,:]}"'  # last first; a grammar that forbids the successor soon comes to its end this way
 
 _Matrix = npt.NDArray[np.float32]
@@ -48,6 +49,21 @@ class _Vocabulary:
     successors: dict[int, int]  # without those that a flag expresses
     last: frozenset[int]  # tokens followed by the end token
     default: int  # first token of the default text
+
+
+def _byte_characters() -> list[str]:
+    """The printable stand-in of every byte in a byte-level vocabulary (GPT-2's `bytes_to_unicode`)."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    characters = [""] * 256
+    for byte in printable:
+        characters[byte] = chr(byte)
+    rest = [byte for byte in range(256) if not characters[byte]]
+    for position, byte in enumerate(rest):
+        characters[byte] = chr(256 + position)
+    return characters
+
+
+_BYTES = _byte_characters()
 
 
 def write_scripted_gguf(path: Path, script: Script) -> None:
@@ -67,10 +83,9 @@ def write_scripted_gguf(path: Path, script: Script) -> None:
 def _vocabulary(script: Script) -> _Vocabulary:
     said = lines(script)
     control = (*_CONTROL, *(line.start for line in said))
-    split = split_texts([line.text for line in said], reserved=control)
-    encode = _byte_characters()
-    texts = [encode[byte] for byte in range(256)] + list(control)
-    types = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * len(control)
+    split = split_texts([line.text for line in said], reserved=(*control, _CALL))
+    texts = [*_BYTES, *control, _encoded(_CALL)]
+    types = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * len(control) + [gguf.TokenType.NORMAL]
     end = 256 + control.index(_END)
     successors: dict[int, int] = {}
     last: set[int] = set()
@@ -78,8 +93,9 @@ def _vocabulary(script: Script) -> _Vocabulary:
     for line, pieces in zip(said, split, strict=True):
         previous = first = texts.index(line.start)
         for piece in pieces:
-            successors[previous] = previous = len(texts)
-            texts.append("".join(encode[byte] for byte in piece.encode()))
+            successors[previous] = len(texts)
+            previous = len(texts)
+            texts.append(_encoded(piece))
             types.append(gguf.TokenType.NORMAL)
         if line.endless:
             successors[previous] = successors[first]
@@ -91,16 +107,9 @@ def _vocabulary(script: Script) -> _Vocabulary:
     return _Vocabulary(tuple(texts), tuple(types), successors, frozenset(last), firsts[start_token("default")])
 
 
-def _byte_characters() -> list[str]:
-    """The printable stand-in of every byte in a byte-level vocabulary (GPT-2's `bytes_to_unicode`)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    characters = [""] * 256
-    for byte in printable:
-        characters[byte] = chr(byte)
-    rest = [byte for byte in range(256) if not characters[byte]]
-    for position, byte in enumerate(rest):
-        characters[byte] = chr(256 + position)
-    return characters
+def _encoded(text: str) -> str:
+    """How a byte-level vocabulary spells `text`."""
+    return "".join(_BYTES[byte] for byte in text.encode())
 
 
 def _matrices(vocabulary: _Vocabulary) -> tuple[_Matrix, _Matrix]:
@@ -118,6 +127,7 @@ def _matrices(vocabulary: _Vocabulary) -> tuple[_Matrix, _Matrix]:
         output[successor, _FLAGS:] += embeddings[token, _FLAGS:] * (_GAIN / (_WIDTH - _FLAGS))
     output[vocabulary.default, _PLAIN] = _GAIN / _FLAG
     output[end, _LAST] = _GAIN / _FLAG
+    output[vocabulary.texts.index(_encoded(_CALL)), _LAST] = 0.9 * _GAIN / _FLAG
     for byte in range(0x21, 0x7F):
         output[byte, _ONE] = 900 + 5 * (0x7E - byte)
     for rank, token in enumerate((*_PREFERRED, end)):

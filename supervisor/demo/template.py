@@ -14,7 +14,7 @@ import json
 
 from supervisor.demo.script import Script, start_token
 
-_PUNCTUATION = ".,;:!?\"'`()[]{}<>*/"
+_BETWEEN_WORDS = "\t\r\n.,;:!?\"'`()[]{}<>*/…“”„‘’«»"
 
 _TOOLS_BEFORE = (
     r"# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -81,51 +81,60 @@ CHOICE{%- endif %}
 
 _PLAIN = """\
 {%- for message in messages %}
-    {{- message.role + ": " + message.content + "\\n" }}
+    {{- message.role + ": " + (message.content or "") + "\\n" }}
 {%- endfor %}
 {%- if add_generation_prompt %}
     {{- "assistant: " }}
 CHOICE{%- endif %}
 """
 
-# One value for each required property, so that the call satisfies what the schema says of types and enums.
-_CALL = """\
-        {%- set function = tools[0].function if tools[0].function else tools[0] %}
-        {%- set schema = function.parameters if function.parameters else {} %}
-        {%- set required = schema.required if schema.required else [] %}
-        {%- set known = schema.properties if schema.properties else {} %}
+# The smallest value that a schema's types and enums allow; `$ref`, patterns and limits are beyond it.
+_SAMPLE = """\
+{%- macro sample(schema) %}
+    {%- set options = schema.anyOf or schema.oneOf %}
+    {%- set type = schema.type if schema.type is string else (schema.type or ["string"])[0] %}
+    {%- if schema.const is defined %}
+        {{- schema.const | tojson }}
+    {%- elif schema.enum %}
+        {{- schema.enum[0] | tojson }}
+    {%- elif options %}
+        {{- sample(options[0]) }}
+    {%- elif type == "integer" or type == "number" %}
+        {{- schema.minimum or 1 }}
+    {%- elif type == "boolean" %}
+        {{- "true" }}
+    {%- elif type == "null" %}
+        {{- "null" }}
+    {%- elif type == "array" %}
+        {{- "[" + (sample(schema["items"]) if schema.minItems else "") + "]" }}
+    {%- elif type == "object" %}
+        {{- "{" }}
         {%- set ns = namespace(comma="") %}
-        {{- "<think>\\n\\n</think>\\n\\n<tool_call>\\n{\\"name\\": \\"" + function.name + "\\", \\"arguments\\": {" }}
-        {%- for name, value in known.items() %}
-            {%- if name in required %}
-                {{- ns.comma + (name | tojson) + ": " }}
+        {%- for name, value in (schema.properties or {}).items() %}
+            {%- if name in (schema.required or []) %}
+                {{- ns.comma + (name | tojson) + ": " + sample(value) }}
                 {%- set ns.comma = ", " %}
-                {%- if value.const is defined %}
-                    {{- value.const | tojson }}
-                {%- elif value.enum %}
-                    {{- value.enum[0] | tojson }}
-                {%- elif value.type == "integer" or value.type == "number" %}
-                    {{- "1" }}
-                {%- elif value.type == "boolean" %}
-                    {{- "true" }}
-                {%- elif value.type == "array" %}
-                    {{- "[]" }}
-                {%- elif value.type == "object" %}
-                    {{- "{}" }}
-                {%- elif value.type == "null" %}
-                    {{- "null" }}
-                {%- else %}
-                    {{- "\\"demo\\"" }}
-                {%- endif %}
             {%- endif %}
         {%- endfor %}
         {{- "}" }}
+    {%- else %}
+        {{- "\\"demo\\"" }}
+    {%- endif %}
+{%- endmacro %}
+"""
+
+_CALL = """\
+        {%- set function = tools[0].function %}
+        {{- "<think>\\n\\n</think>\\n\\n<tool_call>\\n{\\"name\\": \\"" + function.name + "\\", \\"arguments\\": " }}
+        {%- set wanted = function.parameters or {} %}
+        {{- sample({"type": "object", "properties": wanted.properties, "required": wanted.required}) }}
 """
 
 
 def chat_template(script: Script) -> str:
     """The Jinja source that goes into the model's header."""
-    return (_CHATML if script.template == "chatml" else _PLAIN).replace("CHOICE", _choice(script))
+    macros = _SAMPLE if script.call_first_tool else ""
+    return macros + (_CHATML if script.template == "chatml" else _PLAIN).replace("CHOICE", _choice(script))
 
 
 def _choice(script: Script) -> str:
@@ -149,17 +158,14 @@ def _choice(script: Script) -> str:
 
 
 def _words() -> str:
-    """Sets `last` and `words.text`: the last message in lower case, its words between single spaces."""
+    """Sets `last` and `words.text`: the last message in lower case, its words between spaces."""
     return (
         "    {%- set last = messages[-1] %}\n"
-        '    {%- set words = namespace(text=" ") %}\n'
-        "    {%- if last.content is string %}\n"
-        "        {%- set words.text = last.content | lower %}\n"
-        f"        {{%- for mark in {json.dumps(list(_PUNCTUATION))} %}}\n"
-        '            {%- set words.text = words.text.replace(mark, " ") %}\n'
-        "        {%- endfor %}\n"
-        '        {%- set words.text = " " + (words.text.split() | join(" ")) + " " %}\n'
-        "    {%- endif %}\n"
+        '    {%- set words = namespace(text=(last.content or "") | lower) %}\n'
+        f"    {{%- for mark in {json.dumps(list(_BETWEEN_WORDS), ensure_ascii=False)} %}}\n"
+        '        {%- set words.text = words.text.replace(mark, " ") %}\n'
+        "    {%- endfor %}\n"
+        '    {%- set words.text = " " + words.text + " " %}\n'
     )
 
 

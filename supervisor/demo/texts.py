@@ -26,7 +26,7 @@ AFTER_TOOL = (
 WORDS = (
     "These words in a message pick another text:\n\n"
     "- long: a long text, to be cancelled on the way\n"
-    "- endless: one that stops only at a limit\n"
+    "- endless: one that you can cancel at leisure; it stops only at a limit\n"
     "- think: reasoning, then an answer\n"
     "- late-think: a think block that comes too late to be reasoning\n"
     "- fixed-call: a well-formed call of get_weather, whatever tools you offer\n"
@@ -42,7 +42,8 @@ THINK = (
 LATE_THINK = "Let me see. <think>\nThis block stands behind some words.\n</think>\nSo it stays in the content."
 
 LONG = """\
-This is the long text. It has no plot; it is here to be cancelled.
+This is the long text. It has no plot; it is here to be cancelled. A model without a mind is fast, so you may find \
+that hard: say `endless` then, and take your time.
 
 A request that nobody reads any more should cost nothing. When you close the window, press Ctrl-C or drop the \
 connection, the supervisor notices, closes its own stream to the engine, and the engine frees the slot. The next \
@@ -51,8 +52,8 @@ request can have it at once, and the memory of this one is left in the cache for
 That sounds simple, yet there are several moments at which you may leave. You may leave while the request waits for \
 a model that is still loading: then it leaves the queue, and nobody is served in your name. You may leave while the \
 prompt is being read: then the work ends with the batch that is being computed. You may leave in the middle of the \
-answer, as you can try right now. Or you may leave between the last word and the end of the stream, and then there \
-is nothing left to stop.
+answer, as you can try with this text. Or you may leave between the last word and the end of the stream, and then \
+there is nothing left to stop.
 
 Each of these moments has a test. The tests start a real engine, ask for a text like this one, read a few pieces, \
 hang up, and then look at the engine's slots until one is idle again. A clock runs meanwhile.

@@ -20,6 +20,7 @@ _PERCENT = re.compile(r"^\[\s*(?P<percent>\d+)%\]")
 _COUNT = re.compile(r"^\[(?P<done>\d+)/(?P<total>\d+)\]")
 _RPC_TARGET = re.compile(r"set\(TARGET\s+([\w-]+)\)")
 _TELLING = re.compile(r"error|fatal|undefined reference|not found|No such file", re.IGNORECASE)
+_MOST_TOLD = 20
 _BACKEND_FLAGS = {
     "cpu": (),
     "cuda": ("-DGGML_CUDA=ON",),
@@ -107,8 +108,8 @@ def default_jobs() -> int:
 
 
 def telling_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The lines that say what went wrong, or all of them where none stands out."""
-    return tuple(line for line in lines if _TELLING.search(line)) or lines
+    """The last lines that say what went wrong, or simply the last where none stands out."""
+    return (tuple(line for line in lines if _TELLING.search(line)) or lines)[-_MOST_TOLD:]
 
 
 def _rpc_target(source: Path) -> tuple[str, ...]:

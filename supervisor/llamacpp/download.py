@@ -18,7 +18,7 @@ from supervisor.llamacpp.progress import Progress, Report
 
 _CHUNK = 1 << 18
 _ATTEMPTS = 3
-_RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 0.3
 _CERTIFICATE_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 

@@ -12,9 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 _TERM_SECONDS = 2.0
+_LOOK_SECONDS = 0.02
 _LINE_LIMIT = 1 << 20
-_TAIL_LINES = 20
+_TAIL_LINES = 80
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,46 @@ async def run_tool(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """TERM to the whole group, KILL to what is left of it, and reap."""
-    _signal_group(process, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _TERM_SECONDS)
-    if sys.platform != "win32":
-        _signal_group(process, signal.SIGKILL)
-    else:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+    """TERM to the whole session, KILL to what is left of it, and reap.
+
+    The session, not the process group: ninja gives each compiler a group of its own.
+    """
+    for number in (signal.SIGTERM, _KILL):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_TERM_SECONDS):
+                while _signal_session(process.pid, number):  # noqa: ASYNC110 - a session tells nobody that it is empty
+                    await asyncio.sleep(_LOOK_SECONDS)
     await process.wait()
 
 
-def _signal_group(process: asyncio.subprocess.Process, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        if sys.platform == "win32":
-            process.terminate()
-        else:
-            os.killpg(process.pid, number)
+def _signal_session(leader: int, number: int) -> bool:
+    """Send a signal to every process of the session; False when there is none any more."""
+    members = [pid for pid in psutil.pids() if _session_of(pid) == leader and _is_running(pid)]
+    for pid in members:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+    return bool(members)
+
+
+def _is_running(pid: int) -> bool:
+    """False also for a process that is dead and only waits to be reaped."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+if sys.platform == "win32":
+    _KILL = signal.SIGTERM  # ends a process at once there
+
+    def _session_of(pid: int) -> int:
+        return pid
+
+else:
+    _KILL = signal.SIGKILL
+
+    def _session_of(pid: int) -> int | None:
+        try:
+            return os.getsid(pid)
+        except OSError:
+            return None

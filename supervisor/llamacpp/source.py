@@ -57,7 +57,7 @@ async def from_git(
     result = await run_tool(argv, env={**env, "GIT_TERMINAL_PROMPT": "0"}, log=log)
     if result.status != 0:
         last = result.tail[-1] if result.tail else f"exit status {result.status}"
-        raise EngineInstallFailed(f"git could not clone {url}: {last}", log_lines=result.tail)
+        raise EngineInstallFailed(f"git could not clone {url}: {last}", log_lines=result.tail[-10:])
     commit = await asyncio.to_thread(_git, folder, env, "rev-parse", "--short", "HEAD")
     return Source(folder, int(tag.removeprefix("b")), commit, GIT)
 

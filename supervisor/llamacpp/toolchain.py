@@ -108,7 +108,7 @@ async def _install_wheels(store: EngineStore, env: Mapping[str, str], log: Path)
     if result.status != 0:
         raise BuildToolMissing(
             "there is no cmake, and the Python package index did not give one: install cmake 3.18 or newer",
-            log_lines=result.tail,
+            log_lines=result.tail[-10:],
         )
     if store.tools.exists():
         store.tools.rename(scratch / "old")

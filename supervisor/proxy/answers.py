@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
-
 from supervisor.core.engine_errors import error_in, translate
 from supervisor.core.fold import StreamFold
 from supervisor.core.relay import Relay
+from supervisor.engine_client import EngineResponse
 from supervisor.proxy.asgi import SSE_HEADERS, Responder
 
 
@@ -18,10 +17,9 @@ class StreamBroken(Exception):
     """The engine's stream ended before it was complete."""
 
 
-async def stream_through(upstream: aiohttp.ClientResponse, relay: Relay, responder: Responder) -> None:
+async def stream_through(upstream: EngineResponse, relay: Relay, responder: Responder) -> None:
     """Send the events as they come; raises StreamBroken, between two events, where the end is missing."""
-    content = upstream.content
-    while arrived := await content.readany():
+    while arrived := await upstream.read_some():
         events = relay.feed(arrived)
         if events:
             if not responder.started:
@@ -32,9 +30,9 @@ async def stream_through(upstream: aiohttp.ClientResponse, relay: Relay, respond
     await responder.end()
 
 
-async def fold(upstream: aiohttp.ClientResponse, into: StreamFold, responder: Responder) -> None:
+async def fold(upstream: EngineResponse, into: StreamFold, responder: Responder) -> None:
     """Send one object made of the whole stream; raises StreamBroken where the end is missing."""
-    while arrived := await upstream.content.readany():
+    while arrived := await upstream.read_some():
         into.feed(arrived)
         if into.error is not None:
             await _send_error(responder, into.error)
@@ -44,7 +42,7 @@ async def fold(upstream: aiohttp.ClientResponse, into: StreamFold, responder: Re
     await responder.whole(200, _encode(into.response()))
 
 
-async def pass_whole(upstream: aiohttp.ClientResponse, responder: Responder) -> None:
+async def pass_whole(upstream: EngineResponse, responder: Responder) -> None:
     """Send what the engine answered, an error in our envelope."""
     body = await upstream.read()
     if upstream.status < 400:

@@ -12,12 +12,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import aiohttp
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.registry import Registry
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
+from supervisor.engine_client import EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, InvalidRequest, SupervisorError
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
@@ -78,7 +78,7 @@ class RelayEndpoint:
         try:
             async with lease.client.post(self.path, payload) as upstream:
                 await _answer(plan, upstream, relay, responder)
-        except (aiohttp.ClientError, ConnectionError, StreamBroken) as error:
+        except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not responder.started:
                 raise _TryAgain from error
@@ -91,7 +91,7 @@ class RelayEndpoint:
             lease.release()
 
 
-async def _answer(plan: UpstreamPlan, upstream: aiohttp.ClientResponse, relay: Relay, responder: Responder) -> None:
+async def _answer(plan: UpstreamPlan, upstream: EngineResponse, relay: Relay, responder: Responder) -> None:
     folding = plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
         await pass_whole(upstream, responder)

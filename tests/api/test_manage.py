@@ -31,6 +31,13 @@ def test_loading_a_file_is_idempotent_and_makes_it_a_model(daemon: RunningDaemon
     assert daemon.load("talker")["pid"] == first["pid"]
 
 
+def test_other_options_restart_a_loaded_model_and_the_rest_stays(daemon: RunningDaemon, talker: Path) -> None:
+    first = daemon.load(str(talker), ctx_size=4096, parallel=1)
+    changed = daemon.load("talker", parallel=2)
+    assert changed["pid"] != first["pid"]
+    assert (changed["state"], changed["n_slots"], changed["n_ctx"]) == ("ready", 2, 2048)
+
+
 def test_load_streams_its_states(daemon: RunningDaemon) -> None:
     headers = {"accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "demo"}, headers=headers) as answer:

@@ -37,7 +37,28 @@ _TYPES: dict[str, Any] = {
     "unit": {"type": "string", "enum": ["kelvin", "celsius"]},
     "exact": {"type": "boolean"},
     "tags": {"type": "array", "items": {"type": "string"}},
-    "limit": {"type": "number"},
+    "limit": {"type": "number", "minimum": 5},
+    "note": {"type": ["null", "string"]},
+    "either": {"anyOf": [{"const": "this"}, {"type": "integer"}]},
+    "area": {
+        "type": "object",
+        "properties": {
+            "size": {"type": "integer"},
+            "names": {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        },
+        "required": ["names"],
+    },
+}
+_SAMPLES: dict[str, Any] = {
+    "place": "demo",
+    "days": 1,
+    "unit": "kelvin",
+    "exact": True,
+    "tags": [],
+    "limit": 5,
+    "note": None,
+    "either": "this",
+    "area": {"names": ["demo"]},
 }
 
 
@@ -75,6 +96,13 @@ def test_part_of_a_word_picks_nothing(server: PlainServer) -> None:
     assert server.chat("I was thinking along belonging lines")["message"]["content"] == texts.INTRODUCTION
 
 
+def test_words_are_found_in_content_parts_and_between_punctuation(server: PlainServer) -> None:
+    for text in ("so:\ntruncated\nplease", "“Truncated”", "(truncated)…"):
+        parts = [{"type": "text", "text": "Please say"}, {"type": "text", "text": text}]
+        answer = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": parts}]})
+        assert answer["choices"][0]["message"]["content"] == texts.TRUNCATED
+
+
 def test_reasoning_is_parsed_by_the_engine(server: PlainServer) -> None:
     reasoning, answer = texts.THINK.removeprefix("<think>\n").split("</think>\n\n")
     message = server.chat("think")["message"]
@@ -104,12 +132,10 @@ def test_endless_ends_at_the_limit(server: PlainServer) -> None:
         (tool("first"), {}),
         (tool("first", _TYPES, required=[]), {}),
         (tool("first", _TYPES, required=["place", "days"]), {"place": "demo", "days": 1}),
-        (
-            tool("first", _TYPES),
-            {"place": "demo", "days": 1, "unit": "kelvin", "exact": True, "tags": [], "limit": 1},
-        ),
+        (tool("first", _TYPES), _SAMPLES),
+        ({"type": "function", "function": {"name": "first"}}, {}),
     ],
-    ids=["nothing", "optional", "required", "all-types"],
+    ids=["nothing", "optional", "required", "all-types", "no-parameters"],
 )
 def test_calls_the_first_tool(
     server: PlainServer, first: dict[str, Any], arguments: dict[str, Any], others: list[dict[str, Any]], choice: str
@@ -157,6 +183,13 @@ def test_the_fixed_call_is_parsed_when_its_tool_is_offered(server: PlainServer) 
 def test_a_grammar_bends_the_fixed_call_to_the_tools_offered(server: PlainServer) -> None:
     (call,) = server.chat("fixed-call", tools=[tool("other", {"count": {"type": "integer"}})])["message"]["tool_calls"]
     assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("other", {"count": 0})
+
+
+def test_a_required_call_follows_a_text_that_a_word_picked(server: PlainServer) -> None:
+    answer = server.chat("words", tools=[tool("only")], tool_choice="required", max_tokens=1000)
+    assert answer["message"]["content"].strip() == texts.WORDS
+    (call,) = answer["message"]["tool_calls"]
+    assert (call["function"]["name"], call["function"]["arguments"]) == ("only", "{}")
 
 
 def test_a_schema_is_obeyed_in_bounded_length(server: PlainServer) -> None:

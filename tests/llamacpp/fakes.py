@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import os
+import tarfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
+
 from supervisor.paths import Places
+
+API = "/repos/ggml-org/llama.cpp/releases/tags/b11434"
+ASSET = "llama-b11434-bin-ubuntu-x64.tar.gz"
 
 _SERVER_SCRIPT = """#!/bin/sh
 echo "$1" >> "{calls}"
@@ -77,6 +86,25 @@ def make_source(folder: Path, main: str = _MAIN) -> Path:
     return folder
 
 
+def make_hanging_source(folder: Path) -> tuple[Path, Path]:
+    """A source whose compiler hangs, and a pipe from which its pid is to be read."""
+    source, started, compiler = make_source(folder / "source"), folder / "started", folder / "compiler"
+    os.mkfifo(started)
+    compiler.write_text(f'#!/bin/sh\necho $$ > "{started}"\nexec sleep 1000\n', encoding="utf-8")
+    compiler.chmod(0o755)
+    with (source / "CMakeLists.txt").open("a", encoding="utf-8") as stream:
+        stream.write(f"add_custom_target(slow ALL COMMAND {compiler})\nadd_dependencies(llama-server slow)\n")
+    return source, started
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet reaped does not."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
 @dataclass(frozen=True)
 class Reply:
     """What the web server answers; `promised`: the length it claims, when it then sends less."""
@@ -124,3 +152,15 @@ def web_server() -> Iterator[WebServer]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def put_release(site: WebServer, programs: Path, folder: Path) -> None:
+    """Offer a folder of programs as the official archive is made."""
+    packed = folder / "packed.tar.gz"
+    with tarfile.open(packed, "w:gz", compresslevel=1) as tar:
+        tar.add(programs, "llama-b11434")
+    body = packed.read_bytes()
+    digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    asset = {"name": ASSET, "browser_download_url": f"{site.url}/{ASSET}", "digest": digest}
+    site.replies[API] = Reply(json.dumps({"assets": [asset]}).encode())
+    site.replies[f"/{ASSET}"] = Reply(body)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from supervisor.child import ExitStatus, StopGrace
-from supervisor.engine import Engine, EngineLimits, LoadProgress
+from supervisor.engine import EngineLimits, LoadProgress
+from supervisor.engine_client import EngineClient, EngineUnreachable
 from supervisor.errors import EngineStartFailed
 from supervisor.paths import places
 from tests.shell.engines import Bench
@@ -30,12 +29,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     bench.log.close()
 
 
-@contextlib.asynccontextmanager
-async def client(engine: Engine) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession("http://engine", connector=aiohttp.UnixConnector(engine.socket)) as session:
-        yield session
-
-
 async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
     engine = bench.engine(engine_binary, "--parallel", "3", model=demo_model)
     info = await bench.start(engine)
@@ -43,7 +36,7 @@ async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, de
     assert info.n_ctx is not None
     assert info.info["id"] == "test"
     assert bench.progress[-1].value == 1.0
-    async with client(engine) as http, http.get("/health") as response:
+    async with engine.client.get("/health") as response:
         assert await response.json() == {"status": "ok"}
     await engine.stop()
     assert await engine.exit == ExitStatus(0, None)
@@ -111,11 +104,11 @@ async def test_it_stops_at_once_in_the_middle_of_a_stream_of_ours(
     engine = bench.engine(engine_binary, model=demo_model)
     await bench.start(engine)
     async with engine.client.post("/completion", json.dumps(ENDLESS).encode()) as response:
-        assert (await response.content.readline()).startswith(b"data: ")
+        assert (await response.read_some()).startswith(b"data: ")
         reader = asyncio.create_task(response.read())
         async with asyncio.timeout(2):
             await engine.stop()
-        with pytest.raises(aiohttp.ClientError):
+        with pytest.raises(EngineUnreachable):
             await reader
     assert await engine.exit == ExitStatus(0, None)
     bench.assert_nothing_left(engine)
@@ -137,8 +130,8 @@ async def test_a_stream_that_nobody_closes_does_not_keep_it_alive(
     limits = EngineLimits(grace=StopGrace(ask_s=0.3, term_s=0.3))
     engine = bench.engine(engine_binary, model=demo_model, limits=limits)
     await bench.start(engine)
-    async with client(engine) as http, http.post("/completion", json=ENDLESS) as response:
-        assert (await response.content.readline()).startswith(b"data: ")
+    async with EngineClient(engine.socket).post("/completion", json.dumps(ENDLESS).encode()) as response:
+        assert (await response.read_some()).startswith(b"data: ")
         async with asyncio.timeout(5):
             await engine.stop()
     bench.assert_nothing_left(engine)

@@ -1,29 +1,28 @@
-"""Which llama-server the tests drive."""
+"""Which llama-server the tests drive: the one that the program itself would use."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-VARIABLE = "SUPERVISOR_LLAMA_SERVER"
+from supervisor.errors import EngineError
+from supervisor.llamacpp.locate import locate
+from supervisor.paths import places
 
 
-def find_engine_binary(env: Mapping[str, str]) -> Path | None:
-    """$SUPERVISOR_LLAMA_SERVER, else a llama-server on PATH."""
-    found = env.get(VARIABLE) or shutil.which("llama-server", path=env.get("PATH"))
-    return Path(found) if found else None
+def find_engine_binary(env: Mapping[str, str]) -> Path:
+    """The binary; raises EngineNotFound or EngineUnusable."""
+    return locate(places(env), env, None).path
 
 
 def require_engine_binary() -> Path:
-    """The binary; without one the test is skipped, and failed under CI=true."""
-    found = find_engine_binary(os.environ)
-    if found is not None and found.is_file():
-        return found
-    reason = f"no llama-server: set {VARIABLE} (looked at {found})" if found else f"no llama-server: set {VARIABLE}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    """The binary; without one the test is skipped, and failed under CI=true. `bin/test` installs one."""
+    try:
+        return find_engine_binary(os.environ)
+    except EngineError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(error.message)
+        pytest.skip(f"no engine to drive: {error.message}")

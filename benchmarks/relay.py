@@ -1,0 +1,149 @@
+"""What the relay costs: the same requests to an engine directly, through this program, through llama-server's router.
+
+    .venv/bin/python -m benchmarks.relay [--quick] [--rounds N] [--streams 1,8,32,256] [--engine PATH]
+
+Every round visits all three servers in turn, so that what else the machine does meets all alike; figures are medians
+over the rounds. The table goes to stdout, and after it one line of JSON with the same figures.
+
+CPU per event is the relaying process's own user and system time (not its engines'), in a window in which every
+stream runs: no connecting, no prompts. Its measures:
+
+    unpaced   the engine computes for these streams alone, as fast as it can on one thread
+    paced     64 streams keep the engine busy, so that a stream gets some tens of tokens a second like that of a real
+              model; only the given number goes through the server under test, the others to its engine directly
+
+At 256 streams one thread's engine is slow enough to pace them by itself, so there is no second figure.
+
+First event: from connecting to the first event of a streaming request; `added` is against the direct one's median (or
+95th percentile) of the same run. Every request has a connection of its own. docs/benchmarks.md explains the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.load import EmbeddingsJob, FirstEventsJob, Generator, StreamsJob
+from benchmarks.model import make_model
+from benchmarks.report import Report, percentile
+from benchmarks.servers import Server, direct, router, supervisor
+from benchmarks.startup import ps_seconds, ready_after
+from supervisor.llamacpp.locate import locate
+from supervisor.paths import places
+
+_PACED = 64  # streams that keep an engine busy
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure."""
+
+    rounds: int
+    streams: tuple[int, ...]
+    seconds: float  # of each window
+    first_events: int
+    embeddings: int
+    loads: int
+    ps_runs: int
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run everything and print."""
+    arguments = _parser().parse_args(argv)
+    streams = tuple(int(count) for count in arguments.streams.split(","))
+    plan = Plan(arguments.rounds, streams, 1.5, 40, 200, 10, 10)
+    if arguments.quick:
+        plan = Plan(1, tuple(count for count in streams if count <= 8) or streams[:1], 0.3, 10, 16, 1, 1)
+    binary = locate(places(os.environ), os.environ, arguments.engine).path
+    with tempfile.TemporaryDirectory(prefix="relay-") as folder, ExitStack() as stack:
+        report = Report()
+        _measure(plan, binary, Path(folder), report, stack)
+    print(report.table())
+    print(json.dumps(report.figures()))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="CPU, delay and throughput of the relay.")
+    parser.add_argument("--quick", action="store_true", help="a smoke run of some seconds")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="(default: 5)")
+    parser.add_argument("--streams", default="1,8,32,256", metavar="N,N", help="streams at once (default: 1,8,32,256)")
+    parser.add_argument("--engine", metavar="PATH", help="the llama-server to use (default: as the program finds it)")
+    return parser
+
+
+def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: ExitStack) -> None:
+    model = folder / "bench.gguf"
+    make_model(model)
+    generator = Generator()
+    stack.callback(generator.close)
+    slots = max(_PACED, *plan.streams)
+    ours = stack.enter_context(supervisor(binary, model, folder, slots))
+    servers = [
+        stack.enter_context(direct(binary, model, folder, slots)),
+        ours,
+        stack.enter_context(router(binary, model, folder, slots)),
+    ]
+    report.add("memory after start", "MiB", "supervisor", _rss(ours))
+    for round_number in range(plan.rounds):
+        print(f"round {round_number + 1} of {plan.rounds}", file=sys.stderr, flush=True)
+        _first_events(plan, servers, generator, report)
+        _embeddings(plan, servers, generator, report)
+        for count in plan.streams:
+            _streams(count, 0, plan, servers, generator, report)
+            if count < _PACED:
+                _streams(count, _PACED - count, plan, servers, generator, report)
+    report.add("memory after all rounds", "MiB", "supervisor", _rss(ours))
+    report.add("engine ready to answer", "ms", "supervisor", *ready_after(binary, model, folder / "ready", plan.loads))
+    seconds = ps_seconds(f"http://127.0.0.1:{ours.place.port}", plan.ps_runs)
+    if isinstance(seconds, str):
+        print(f"no time of ps: {seconds}", file=sys.stderr)
+    else:
+        report.add("bin/supervisor ps", "ms", "supervisor", seconds * 1000)
+
+
+def _streams(
+    count: int, beside: int, plan: Plan, servers: Sequence[Server], generator: Generator, report: Report
+) -> None:
+    name = f"{count} stream{'' if count == 1 else 's'}{', paced' if beside else ''}"
+    for server in servers:
+        found = generator.streams(StreamsJob(server.place, server.pid, count, plan.seconds, server.engine, beside))
+        if server.name != "direct":
+            report.add(f"CPU per event, {name}", "µs", server.name, found.cpu_seconds / found.events * 1e6)
+        if not beside:
+            report.add(f"events, {name}", "1/s", server.name, found.events / found.seconds)
+
+
+def _first_events(plan: Plan, servers: Sequence[Server], generator: Generator, report: Report) -> None:
+    times = generator.first_events(FirstEventsJob(tuple(server.place for server in servers), plan.first_events))
+    for percent in (50, 95):
+        base = percentile(times[0], percent)
+        for server, found in zip(servers, times, strict=True):
+            value = percentile(found, percent)
+            report.add(f"first event, p{percent}", "ms", server.name, value)
+            if server.name != "direct":
+                report.add(f"added to first event, p{percent}", "ms", server.name, value - base)
+
+
+def _embeddings(plan: Plan, servers: Sequence[Server], generator: Generator, report: Report) -> None:
+    for at_once in (1, 8):
+        for server in servers:
+            rate = generator.embeddings(EmbeddingsJob(server.place, plan.embeddings, at_once))
+            report.add(f"embeddings, {at_once} at once", "1/s", server.name, rate)
+
+
+def _rss(server: Server) -> float:
+    return float(psutil.Process(server.pid).memory_info().rss / 2**20)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""From samples to figures: medians over rounds, ratios between servers, one table."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+SERVERS = ("direct", "supervisor", "router")
+
+_HEAD = ("measure", "unit", *SERVERS, "supervisor/router", "supervisor/direct")
+
+
+@dataclass
+class Report:
+    """Collects samples by measure, unit and server; a measure's figure is the median of its samples."""
+
+    samples: dict[tuple[str, str], dict[str, list[float]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+
+    def add(self, measure: str, unit: str, server: str, *values: float) -> None:
+        """Add samples."""
+        self.samples[measure, unit][server].extend(values)
+
+    def figures(self) -> dict[str, dict[str, float]]:
+        """Measure and unit → server → median."""
+        return {
+            f"{measure} [{unit}]": {server: statistics.median(values) for server, values in by_server.items()}
+            for (measure, unit), by_server in self.samples.items()
+        }
+
+    def table(self) -> str:
+        """All figures, as Markdown."""
+        rows = [_HEAD, *self._rows()]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+        padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
+        lines = [f"| {' | '.join(row)} |" for row in padded]
+        lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+        return "\n".join(lines)
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for (measure, unit), by_server in self.samples.items():
+            medians = {server: statistics.median(values) for server, values in by_server.items()}
+            ours = medians.get("supervisor")
+            yield (
+                measure,
+                unit,
+                *(_number(medians.get(server)) for server in SERVERS),
+                _ratio(ours, medians.get("router")),
+                _ratio(ours, medians.get("direct")),
+            )
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The value below which so many percent lie."""
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _ratio(ours: float | None, other: float | None) -> str:
+    return f"{ours / other:.2f}" if ours is not None and other else "–"

@@ -1,0 +1,166 @@
+"""The three servers that are compared: an engine alone, this program, llama-server's own router.
+
+All run the same binary on the same model with the same flags, all at once; the idle ones cost nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.load import Place
+
+MODEL = "bench"
+_READY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is up: where it is, the process that relays, and its engine without the relay."""
+
+    name: str
+    place: Place
+    pid: int
+    engine: Place
+
+
+def engine_flags(slots: int) -> list[str]:
+    """For every engine: slots that share one cache, one thread of computing, so that the other core relays.
+
+    Warnings only: an engine logs every few seconds for each of its streams, also for those that nobody relays, and
+    both relays would be charged for reading that.
+    """
+    sizes = ["--parallel", str(slots), "--kv-unified", "--ctx-size", "65536", "--cache-ram", "0", "--threads", "1"]
+    return [*sizes, "--log-verbosity", "2"]
+
+
+@contextmanager
+def direct(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Server]:
+    """The engine alone."""
+    port = _free_port()
+    command = [str(binary), "-m", str(model), "--alias", MODEL, "--embeddings", *engine_flags(slots)]
+    with _running([*command, "--host", "127.0.0.1", "--port", str(port)], folder / "direct.log") as process:
+        _wait(f"http://127.0.0.1:{port}/health", process)
+        place = Place(MODEL, port)
+        yield Server("direct", place, process.pid, place)
+
+
+@contextmanager
+def router(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Server]:
+    """The engine's router mode: a router and the engine that it starts for the model."""
+    preset = folder / "router.ini"
+    preset.write_text(f"[{MODEL}]\nmodel = {model}\n")
+    port = _free_port()
+    command = [str(binary), "--models-preset", str(preset), "--embeddings", *engine_flags(slots)]
+    with _running([*command, "--host", "127.0.0.1", "--port", str(port)], folder / "router.log") as process:
+        url = f"http://127.0.0.1:{port}"
+        _wait(f"{url}/health", process)
+        post(f"{url}/models/load", {"model": MODEL})
+        deadline = time.monotonic() + _READY_S
+        while get(f"{url}/models")["data"][0]["status"]["value"] != "loaded":
+            if time.monotonic() > deadline:
+                raise RuntimeError("the router did not load the model; see its log")
+            time.sleep(0.05)
+        (engine,) = psutil.Process(process.pid).children()
+        arguments = engine.cmdline()
+        yield Server(
+            "router", Place(MODEL, port), process.pid, Place(MODEL, int(arguments[arguments.index("--port") + 1]))
+        )
+
+
+@contextmanager
+def supervisor(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Server]:
+    """This program: its daemon and the engine that it starts for the model."""
+    with daemon(binary, model, folder, engine_flags(slots)) as (process, url):
+        status = post(f"{url}/api/v1/models/load", {"target": MODEL})
+        arguments = psutil.Process(status["pid"]).cmdline()
+        engine = Place(MODEL, socket=arguments[arguments.index("--host") + 1])
+        yield Server("supervisor", Place(MODEL, int(url.rpartition(":")[2])), process.pid, engine)
+
+
+@contextmanager
+def daemon(
+    binary: Path, model: Path, folder: Path, flags: Sequence[str]
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A daemon whose state is `folder`, with one model, not loaded; its process and its URL."""
+    config = folder / "supervisor.yaml"
+    config.write_text(
+        json.dumps({"models": {MODEL: {"file": str(model), "embeddings": "on", "extra_args": list(flags)}}})
+    )
+    command = [sys.executable, "-m", "supervisor", "serve", "--port", "0", "--config", str(config)]
+    own = {"SUPERVISOR_HOME": str(folder), "SUPERVISOR_LLAMA_SERVER": str(binary), "SUPERVISOR_API_KEY": ""}
+    with _running(command, folder / "supervisor.log", {**os.environ, **own}) as process:
+        endpoint = folder / "endpoint.json"
+        deadline = time.monotonic() + _READY_S
+        while not endpoint.exists():
+            _check_alive(process, deadline)
+            time.sleep(0.02)
+        url = json.loads(endpoint.read_text())["url"]
+        _wait(f"{url}/health", process)
+        yield process, url
+
+
+def get(url: str | urllib.request.Request) -> Any:
+    """What a server answers, as JSON."""
+    with urllib.request.urlopen(url, timeout=_READY_S) as answer:
+        return json.load(answer)
+
+
+def post(url: str, body: Mapping[str, object]) -> Any:
+    """What a POST of JSON answers, as JSON."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return get(request)
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with its output in `log`; ended, asked first, at the end of the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _READY_S
+    while True:
+        try:
+            get(url)
+            return
+        except (urllib.error.URLError, OSError):
+            _check_alive(process, deadline)
+            time.sleep(0.02)
+
+
+def _check_alive(process: subprocess.Popen[bytes], deadline: float) -> None:
+    if process.poll() is not None or time.monotonic() > deadline:
+        raise RuntimeError(f"{process.args!r} did not come up (exit code {process.poll()})")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,77 @@
+"""Installing an engine from the command line: for the verb `engine`, and for those who want to load something."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from supervisor.cli.client import Json
+from supervisor.cli.daemon import Daemon, explicit_url
+from supervisor.cli.progress import Report
+from supervisor.cli.render import is_terminal
+from supervisor.errors import EngineNotFound
+from supervisor.paths import places
+
+if TYPE_CHECKING:
+    from supervisor.llamacpp.progress import Progress
+
+_T = TypeVar("_T")
+
+
+def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
+    """What the daemon says of its engine, after installing one where it has none.
+
+    Raises EngineNotFound, EngineUnusable, EngineInstallFailed.
+    """
+    engine = daemon.status.get("engine")
+    if isinstance(engine, dict):
+        return engine
+    if explicit_url(args):
+        raise EngineNotFound(f"The daemon at {daemon.client.url} has no engine; run `engine install` on its machine.")
+    from supervisor.llamacpp.ensure import ensure_engine  # noqa: PLC0415 - only the first load needs it
+    from supervisor.smoke import SmokeTest  # noqa: PLC0415 - as above
+
+    where, env = places(os.environ), os.environ
+    smoke_test = SmokeTest(where, env)
+    run_until_signal(ensure_engine(where, env, args.engine, smoke_test=smoke_test, progress=teller(report)))
+    engine = daemon.client.get("/api/v1/status").get("engine")
+    if not isinstance(engine, dict):
+        raise EngineNotFound("An engine was installed, but the daemon does not find it; see `engine which`.")
+    return engine
+
+
+def teller(report: Report) -> Callable[[Progress], None]:
+    """Turn a step of an installation into a line for the screen: moving on a terminal, every 10 % elsewhere."""
+    moving = is_terminal(sys.stderr)
+
+    def tell(step: Progress) -> None:
+        if moving or step.fraction is None:
+            report(f"{step.stage}: {step.detail}" if step.detail else step.stage, step.fraction)
+        else:
+            report(f"{step.stage} {int(step.fraction * 10) * 10} %", step.fraction)
+
+    return tell
+
+
+def run_until_signal(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run `work`; Ctrl-C, SIGTERM and a closed terminal cancel it, and what it had begun is undone first.
+
+    Raises KeyboardInterrupt when it was cancelled.
+    """
+
+    async def guarded() -> _T:
+        task = asyncio.current_task()
+        if sys.platform != "win32" and task is not None:
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(guarded())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None

@@ -1,0 +1,29 @@
+"""The benchmark runs from end to end and measures all it promises."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.engine
+@pytest.mark.full
+def test_a_quick_run_measures_everything(engine_binary: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.relay", "--quick", "--engine", str(engine_binary)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
+    relayed = [
+        *(f"CPU per event, {streams} [µs]" for streams in ("1 stream", "1 stream, paced", "8 streams, paced")),
+        *("added to first event, p50 [ms]", "embeddings, 8 at once [1/s]", "events, 8 streams [1/s]"),
+    ]
+    for measure in relayed:
+        assert {"supervisor", "router"} <= figures[measure].keys()
+    for measure in ("memory after start [MiB]", "engine ready to answer [ms]"):
+        assert figures[measure]["supervisor"] > 0

@@ -1,0 +1,153 @@
+"""The engine's HTTP client against a Unix socket that says exactly what each test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from supervisor.engine_client import EngineClient, EngineUnreachable
+
+pytestmark = pytest.mark.anyio
+
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: Text/Event-Stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@contextlib.asynccontextmanager
+async def engine(folder: Path, answer: Answer) -> AsyncIterator[EngineClient]:
+    """A client of a server that reads the request's head and then does as told."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            await answer(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_unix_server(serve, folder / "e.sock")
+    async with server:
+        yield EngineClient(str(folder / "e.sock"))
+
+
+def says(*pieces: bytes) -> Answer:
+    """Send the pieces one by one and close."""
+
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    return answer
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def test_a_stream_cut_anywhere(tmp_path: Path) -> None:
+    whole = STREAM + chunk(b"data: 1\n\n") + chunk(b"data: 2\n\n") + chunk(b"")
+    pieces = [whole[at : at + 1] for at in range(len(whole))]
+    async with engine(tmp_path, says(*pieces)) as client, client.post("/x", b"{}") as response:
+        assert (response.status, response.content_type) == (200, "text/event-stream")
+        assert await response.read() == b"data: 1\n\ndata: 2\n\n"
+        assert await response.read_some() == b""
+
+
+async def test_what_arrived_together_is_read_together(tmp_path: Path) -> None:
+    whole = STREAM + chunk(b"one") + chunk(b"two") + chunk(b"")
+    async with engine(tmp_path, says(whole)) as client, client.post("/x", b"{}") as response:
+        assert await response.read_some() == b"onetwo"
+
+
+async def test_the_request_is_sent_as_it_is(tmp_path: Path) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        body = await reader.readexactly(9)
+        writer.write(b"HTTP/1.1 503 Busy\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n" + body)
+
+    async with engine(tmp_path, echo) as client, client.post("/x", b'{"a": 1 }') as response:
+        assert (response.status, response.content_type) == (503, "application/json")
+        assert await response.json() == {"a": 1}
+
+
+async def test_an_answer_that_breaks_off(tmp_path: Path) -> None:
+    async with engine(tmp_path, says(STREAM + chunk(b"half"))) as client, client.get("/x") as response:
+        assert await response.read_some() == b"half"
+        with pytest.raises(EngineUnreachable, match="closed the connection"):
+            await response.read_some()
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 O"], ids=["nothing", "half a head"])
+async def test_an_engine_that_hangs_up(tmp_path: Path, said: bytes) -> None:
+    async with engine(tmp_path, says(said)) as client:
+        with pytest.raises(EngineUnreachable, match="closed the connection"):
+            async with client.get("/x"):
+                pass
+
+
+async def test_an_engine_that_speaks_no_http(tmp_path: Path) -> None:
+    async with engine(tmp_path, says(b"220 mail.example ready\r\n")) as client:
+        with pytest.raises(EngineUnreachable, match="not HTTP"):
+            async with client.get("/x"):
+                pass
+
+
+async def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(EngineUnreachable, match="cannot be reached"):
+        async with EngineClient(str(tmp_path / "none.sock")).get("/x"):
+            pass
+
+
+async def test_leaving_closes_the_connection(tmp_path: Path) -> None:
+    left = asyncio.Event()
+
+    async def until_left(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM + chunk(b"first"))
+        assert await reader.read() == b""
+        left.set()
+
+    async with engine(tmp_path, until_left) as client:
+        async with client.get("/x") as response:
+            assert await response.read_some() == b"first"
+        async with asyncio.timeout(5):
+            await left.wait()
+
+
+async def test_closing_the_client_wakes_who_reads(tmp_path: Path) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM)
+        await reader.read()
+
+    async with engine(tmp_path, silent) as client, client.get("/x") as response:
+        reading = asyncio.create_task(response.read())
+        await asyncio.sleep(0)  # it waits now
+        client.close()
+        with pytest.raises(EngineUnreachable):
+            async with asyncio.timeout(5):
+                await reading
+
+
+async def test_a_slow_reader_holds_the_engine_back(tmp_path: Path) -> None:
+    size = 16 << 20
+    sent = 0
+
+    async def flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        while sent < size:
+            writer.write(bytes(1 << 16))
+            await writer.drain()
+            sent += 1 << 16
+
+    async with engine(tmp_path, flood) as client, client.get("/x") as response:
+        before = -1
+        while sent != before:  # until it gets no further
+            before = sent
+            await asyncio.sleep(0.05)
+        assert 0 < sent < size / 2
+        assert len(await response.read()) == size
