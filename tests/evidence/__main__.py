@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from tests.evidence.discover import tensors_of
 from tests.evidence.make import write_model
 from tests.evidence.measure import Server
 from tests.evidence.subjects import DATA, KNOWN, TINY, kind_of, metadata_of, pack_tensors, recorded_subjects, write_lines
-from tests.support.engine_binary import VARIABLE, find_engine_binary
+from tests.support.engine_binary import find_engine_binary
 
 REPORT = Path(__file__).parents[2] / "docs" / "memory-accuracy.md"
 
@@ -29,13 +30,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("tensors", "measure", "compare", "report"))
     parser.add_argument("--only", default="", help="subjects that match this regular expression; keeps the others' record")
-    parser.add_argument("--engine", type=Path, help=f"llama-server (default: ${VARIABLE} or the one on PATH)")
+    parser.add_argument("--engine", type=Path, help="llama-server (default: the one the program would use)")
     options = parser.parse_args()
     if options.command in {"compare", "report"}:
         return _compare() if options.command == "compare" else _report()
-    engine = options.engine or find_engine_binary()
-    if engine is None:
-        parser.error(f"no llama-server: give --engine or set {VARIABLE}")
+    engine = options.engine or find_engine_binary(os.environ)
     return (_tensors if options.command == "tensors" else _measure)(engine.resolve(), re.compile(options.only))
 
 

@@ -67,9 +67,8 @@ EXPERTS_ONLY = frozenset(
 )
 EXPERTS_TOO = frozenset({"llama", "refact", "minicpm", "granite", "granitemoe", "mistral3", "llama-embed"})
 NEXTN = frozenset(
-    {"bailingmoe2", "bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "deepseek4", "dots3note", "exaone-moe"}
-    | {"exaone4", "glm-dsa", "glm4moe", "glm4", "glm5-next", "hy_v3", "mimo2", "nemotron_h", "nemotron_h_moe", "qwen35"}
-    | {"qwen35moe", "qwen3next", "qwen4exp", "step35"}
+    {"bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "deepseek4", "glm-dsa", "glm4moe", "glm5-next", "hy_v3"}
+    | {"mimo2", "nemotron_h_moe", "qwen35", "qwen35moe", "qwen3next", "qwen4exp", "step35"}
 )
 """They have tensors of blocks that predict further tokens; upstream's fixtures have none."""
 
@@ -200,9 +199,9 @@ def _attention(architecture: str, size: Size) -> Metadata:
         if size.name == WIDE.name or architecture == "glm5-next":
             heads = size.heads  # files have it whole: the KDA and Mamba layers count heads, too
     if architecture in {"nemotron_h", "nemotron_h_moe"}:
-        if size.name == WIDE.name:  # Mamba, attention and feed-forward layers in turn
-            kv_heads = [size.kv_heads if layer % 3 == 1 else 0 for layer in layers]
-            keys["feed_forward_length"] = [size.feed_forward if layer % 3 == 2 else 0 for layer in layers]
+        if size.name == WIDE.name:  # Mamba, attention and feed-forward layers in turn; a NextN block has both latter
+            kv_heads = [size.kv_heads if layer % 3 == 1 or layer == 9 else 0 for layer in layers]
+            keys["feed_forward_length"] = [size.feed_forward if layer % 3 == 2 or layer == 9 else 0 for layer in layers]
         else:
             keys["feed_forward_length"] = [0 if layer <= 1 else size.feed_forward for layer in layers]
     return keys | {
@@ -310,7 +309,7 @@ def _sparse(architecture: str, size: Size) -> Metadata:
         keys |= {
             "attention.output_group_count": 8,
             "attention.output_lora_rank": 32,
-            "attention.compress_ratios": [0, 0] + [4, 128] * (size.layers // 2 - 1),
+            "attention.compress_ratios": [0, 0] + [4, 128] * (size.layers // 2 - 1) + [0] * (size.layers % 2),
             "attention.compress_rope_freq_base": 160000.0,
             "hyper_connection.count": 4,
             "hyper_connection.sinkhorn_iterations": 2,

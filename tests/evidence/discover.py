@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,8 +110,8 @@ def tensors_of(libraries: Path, metadata: Path, time_limit: float = 120) -> list
     done = subprocess.run(command, capture_output=True, text=True, timeout=time_limit, check=False)
     if done.returncode == 0:
         return [(name, shape) for name, shape in json.loads(done.stdout.splitlines()[-1])]
-    words = [line for line in done.stderr.splitlines() if "error" in line.lower() or "ASSERT" in line]
-    return words[-1].strip() if words else f"ended with {done.returncode}"
+    words = re.findall(r"error loading model: (.*)|(\w+\.\w+):\d+: (GGML_ASSERT.*) failed|what\(\): +(.*)", done.stderr)
+    return " ".join(filter(None, words[0])) if words else f"ended with {done.returncode}"
 
 
 if __name__ == "__main__":

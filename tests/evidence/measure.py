@@ -160,7 +160,7 @@ class Server:
         """Lets the fit pass compute the sizes, with that many devices; `workers` are the addresses of RPC workers."""
         devices = ["--rpc", ",".join(workers[: setting.devices])] if setting.devices else []
         lines, code = self._run(["-m", str(model), *PROJECT, *setting.arguments, *devices], PROJECTED)
-        fields = parse_log(lines)
+        fields = parse_log(_number_workers(lines, workers))
         for unallocated in ("model", "kv", "output"):  # the breakdown has them
             fields.pop(unallocated, None)
         return self._measurement(subject, setting, "projected", lines, code, fields)
@@ -220,6 +220,15 @@ class Server:
                 process.wait()
                 if process.stdout:
                     process.stdout.close()
+
+
+def _number_workers(lines: list[str], workers: Sequence[str]) -> Iterator[str]:
+    """The log tells workers apart by address alone: every one is its own RPC0."""
+    for line in lines:
+        if "RPC" in line:
+            for number, address in enumerate(workers):
+                line = re.sub(rf"RPC\d\[{re.escape(address)}\]", f"RPC{number}", line)
+        yield line
 
 
 def _reason(lines: list[str], code: int) -> str:

@@ -32,6 +32,12 @@ TEN = (
 )
 """For every fixture, on the CPU."""
 
+NEXTN = (
+    Setting("mtp", "-c 4096 --spec-type draft-mtp"),
+    Setting("mtp-np2", "-c 4096 -np 2 --spec-type draft-mtp --spec-draft-n-max 2 -ctk q8_0 -ctv q8_0"),
+)
+"""For fixtures with a block that predicts further tokens, which the others leave out."""
+
 ONE_DEVICE = (
     Setting("8k", "-c 8192 -np 1", 1),
     Setting("32k", "-c 32768 -np 1", 1),
@@ -56,4 +62,4 @@ TWO_DEVICES_EXPERTS = (
 )
 """The weights of a layer go to its device, with exceptions: for known models of several kinds."""
 
-EVERY = {setting.name: setting for setting in (*TEN, *ONE_DEVICE, *TWO_DEVICES, *TWO_DEVICES_EXPERTS)}
+EVERY = {setting.name: setting for setting in (*TEN, *NEXTN, *ONE_DEVICE, *TWO_DEVICES, *TWO_DEVICES_EXPERTS)}
