@@ -448,6 +448,7 @@ MODELS = (
                 "attention.indexer.top_k": 2048,
             },
         ),
+        biases="indexer",
     ),
     KnownModel("smollm3-3b", _model("smollm3", _size(36, 2048, 11008, 128256, 65536) | _heads(16, 4)), tied=True),
 )  # fmt: skip

@@ -35,14 +35,15 @@ def settings_of(subject: str) -> tuple[Setting, ...]:
 
 
 def run(server: Server, subjects: Iterable[str], settings: Callable[[str], Iterable[Setting]]) -> Iterator[Measurement]:
-    """Measures one after the other."""
-    with tempfile.TemporaryDirectory(prefix="evidence-") as folder, server.workers(2) as workers:
+    """Measures one after the other. Every projection gets workers of its own: a refused graph may end them."""
+    with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
         for subject in subjects:
             model = write_subject(subject, Path(folder))
             for setting in settings(subject):
                 if kind_of(subject) == TINY:
                     yield server.measure(subject, model, setting)
-                else:
+                    continue
+                with server.workers(setting.devices) as workers:
                     yield server.project(subject, model, setting, workers)
             model.unlink()
 

@@ -157,8 +157,8 @@ class Server:
         return self._measurement(subject, setting, "loaded", lines, code, fields)
 
     def project(self, subject: str, model: Path, setting: Setting, workers: Sequence[str]) -> Measurement:
-        """Lets the fit pass compute the sizes, with that many devices; `workers` are the addresses of RPC workers."""
-        devices = ["--rpc", ",".join(workers[: setting.devices])] if setting.devices else []
+        """Lets the fit pass compute the sizes; `workers` are the addresses of as many RPC workers as devices."""
+        devices = ["--rpc", ",".join(workers)] if workers else []
         lines, code = self._run(["-m", str(model), *PROJECT, *setting.arguments, *devices], PROJECTED)
         fields = parse_log(_number_workers(lines, workers))
         for unallocated in ("model", "kv", "output"):  # the breakdown has them
