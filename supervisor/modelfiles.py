@@ -76,7 +76,7 @@ def _read(path: Path) -> tuple[GgufHeader, int]:
         if not stat.S_ISREG(found.st_mode):
             raise ModelFileError(f"{path} is no regular file; name a .gguf file")
         with path.open("rb") as stream:
-            return read_header(stream), found.st_size
+            return read_header(stream, found.st_size), found.st_size
     except FileNotFoundError:
         raise ModelFileError(f"{path} does not exist; check the path") from None
     except PermissionError:

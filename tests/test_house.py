@@ -55,7 +55,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "paths": (),
     # the functional core
     "core": (),
-    "core.gguf": (),
+    "core.ggml": (),
+    "core.gguf_cursor": (),
+    "core.gguf": ("core.ggml", "core.gguf_cursor"),
     "core.spec": ("core.gguf", "core.architectures"),
     "core.architectures": ("core.gguf",),
     "core.memory": ("core.spec", "core.memory"),
