@@ -173,15 +173,15 @@ _PLAIN = """
     maincoder minicpm minicpm3 minimax-m2 mistral3 mpt nemotron olmo olmoe openelm orion paddleocr pangu-embedded phi2
     phi3 phimoe plamo plm pockettts qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3tts qwen3vl qwen3vlmoe refact
     seed_oss smollm3 stablelm starcoder starcoder2 t5 talkie xverse
-""".split()
+"""
 
-_BERT = "bert eurobert jina-bert-v2 jina-bert-v3 neo-bert nomic-bert nomic-bert-moe".split()
-_DIFFUSION = "dream llada llada-moe rnd1".split()
+_BERT = ("bert", "eurobert", "jina-bert-v2", "jina-bert-v3", "neo-bert", "nomic-bert", "nomic-bert-moe")
+_DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
 
 _REQUIRED, _DEFAULTED = WindowKey.REQUIRED, WindowKey.DEFAULTED
 
 _ROWS = (
-    *(Architecture(name) for name in _PLAIN),
+    *(Architecture(name) for name in _PLAIN.split()),
     *(Architecture(name, mtp=True) for name in ("glm4moe", "hy_v3")),
     Architecture("t5encoder", encoder=True),
     Architecture("eagle3", ties=False),

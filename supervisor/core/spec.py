@@ -7,7 +7,7 @@ says so (`spec.architecture.known`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from supervisor.core.architectures import Architecture, RecurrentFamily, lookup
 from supervisor.core.gguf import ArraySummary, GgufHeader, TensorInfo
@@ -91,7 +91,7 @@ class ModelSpec:
     recurrent_layers: Flags = ()
     kv_layers: Flags = ()
     n_loops: int = 1
-    ssm: SsmSpec = SsmSpec()
+    ssm: SsmSpec = field(default_factory=SsmSpec)
     wkv_head_size: int = 0
     token_shift: int = 0
     shortconv_l_cache: int = 0
@@ -105,7 +105,7 @@ class ModelSpec:
     per_layer_embd: int = 0
     causal: bool = True
     pooling: int | None = None
-    rope: RopeSpec = RopeSpec()
+    rope: RopeSpec = field(default_factory=RopeSpec)
     tied_embeddings: bool = False
     tensors: tuple[TensorInfo, ...] = ()
     template: TemplateCapabilities | None = None

@@ -7,12 +7,15 @@ shows in the variables that it expects from outside and in the markers that it w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _MAX_TEXT = 1 << 18  # characters; the longest template known has 20,000
 
-_SWITCHES = ("enable_thinking", "thinking", "reasoning_effort", "reasoning_strength", "thinking_mode", "thinking_budget")
+_SWITCHES = (
+    *("enable_thinking", "thinking", "reasoning_effort"),
+    *("reasoning_strength", "thinking_mode", "thinking_budget"),
+)
 """Variables that switch reasoning on or set its length, the plainest first."""
 
 _KEEPERS = (
@@ -21,7 +24,8 @@ _KEEPERS = (
 )
 """Variables that decide whether the reasoning of earlier turns stays."""
 
-_TOOL_LISTS = ("tools", "available_tools", "xml_tools", "python_tools", "functions")
+_TOOL_LISTS = ("tools", "available_tools")
+"""What tells a template of tools. Some read a list of another name; llama-server fills none but `tools`."""
 
 _REASONING_MARKS = (
     *("<think>", "[THINK]", "<|think|>", "<seed:think>", "<|START_THINKING|>"),
@@ -65,9 +69,9 @@ _DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """How calls are written: the first whose markers are all there."""
 
 _STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|$)|\"((?:\\.|[^\"\\])*)(?:\"|$)", re.DOTALL)
-_NAME = re.compile(r"(?<![\w.\"])[A-Za-z_]\w*\b(?!\s*=(?!=))")
+_NAME = re.compile(r"(?<![\w.\"])([A-Za-z_]\w*)\b(?!\s*=(?!=))")
 _ASSIGNED = re.compile(r"\bset\s+([A-Za-z_]\w*)")
-_EACH_CALL = re.compile(r"\bfor\s+\w+(?:\s*,\s*\w+)*\s+in\s+[^;]*\b\w*tool_?calls\b")
+_EACH_CALL = re.compile(r"\bfor\s+[\w, ]{1,40}\s+in\s+\(?[\w.\[\]\"]{0,60}tool_?calls\b")
 _FIRST_CALL = re.compile(r"\btool_calls\b\"?\]?\s*(?:\[\s*0\s*\]|\|\s*first\b)")
 _ONE_CALL_ONLY = re.compile(r"single tool[- ]call|one tool[- ]call", re.IGNORECASE)
 _NO_SYSTEM = re.compile(r"system (?:role|message|prompt)s?\W+(?:is |are )?not support", re.IGNORECASE)
@@ -105,24 +109,24 @@ class _Program:
         code: all tags, `;` between them, string literals as `"role"` where they are plain words, else `""`.
         written: the expressions `{{ … }}` only, in the same form.
         text: everything that may end up in the output: plain text and string literals.
-        inputs: names that the code reads.
-        assigned: names that the code sets.
+        read, assigned: names that the code reads and sets, each with the place where it does so first.
     """
 
     code: str
     written: str
     text: str
-    inputs: frozenset[str]
-    assigned: frozenset[str]
+    read: Mapping[str, int]
+    assigned: Mapping[str, int]
 
     def expects(self, name: str) -> bool:
-        """Whether the variable comes from outside: it is read, and if it is set, then after a look at what came in."""
-        if name not in self.inputs:
+        """Whether the variable comes from outside: it is read, and not only after it was set to something else."""
+        if name not in self.read:
             return False
-        if name not in self.assigned:
+        if name not in self.assigned or self.read[name] < self.assigned[name]:
             return True
-        looked_at = rf"\b{name}\s+is\s+(?:not\s+)?(?:defined|undefined|none)\b|\bset\s+{name}\s*=[^;]*(?<![\w.]){name}\b"
-        return re.search(looked_at, self.code) is not None
+        tested = rf"\b{name}\s+is\s+(?:not\s+)?(?:defined|undefined|none)\b"
+        kept = rf"\bset\s+{name}\s*=[^;]{{0,200}}(?<![\w.]){name}\b"
+        return re.search(f"{tested}|{kept}", self.code) is not None
 
 
 def read_template(text: str) -> TemplateCapabilities:
@@ -177,9 +181,16 @@ def _cut(text: str) -> _Program:
         code=joined,
         written=" ; ".join(written),
         text="\n".join(output),
-        inputs=frozenset(_NAME.findall(joined)),
-        assigned=frozenset(_ASSIGNED.findall(joined)),
+        read=_first_places(_NAME, joined),
+        assigned=_first_places(_ASSIGNED, joined),
     )
+
+
+def _first_places(pattern: re.Pattern[str], code: str) -> Mapping[str, int]:
+    places: dict[str, int] = {}
+    for found in pattern.finditer(code):
+        places.setdefault(found[1], found.start(1))
+    return places
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
