@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.gguf import GgufHeader, read_header
+from supervisor.core.gguf import GgufHeader, combine_shards, read_header
 from supervisor.errors import GgufError, ModelFileError, ShardMissing
+from supervisor.header_cache import HeaderCache
 
 _PART = re.compile(r"(?P<prefix>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf", re.DOTALL)
 _MAX_NAMED = 3
@@ -22,7 +24,7 @@ class ModelFile:
     Attributes:
         path: what the engine opens: the only file, or the first part; absolute.
         parts: all files, in order.
-        header: that of the first part, which holds all facts about the model.
+        header: that of the first part, which holds all facts about the model, with the tensors of all.
         size_bytes: of all parts together.
     """
 
@@ -32,21 +34,29 @@ class ModelFile:
     size_bytes: int
 
 
-def open_model(path: Path) -> ModelFile:
+def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: bool = False) -> ModelFile:
     """The model of which `path` is the file, or any part.
 
-    Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its subclasses GgufError
-    (not a GGUF, damaged) and ShardMissing (a part is not there).
+    With `any_byte_order` a file for machines of the other kind is opened too: its facts are readable, but no engine
+    here can load it. Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its
+    subclasses GgufError (not a GGUF, damaged) and ShardMissing (a part is not there).
     """
     parts = _parts(path.absolute())
     headers: list[GgufHeader] = []
     size_bytes = 0
     for number, part in enumerate(parts):
-        header, size = _read(part)
+        header, size = _read(part, cache)
         _check_split(part, header, number, len(parts))
         headers.append(header)
         size_bytes += size
-    return ModelFile(parts[0], parts, headers[0], size_bytes)
+    header = _combined(parts[0], headers)
+    if header.byte_order != sys.byteorder and not any_byte_order:
+        raise GgufError(
+            f"{parts[0]} is a {header.byte_order}-endian file, this machine is {sys.byteorder}-endian; "
+            "download the other kind, or convert it with llama.cpp's gguf_convert_endian.py",
+            offset=4,
+        )
+    return ModelFile(parts[0], parts, header, size_bytes)
 
 
 def _parts(path: Path) -> tuple[Path, ...]:
@@ -67,7 +77,7 @@ def _parts(path: Path) -> tuple[Path, ...]:
     return parts
 
 
-def _read(path: Path) -> tuple[GgufHeader, int]:
+def _read(path: Path, cache: HeaderCache | None) -> tuple[GgufHeader, int]:
     """Header and size in bytes."""
     try:
         found = path.stat()
@@ -75,8 +85,8 @@ def _read(path: Path) -> tuple[GgufHeader, int]:
             raise ModelFileError(f"{path} is a folder; name the .gguf file in it")
         if not stat.S_ISREG(found.st_mode):
             raise ModelFileError(f"{path} is no regular file; name a .gguf file")
-        with path.open("rb") as stream:
-            return read_header(stream, found.st_size), found.st_size
+        known = cache.find(path, found) if cache else None
+        return known or _read_file(path, cache), found.st_size
     except FileNotFoundError:
         raise ModelFileError(f"{path} does not exist; check the path") from None
     except PermissionError:
@@ -85,6 +95,22 @@ def _read(path: Path) -> tuple[GgufHeader, int]:
         raise GgufError(f"{path} is not a usable GGUF file: {error.reason}", offset=error.offset) from error
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read_file(path: Path, cache: HeaderCache | None) -> GgufHeader:
+    with path.open("rb") as stream:
+        found = os.fstat(stream.fileno())
+        header = read_header(stream, found.st_size)
+    if cache:
+        cache.keep(path, found, header)
+    return header
+
+
+def _combined(first: Path, headers: list[GgufHeader]) -> GgufHeader:
+    try:
+        return combine_shards(headers)
+    except GgufError as error:
+        raise GgufError(f"{first}: {error.reason}; download the parts anew, all from one place") from error
 
 
 def _check_split(path: Path, header: GgufHeader, number: int, count: int) -> None:

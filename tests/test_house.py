@@ -28,6 +28,7 @@ SHELL = (
     "engine",
     "engine_client",
     "engine_log",
+    "header_cache",
     "hub",
     "llamacpp",
     "logs",
@@ -101,7 +102,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sockets": ("paths",),
     "child": ("processes", "records"),
     "engine_log": ("paths",),
-    "modelfiles": ("core.gguf", "paths"),
+    "header_cache": ("core.gguf",),
+    "modelfiles": ("core.gguf", "header_cache", "paths"),
     "hub": ("core.catalog", "core.gguf", "paths"),
     "llamacpp": (*CORE, "paths"),
     "engine": (

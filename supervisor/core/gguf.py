@@ -43,6 +43,7 @@ _SMALLEST_PAIR = 14  # key of one byte, one byte of value
 _SMALLEST_TENSOR = 24
 _MAX_NAME = 63
 _MAX_DIMENSIONS = 4
+_MAX_SHARDS = 99_999
 _MAX_NAMED = 3  # missing parts
 _ALIGNMENT_KEY = "general.alignment"
 _DEFAULT_ALIGNMENT = 32
@@ -173,6 +174,7 @@ def read_header(stream: BinaryIO, size: int | None = None) -> GgufHeader:
     pair_count = _read_count(cursor, "metadata pairs", _MAX_PAIRS, _SMALLEST_PAIR)
     metadata, alignment = _read_metadata(cursor, pair_count)
     tensors = _read_tensors(cursor, tensor_count)
+    cursor.end()
     data_offset = _padded(cursor.offset, alignment) if tensors else cursor.offset
     room = None if size is None else size - data_offset
     if room is not None and room < 0:
@@ -350,39 +352,39 @@ def combine_shards(headers: Sequence[GgufHeader]) -> GgufHeader:
     Offsets of tensors stay those in their own part.
     """
     first = headers[0]
-    count = first.split_count or 1
+    _check_complete(headers, first.split_count or 1)
+    tensors: dict[str, TensorInfo] = {}
+    for position, header in enumerate(headers):
+        _check_shard(header, first, position)
+        for tensor in header.tensors:
+            if tensors.setdefault(tensor.name, tensor) is not tensor:
+                raise GgufError(f"part {position + 1}: an earlier part has the tensor {tensor.name!r} too")
+    if len(headers) > 1 and first.split_tensors_count not in {None, len(tensors)}:
+        raise GgufError(f"the parts hold {len(tensors)} tensors, {first.split_tensors_count} are announced")
+    sizes = [header.file_size for header in headers if header.file_size is not None]
+    size = sum(sizes) if len(sizes) == len(headers) else None
+    return replace(first, tensors=tuple(tensors.values()), file_size=size)
+
+
+def _check_complete(headers: Sequence[GgufHeader], count: int) -> None:
+    if not 0 < count <= _MAX_SHARDS:
+        raise GgufError(f"impossible number of parts: {count}")
     missing = sorted(set(range(count)) - {header.split_no or 0 for header in headers})
     if missing:
         named = ", ".join(str(number + 1) for number in missing[:_MAX_NAMED])
-        raise ShardMissing(f"of the model's {count} parts {len(missing)} are missing: {named}")
-    for position, header in enumerate(headers):
-        _check_shard(header, first, position)
-    tensors = tuple(tensor for header in headers for tensor in header.tensors)
-    if len({tensor.name for tensor in tensors}) < len(tensors):
-        raise GgufError(f"{_twice(headers)} occurs in two parts")
-    if count > 1 and first.split_tensors_count not in {None, len(tensors)}:
-        raise GgufError(f"the parts hold {len(tensors)} tensors, {first.split_tensors_count} are announced")
-    sizes = [header.file_size for header in headers]
-    return replace(first, tensors=tensors, file_size=None if None in sizes else sum(size or 0 for size in sizes))
+        more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
+        raise ShardMissing(f"the model has {count} parts, of which part {named}{more} is missing")
 
 
 def _check_shard(header: GgufHeader, first: GgufHeader, position: int) -> None:
     if (header.split_no or 0) != position:
         raise GgufError(f"part {(header.split_no or 0) + 1} stands where part {position + 1} belongs")
-    for what in ("split_count", "split_tensors_count", "byte_order", "version"):
-        if getattr(header, what) != getattr(first, what):
-            raise GgufError(
-                f"part {position + 1} is of another model: its {what.replace('_', ' ')} is {getattr(header, what)}, "
-                f"the first part's {getattr(first, what)}"
-            )
-    if header.architecture not in {None, first.architecture}:
-        raise GgufError(f"part {position + 1} is of another model: {header.architecture}, not {first.architecture}")
-
-
-def _twice(headers: Sequence[GgufHeader]) -> str:
-    seen: set[str] = set()
-    for tensor in (tensor for header in headers for tensor in header.tensors):
-        if tensor.name in seen:
-            return tensor.name
-        seen.add(tensor.name)
-    return ""
+    facts = {
+        "number of parts": (header.split_count, first.split_count),
+        "number of tensors in all parts": (header.split_tensors_count, first.split_tensors_count),
+        "byte order": (header.byte_order, first.byte_order),
+        "architecture": (header.architecture or first.architecture, first.architecture),
+    }
+    for what, (here, there) in facts.items():
+        if here != there:
+            raise GgufError(f"part {position + 1} is of another model: its {what} is {here}, the first part's {there}")

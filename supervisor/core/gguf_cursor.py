@@ -138,6 +138,12 @@ class Cursor:
             count -= walked
             self.skip(self._block_start + at - self.offset, what)
 
+    def end(self) -> None:
+        """Make sure that what was skipped last is there."""
+        if self.offset > self._block_start + len(self._block):
+            self.offset -= 1
+            self.take(1, "end of the header")
+
     def afford_text(self, length: int) -> bool:
         """Whether `length` bytes more may be kept as text; if so, they are counted."""
         if length > self._text_left:

@@ -52,7 +52,7 @@ HYBRID_BY_HEADS = frozenset(
 SWA_ARRAY = frozenset(
     {"cohere2moe", "mimo2", "step35", "spark2_5", "muse-glimmer", "granite_swa", "dots3note", "maple"}
 )
-UNGROUPED = frozenset({"minicpm3", "olmoe", "deepseek2-ocr", "t5", "t5encoder"})
+UNGROUPED = frozenset({"minicpm3", "olmoe", "deepseek2-ocr", "t5", "t5encoder", "plm", "rwkv6", "dots1"})
 """Their graphs want as many KV heads as heads."""
 DELTA_NET = frozenset({"qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
 EXPERTS_ONLY = frozenset(
@@ -66,6 +66,12 @@ EXPERTS_ONLY = frozenset(
     | {"deepseek2-ocr", "nomic-bert-moe", "nemotron_h_moe"}
 )
 EXPERTS_TOO = frozenset({"llama", "refact", "minicpm", "granite", "granitemoe", "mistral3", "llama-embed"})
+NEXTN = frozenset(
+    {"bailingmoe2", "bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "deepseek4", "dots3note", "exaone-moe"}
+    | {"exaone4", "glm-dsa", "glm4moe", "glm4", "glm5-next", "hy_v3", "mimo2", "nemotron_h", "nemotron_h_moe", "qwen35"}
+    | {"qwen35moe", "qwen3next", "qwen4exp", "step35"}
+)
+"""They have tensors of blocks that predict further tokens; upstream's fixtures have none."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +81,12 @@ class Fixture:
     architecture: str
     experts: bool
     size: Size
+    nextn: bool = False
+    """With one more block, which predicts a further token."""
 
     @property
     def name(self) -> str:
-        return f"{self.architecture}{'+experts' if self.experts else ''}/{self.size.name}"
+        return f"{self.architecture}{'+experts' * self.experts}{'+nextn' * self.nextn}/{self.size.name}"
 
 
 def fixtures_of(architecture: str) -> Iterator[Fixture]:
@@ -88,13 +96,15 @@ def fixtures_of(architecture: str) -> Iterator[Fixture]:
             yield Fixture(architecture, False, size)
         if architecture in EXPERTS_ONLY | EXPERTS_TOO:
             yield Fixture(architecture, True, size)
+    if architecture in NEXTN:
+        yield Fixture(architecture, architecture in EXPERTS_ONLY, WIDE, nextn=True)
 
 
 def fixture(name: str) -> Fixture:
     """The fixture of that name."""
     kind, _, size = name.partition("/")
-    architecture, _, experts = kind.partition("+")
-    return Fixture(architecture, bool(experts), SIZES[size])
+    architecture, *parts = kind.split("+")
+    return Fixture(architecture, "experts" in parts, SIZES[size], "nextn" in parts)
 
 
 def dimensions(architecture: str, size: Size) -> Size:
@@ -131,6 +141,9 @@ def metadata(subject: Fixture) -> Metadata:
     """Every key of upstream's fixture, with the architecture's prefix; keys an architecture does not read stay in."""
     architecture, size = subject.architecture, dimensions(subject.architecture, subject.size)
     keys: Metadata = {}
+    if subject.nextn:
+        size = replace(size, layers=size.layers + 1)
+        keys["nextn_predict_layers"] = 1
     keys |= _general(size)
     keys |= _attention(architecture, size)
     keys |= _latent(architecture, size)
@@ -170,8 +183,10 @@ def _general(size: Size) -> Metadata:
 
 
 def _is_attention(layer: int, size: Size) -> bool:
-    """In hybrids: upstream has one recurrent layer, WIDE one attention layer in `period`."""
-    return layer % size.period == size.period - 1 if size.name == WIDE.name else layer != 1
+    """In hybrids: upstream has one recurrent layer, WIDE one attention layer in `period`; NextN blocks attend."""
+    if size.name != WIDE.name:
+        return layer != 1
+    return layer % size.period == size.period - 1 or layer == WIDE.layers
 
 
 def _attention(architecture: str, size: Size) -> Metadata:
@@ -376,7 +391,12 @@ def _beyond_upstream(architecture: str) -> Metadata:
     """Keys of architectures that upstream's file skips."""
     if architecture in {"rwkv7", "arwkv7"}:
         ranks = {"decay": 64, "iclr": 64, "value_residual_mix": 32, "gate": 128}
-        return {f"attention.{name}_lora_rank": rank for name, rank in ranks.items()}
+        keys: Metadata = {f"attention.{name}_lora_rank": rank for name, rank in ranks.items()}
+        return keys | ({"token_shift_count": 1} if architecture == "arwkv7" else {})
+    if architecture == "rwkv6qwen2":
+        return {"token_shift_count": 1}
+    if architecture == "plm":
+        return {"attention.key_length": 192, "attention.value_length": 128, "rope.dimension_count": 64}
     if architecture == "graniteswitch":
         return {
             "adapters.count": 2,

@@ -357,14 +357,12 @@ MODELS = (
         ),
     ),
     KnownModel(
-        "jamba-1.5-mini",
+        "jamba-reasoning-3b",
         _model(
             "jamba",
-            _size(32, 4096, 14336, 65536, 262144)
-            | _heads(32, _at(32, range(4, 32, 8), 8))
-            | _experts(16, 2, 14336)
-            | _ssm(8192, 16, 256, 0),
+            _size(28, 2560, 8192, 65536, 262144) | _heads(20, _at(28, (7, 21), 1)) | _ssm(5120, 16, 160, 0),
         ),
+        tied=True,
     ),
     KnownModel(
         "lfm2-1.2b",

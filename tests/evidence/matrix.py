@@ -1,110 +1,101 @@
-"""The recorded truth: which tensors every fixture has, and what the server logged for it under every setting.
-
-Both are files of JSON lines beside this module, one line per fixture, so that a new build's differences are readable.
-"""
+"""Which subject is measured under which settings, and the record of it in `data/`: a line per subject."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tests.evidence.architectures import Fixture, fixture, metadata
-from tests.evidence.make import Tensor, write_model
-from tests.evidence.measure import Measurement
+from tests.evidence import known_models
+from tests.evidence.architectures import fixture
+from tests.evidence.measure import Measurement, Server
+from tests.evidence.settings import NEXTN, ONE_DEVICE, TEN, TWO_DEVICES, TWO_DEVICES_EXPERTS, Setting
+from tests.evidence.subjects import DATA, KNOWN, TINY, kind_of, read_lines, write_lines, write_subject
 
-DATA = Path(__file__).parent / "data"
-TENSORS = DATA / "tensors.jsonl"
-MEASUREMENTS = DATA / "measurements.jsonl"
-
-_BLOCK = re.compile(r"^(blk|enc\.blk|dec\.blk)\.(\d+)\.(.+)$")
-
-
-def pack_tensors(tensors: Iterable[tuple[str, list[int]]]) -> dict[str, list[int]]:
-    """`blk.0-7.attn_q.weight` for eight tensors of one shape. The scales of NVFP4 files are left out."""
-    found: dict[str, list[int]] = {}
-    layers: dict[tuple[str, str, tuple[int, ...]], list[int]] = {}
-    for name, shape in tensors:
-        if name.endswith("scale"):
-            continue
-        if match := _BLOCK.match(name):
-            layers.setdefault((match[1], match[3], tuple(shape)), []).append(int(match[2]))
-        else:
-            found[name] = shape
-    for (prefix, rest, dimensions), numbers in layers.items():
-        found[f"{prefix}.{_ranges(numbers)}.{rest}"] = list(dimensions)
-    return found
+BUILD = DATA / "build.json"
+ON_TWO_DEVICES = frozenset(
+    {"llama-3.1-8b", "gemma-3-27b", "gemma-3n-e4b", "qwen3-30b-a3b", "gpt-oss-120b", "glm-4.6", "deepseek-v3"}
+    | {"qwen3-next-80b-a3b", "granite-4-h-small", "mamba2-2.7b", "gemma-4-e4b", "nemotron-nano-9b-v2"}
+)
 
 
-def unpack_tensors(packed: Mapping[str, list[int]]) -> Iterator[Tensor]:
-    for name, shape in packed.items():
-        match = re.match(r"^(blk|enc\.blk|dec\.blk)\.([\d,-]+)\.(.+)$", name)
-        if not match:
-            yield Tensor(name, tuple(shape))
-            continue
-        for part in match[2].split(","):
-            first, _, last = part.partition("-")
-            for layer in range(int(first), int(last or first) + 1):
-                yield Tensor(f"{match[1]}.{layer}.{match[3]}", tuple(shape))
+def settings_of(subject: str) -> tuple[Setting, ...]:
+    if kind_of(subject) == TINY:
+        return TEN + NEXTN if fixture(subject).nextn else TEN
+    settings = ONE_DEVICE
+    if subject in ON_TWO_DEVICES:
+        settings += TWO_DEVICES
+        if any(key.endswith("expert_count") for key in known_models.BY_NAME[subject].metadata):
+            settings += TWO_DEVICES_EXPERTS
+    return settings
 
 
-def _ranges(numbers: list[int]) -> str:
-    """0,1,2,5 -> `0-2,5`."""
-    parts = []
-    for _, group in groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        parts.append(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}")
-    return ",".join(parts)
+def run(server: Server, subjects: Iterable[str], settings: Callable[[str], Iterable[Setting]]) -> Iterator[Measurement]:
+    """Measures one after the other."""
+    with tempfile.TemporaryDirectory(prefix="evidence-") as folder, server.workers(2) as workers:
+        for subject in subjects:
+            model = write_subject(subject, Path(folder))
+            for setting in settings(subject):
+                if kind_of(subject) == TINY:
+                    yield server.measure(subject, model, setting)
+                else:
+                    yield server.project(subject, model, setting, workers)
+            model.unlink()
 
 
 @cache
-def recorded_tensors() -> Mapping[str, Mapping[str, list[int]]]:
-    """Of every fixture that llama.cpp can build, by name."""
-    return {record["fixture"]: record["tensors"] for record in read_lines(TENSORS)}
-
-
-@cache
-def recorded_measurements() -> tuple[Measurement, ...]:
+def recorded() -> tuple[Measurement, ...]:
+    """Every measurement on record."""
     return tuple(
-        Measurement.from_json({"subject": record["subject"], **fields, "setting": setting})
-        for record in read_lines(MEASUREMENTS)
+        Measurement.from_json({**record["model"], **fields, "subject": record["subject"], "setting": setting})
+        for kind in (TINY, KNOWN)
+        for record in read_lines(DATA / f"{kind}-measurements.jsonl")
         for setting, fields in record["settings"].items()
     )
 
 
-def write_fixture(subject: Fixture, folder: Path) -> Path:
-    """The fixture's file, with the recorded tensors."""
-    path = folder / f"{subject.name.replace('/', '-')}.gguf"
-    write_model(path, metadata(subject), unpack_tensors(recorded_tensors()[subject.name]))
-    return path
+def recorded_build() -> str:
+    return str(json.loads(BUILD.read_text("utf-8"))["llama-server"])
 
 
-def recorded_fixtures() -> list[Fixture]:
-    return [fixture(name) for name in recorded_tensors()]
+def save(build: str, measurements: Iterable[Measurement]) -> None:
+    """Replaces the record."""
+    by_kind = sorted(measurements, key=lambda measurement: kind_of(measurement.subject))  # stable
+    for kind, group in groupby(by_kind, lambda measurement: kind_of(measurement.subject)):
+        subjects = groupby(group, lambda measurement: measurement.subject)
+        write_lines(DATA / f"{kind}-measurements.jsonl", [_line(subject, list(items)) for subject, items in subjects])
+    BUILD.write_text(json.dumps({"llama-server": build}) + "\n", "utf-8")
 
 
-def save_measurements(measurements: Iterable[Measurement], path: Path = MEASUREMENTS) -> None:
-    lines = []
-    for subject, group in groupby(measurements, lambda measurement: measurement.subject):
-        settings: dict[str, Any] = {}
-        for measurement in group:
-            record = measurement.to_json()
-            settings[measurement.setting] = {k: v for k, v in record.items() if k not in {"subject", "setting"}}
-        lines.append({"subject": subject, "settings": settings})
-    write_lines(path, lines)
+def _line(subject: str, measurements: list[Measurement]) -> dict[str, Any]:
+    """The buffers of the weights are the same under every setting of a fixture: once is enough."""
+    settings = {measurement.setting: measurement.to_json() for measurement in measurements}
+    common = {"model": measurements[0].to_json().get("model", {})}
+    for fields in settings.values():
+        del fields["subject"], fields["setting"]
+        if fields.get("model") == common["model"]:
+            fields.pop("model", None)
+        else:
+            fields.setdefault("model", {})
+    return {"subject": subject, "model": common, "settings": settings}
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text("utf-8").splitlines():
-            yield json.loads(line)
-
-
-def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
-    text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, "utf-8")
+def differences(old: Iterable[Measurement], new: Iterable[Measurement]) -> Iterator[str]:
+    """What changed between two records, a line each."""
+    before = {(one.subject, one.setting): one.to_json() for one in old}
+    after = {(one.subject, one.setting): one.to_json() for one in new}
+    for key in sorted(before.keys() | after.keys()):
+        name = f"{key[0]} {key[1]}"
+        if key not in before:
+            yield f"{name}: new"
+        elif key not in after:
+            yield f"{name}: gone"
+        else:
+            fields = sorted(before[key].keys() | after[key].keys())
+            changed = [field for field in fields if before[key].get(field) != after[key].get(field)]
+            for field in changed:
+                yield f"{name}: {field}: {before[key].get(field)} -> {after[key].get(field)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from supervisor.errors import GgufError, ModelFileError, ShardMissing
 from supervisor.modelfiles import open_model
-from tests.support.gguf_bytes import STRING, header, pair, split_header
+from tests.support.gguf_bytes import STRING, header, model, pair, split_header, tensor
 
 _FACTS = pair("general.architecture", STRING, "llama")
 
@@ -57,6 +58,36 @@ def test_parts_that_are_links_into_a_store(tmp_path: Path) -> None:
     assert found.path == tmp_path / "snapshot" / "big-Q4_K_M-00001-of-00002.gguf"
 
 
+def test_the_header_has_the_tensors_of_all_parts(tmp_path: Path) -> None:
+    facts = [[pair("split.no", 2, n), pair("split.count", 2, 2), pair("split.tensors.count", 5, 2)] for n in range(2)]
+    for n in range(2):
+        content = model([*facts[n], _FACTS], [tensor(f"t{n}", [1], 0, 0)], 4)
+        (tmp_path / f"two-{n + 1:05d}-of-00002.gguf").write_bytes(content)
+    found = open_model(tmp_path / "two-00001-of-00002.gguf")
+    assert [t.name for t in found.header.tensors] == ["t0", "t1"]
+    assert found.header.file_size == found.size_bytes
+    content = model([*facts[1], _FACTS], [tensor("t0", [1], 0, 0)], 4)
+    (tmp_path / "two-00002-of-00002.gguf").write_bytes(content)
+    with pytest.raises(GgufError, match=r"two-00001-of-00002.gguf: part 2: an earlier part has the tensor 't0' too"):
+        open_model(tmp_path / "two-00001-of-00002.gguf")
+
+
+def test_a_file_for_other_machines(tmp_path: Path) -> None:
+    order, name = (">", "big") if sys.byteorder == "little" else ("<", "little")
+    path = tmp_path / "model.gguf"
+    path.write_bytes(model([pair("general.architecture", STRING, "llama", order)], [], 0, order))
+    with pytest.raises(GgufError, match=f"{name}-endian file, this machine is {sys.byteorder}-endian"):
+        open_model(path)
+    assert open_model(path, any_byte_order=True).header.byte_order == name
+
+
+def test_tensors_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(model([_FACTS], [tensor("t", [100], 0, 0)], 399))
+    with pytest.raises(GgufError, match="t: its data ends 1 bytes after the file"):
+        open_model(path)
+
+
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
     parts = write_parts(tmp_path, 3)
     parts[1].unlink()
@@ -75,7 +106,7 @@ def test_many_missing_parts_are_counted(tmp_path: Path) -> None:
 def test_a_part_cut_off_is_named(tmp_path: Path) -> None:
     parts = write_parts(tmp_path, 2)
     parts[1].write_bytes(parts[1].read_bytes()[:30])
-    with pytest.raises(GgufError, match=r"00002-of-00002.gguf.*at byte 24"):
+    with pytest.raises(GgufError, match=r"00002-of-00002.gguf.*at byte 16"):
         open_model(parts[0])
 
 

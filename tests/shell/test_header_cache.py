@@ -1,0 +1,115 @@
+"""The second look at a model file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from supervisor.errors import GgufError
+from supervisor.header_cache import HeaderCache
+from supervisor.modelfiles import open_model
+from tests.support.gguf_bytes import STRING, array, header, model, pair, tensor
+
+_CONTENT = model(
+    [
+        pair("general.architecture", STRING, "llama"),
+        pair("z.first", 12, float("inf")),
+        pair("a.whole", 12, 1.0),
+        pair("a.flag", 7, True),
+        pair("a.large", 10, 2**64 - 1),
+        array("a.few", 5, [1, -2]),
+        array("tokenizer.ggml.tokens", STRING, ["ä", "b"]),
+    ],
+    [tensor("a", [2, 3], 0, 0), tensor("ü", [7], 99, 32)],
+    64,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(_CONTENT)
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> HeaderCache:
+    return HeaderCache(tmp_path / "not" / "yet")
+
+
+def entries(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "not" / "yet").iterdir())
+
+
+def test_what_is_remembered_is_what_was_read(path: Path, cache: HeaderCache) -> None:
+    assert cache.find(path, path.stat()) is None
+    first = open_model(path, cache=cache).header
+    remembered = cache.find(path, path.stat())
+    assert remembered is not None
+    assert remembered == first == open_model(path).header
+    assert list(remembered.metadata) == list(first.metadata)
+    assert [type(value) for value in remembered.metadata.values()] == [type(v) for v in first.metadata.values()]
+
+
+def test_the_second_look_does_not_read_the_file(path: Path, cache: HeaderCache) -> None:
+    first = open_model(path, cache=cache)
+    found = path.stat()
+    path.write_bytes(bytes(len(_CONTENT)))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert open_model(path, cache=cache) == first
+
+
+def test_a_changed_file_is_read_again(path: Path, cache: HeaderCache, tmp_path: Path) -> None:
+    open_model(path, cache=cache)
+    found = path.stat()
+    path.write_bytes(header(pair("general.architecture", STRING, "gemma")))
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    assert open_model(path, cache=cache).header.architecture == "gemma"  # another size
+    found = path.stat()
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns + 1))
+    assert cache.find(path, path.stat()) is None
+    copy = tmp_path / "copy"
+    copy.write_bytes(path.read_bytes())
+    os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+    open_model(path, cache=cache)
+    copy.rename(path)
+    assert cache.find(path, path.stat()) is None  # another inode
+
+
+def test_a_damaged_entry_is_ignored_and_replaced(path: Path, cache: HeaderCache, tmp_path: Path) -> None:
+    first = open_model(path, cache=cache)
+    [entry] = entries(tmp_path)
+    whole = entry.read_bytes()
+    for place in range(0, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        for content in (bytes(damaged), whole[:place]):
+            entry.write_bytes(content)
+            assert cache.find(path, path.stat()) is None
+    assert open_model(path, cache=cache) == first
+    assert entry.read_bytes() == whole
+
+
+def test_nothing_is_remembered_of_a_damaged_file(path: Path, cache: HeaderCache, tmp_path: Path) -> None:
+    path.write_bytes(_CONTENT[:100])
+    with pytest.raises(GgufError):
+        open_model(path, cache=cache)
+    assert not (tmp_path / "not").exists()
+
+
+def test_a_folder_that_cannot_be_made_only_costs_time(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert open_model(path, cache=HeaderCache(tmp_path / "file" / "cache")).header.architecture == "llama"
+
+
+def test_old_entries_are_forgotten(path: Path, cache: HeaderCache, tmp_path: Path) -> None:
+    found, known = path.stat(), open_model(path).header
+    for number in range(514):
+        cache.keep(tmp_path / f"{number}.gguf", found, known)
+        if number == 0:
+            os.utime(entries(tmp_path)[0], ns=(0, 0))
+    assert len(entries(tmp_path)) == 512
+    assert cache.find(tmp_path / "0.gguf", found) is None
+    assert cache.find(tmp_path / "513.gguf", found) == known
