@@ -22,6 +22,7 @@ def read_blocks(keys: Keys, architecture: Architecture, tensor_names: Collection
     blocks = Blocks(
         total=total,
         trunk=total - nextn,
+        in_file=total,
         n_head=heads,
         n_head_kv=keys.per_layer("attention.head_count_kv", total, heads),
         n_ff=keys.per_layer("feed_forward_length", total, nothing),
@@ -64,6 +65,7 @@ def _repeated(blocks: Blocks, loops: int) -> Blocks:
     return Blocks(
         total=total,
         trunk=total,
+        in_file=blocks.in_file,
         n_head=blocks.n_head[: blocks.trunk] * loops,
         n_head_kv=blocks.n_head_kv[: blocks.trunk] * loops,
         n_ff=blocks.n_ff[: blocks.trunk] * loops,
@@ -79,6 +81,7 @@ def _with_router(blocks: Blocks) -> Blocks:
     return Blocks(
         total=total,
         trunk=total,
+        in_file=blocks.in_file,
         n_head=(*blocks.n_head[: blocks.trunk], 1),
         n_head_kv=(*blocks.n_head_kv[: blocks.trunk], 1),
         n_ff=(*blocks.n_ff[: blocks.trunk], 0),

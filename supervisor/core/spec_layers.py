@@ -21,6 +21,7 @@ class Blocks:
     Attributes:
         total: layers, NextN blocks included.
         trunk: layers without the NextN blocks.
+        in_file: blocks of the file: `total` unless the blocks are looped or have a router added.
         n_head, n_head_kv, n_ff: per layer.
         hyper_connections: residual streams, 0 without.
         compress_ratios: per layer, 0 where keys are not compressed.
@@ -29,6 +30,7 @@ class Blocks:
 
     total: int
     trunk: int
+    in_file: int
     n_head: tuple[int, ...]
     n_head_kv: tuple[int, ...]
     n_ff: tuple[int, ...]

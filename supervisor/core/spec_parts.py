@@ -111,13 +111,14 @@ def read_experts(keys: Keys, blocks: Blocks) -> ExpertSpec | None:
         raise ModelFileError(f"expert_count is {count}; llama.cpp allows {_MAX_EXPERTS}.")
     if count < 2:
         return None
-    nothing = (0,) * blocks.total
-    ff = keys.per_layer("expert_feed_forward_length", blocks.total, blocks.n_ff)
-    shared = keys.integer("expert_shared_count", 0) * max(ff, default=0)
+    ff = keys.per_layer("expert_feed_forward_length", blocks.in_file, blocks.n_ff[: blocks.in_file])
+    used = keys.per_layer("expert_used_count", blocks.in_file, (0,) * blocks.in_file)
+    added = (0,) * (blocks.total - blocks.in_file)
+    shared = keys.integer("expert_shared_count", 0) * max(ff)
     return ExpertSpec(
         count=count,
-        used=keys.per_layer("expert_used_count", blocks.total, nothing),
-        ff=ff,
+        used=(used + added)[: blocks.total],
+        ff=(ff + added)[: blocks.total],
         shared_ff=keys.integer("expert_shared_feed_forward_length", 0) or shared,
     )
 

@@ -7,7 +7,7 @@ shows in the variables that it expects from outside and in the markers that it w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _MAX_TEXT = 1 << 18  # characters; the longest template known has 20,000
@@ -24,7 +24,8 @@ _KEEPERS = (
 )
 """Variables that decide whether the reasoning of earlier turns stays."""
 
-_TOOL_LISTS = ("tools", "available_tools", "xml_tools", "python_tools", "functions")
+_TOOL_LISTS = ("tools", "available_tools")
+"""What tells a template of tools. Some read a list of another name; llama-server fills none but `tools`."""
 
 _REASONING_MARKS = (
     *("<think>", "[THINK]", "<|think|>", "<seed:think>", "<|START_THINKING|>"),
@@ -68,7 +69,7 @@ _DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """How calls are written: the first whose markers are all there."""
 
 _STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|$)|\"((?:\\.|[^\"\\])*)(?:\"|$)", re.DOTALL)
-_NAME = re.compile(r"(?<![\w.\"])[A-Za-z_]\w*\b(?!\s*=(?!=))")
+_NAME = re.compile(r"(?<![\w.\"])([A-Za-z_]\w*)\b(?!\s*=(?!=))")
 _ASSIGNED = re.compile(r"\bset\s+([A-Za-z_]\w*)")
 _EACH_CALL = re.compile(r"\bfor\s+[\w, ]{1,40}\s+in\s+\(?[\w.\[\]\"]{0,60}tool_?calls\b")
 _FIRST_CALL = re.compile(r"\btool_calls\b\"?\]?\s*(?:\[\s*0\s*\]|\|\s*first\b)")
@@ -108,21 +109,20 @@ class _Program:
         code: all tags, `;` between them, string literals as `"role"` where they are plain words, else `""`.
         written: the expressions `{{ … }}` only, in the same form.
         text: everything that may end up in the output: plain text and string literals.
-        inputs: names that the code reads.
-        assigned: names that the code sets.
+        read, assigned: names that the code reads and sets, each with the place where it does so first.
     """
 
     code: str
     written: str
     text: str
-    inputs: frozenset[str]
-    assigned: frozenset[str]
+    read: Mapping[str, int]
+    assigned: Mapping[str, int]
 
     def expects(self, name: str) -> bool:
-        """Whether the variable comes from outside: it is read, and if it is set, then after a look at what came in."""
-        if name not in self.inputs:
+        """Whether the variable comes from outside: it is read, and not only after it was set to something else."""
+        if name not in self.read:
             return False
-        if name not in self.assigned:
+        if name not in self.assigned or self.read[name] < self.assigned[name]:
             return True
         tested = rf"\b{name}\s+is\s+(?:not\s+)?(?:defined|undefined|none)\b"
         kept = rf"\bset\s+{name}\s*=[^;]{{0,200}}(?<![\w.]){name}\b"
@@ -181,9 +181,16 @@ def _cut(text: str) -> _Program:
         code=joined,
         written=" ; ".join(written),
         text="\n".join(output),
-        inputs=frozenset(_NAME.findall(joined)),
-        assigned=frozenset(_ASSIGNED.findall(joined)),
+        read=_first_places(_NAME, joined),
+        assigned=_first_places(_ASSIGNED, joined),
     )
+
+
+def _first_places(pattern: re.Pattern[str], code: str) -> Mapping[str, int]:
+    places: dict[str, int] = {}
+    for found in pattern.finditer(code):
+        places.setdefault(found[1], found.start(1))
+    return places
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:

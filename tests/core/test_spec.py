@@ -352,6 +352,8 @@ def test_experts() -> None:
     listed = spec("nemotron_h_moe", expert_count=4, expert_used_count=(1, 2) * 4, expert_shared_feed_forward_length=99)
     assert listed.experts == ExpertSpec(4, (1, 2) * 4, (1024,) * 8, 99)
     assert spec("hunyuan-dense", expert_count=1).experts is None
+    routed = spec("graniteswitch", expert_count=4, expert_used_count=(2,) * 8).experts
+    assert routed == ExpertSpec(4, (2,) * 8 + (0,), (1024,) * 8 + (0,), 0)
 
 
 def test_ties_and_widths() -> None:

@@ -106,6 +106,7 @@ TOOL_LESS = {
     "deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
     "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
     "deepseek-ai-DeepSeek-V3.1",
+    "fireworks-ai-llama-3-firefunction-v2",  # it wants them in a variable that llama-server does not set
 }
 ONE_CALL = {
     "GigaChat3-10B-A1.8B",
