@@ -75,7 +75,7 @@ def _bad_types(
         return
     spec = facts.spec
     if type_k != type_v and (spec.mla or spec.architecture.name == "deepseek4"):
-        yield Refusal("cache_types_differ", f"This model's cache has one type for both parts, not {type_k} and {type_v}.")
+        yield Refusal("cache_types_differ", "In this model keys and values have caches of one type, not two.")
     if tensor_type(type_v).quantized and not context.flash_attn:
         why = "grok runs without it" if spec.architecture.name == "grok" else "it is off"
         yield Refusal("quantized_v_needs_flash_attention", f"A {type_v} cache of values needs flash attention; {why}.")
