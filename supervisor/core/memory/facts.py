@@ -1,0 +1,66 @@
+"""What of a model does not depend on how it is started: computed once per spec, so that many estimates are cheap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from supervisor.core.memory.cache import CacheRule
+from supervisor.core.memory.layouts import draft_caches, main_caches
+from supervisor.core.memory.recurrent import layer_states
+from supervisor.core.memory.weights import Weights, sort_weights
+from supervisor.core.memory.widths import Widths, read_widths
+from supervisor.core.spec import ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of one spec: caches by rule, bytes of a state per layer, sorted tensors, widths of the graph."""
+
+    spec: ModelSpec
+    caches: tuple[CacheRule, ...]
+    draft: tuple[CacheRule, ...]
+    states: tuple[int, ...]
+    weights: Weights
+    widths: Widths
+    kinds: tuple[str, ...]
+
+
+_KEPT = 8
+_known: dict[int, Facts] = {}
+
+
+def facts_of(spec: ModelSpec) -> Facts:
+    """The facts, remembered for the specs seen last. Found by identity: comparing two specs takes longer."""
+    found = _known.get(id(spec))
+    if found is not None and found.spec is spec:
+        return found
+    found = _read(spec)
+    while len(_known) >= _KEPT:
+        _known.pop(next(iter(_known)), None)
+    _known[id(spec)] = found
+    return found
+
+
+def _read(spec: ModelSpec) -> Facts:
+    states = layer_states(spec)
+    return Facts(
+        spec,
+        caches=main_caches(spec),
+        draft=draft_caches(spec),
+        states=states,
+        weights=sort_weights(spec),
+        widths=read_widths(spec),
+        kinds=tuple(_kind(spec, layer, states[layer] > 0) for layer in range(spec.n_layer_all)),
+    )
+
+
+def _kind(spec: ModelSpec, layer: int, has_state: bool) -> str:
+    if layer >= spec.n_layer:
+        return "nextn"
+    if spec.recurrent_layers[layer]:
+        return "parallel" if spec.kv_layers[layer] else "recurrent"
+    if not spec.n_head_kv[layer] and not has_state:
+        return "feed-forward"
+    if spec.swa_layers[layer]:
+        return "window"
+    return "latent" if spec.mla else "attention"

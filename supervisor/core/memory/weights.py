@@ -1,0 +1,215 @@
+"""Weights: which tensors get allocated, in which layer, on which device.
+
+The input layer stays on the host. Repeating tensors go with their layer, those without a number with the first; rope
+tables are copied once to every device that holds layers. The output layer has a place of its own; where it is tied to
+the input and on a device, the token embedding is allocated a second time. Overrides send tensors elsewhere by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from supervisor.core.ggml import TENSOR_TYPES
+from supervisor.core.gguf import TensorInfo
+from supervisor.core.memory.context import padded
+from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.spec import ModelSpec
+
+_ALIGNMENT = 32
+_CUDA_ALIGNMENT = 128
+_CUDA_ROW = 512  # CUDA's kernels read quantised rows in steps of so many elements
+
+_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
+_INPUT = frozenset({"token_embd", "position_embd", "token_types", "per_layer_token_embd"})
+_OUTPUT = re.compile(
+    r"output|cls\b|decision|dense_\d|altup_|(?:enc|dec)\.output|fc\.|d2t|markov_|selector_|conf_proj|nextn\.post"
+)
+_COPIED = re.compile(r"rope_(?:freqs|factors_\w+)\.weight")
+_UNUSED = re.compile(r"masked_embd_|mask_embd")
+
+_EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # llama.cpp's own, of `--cpu-moe`
+_ALL = 1 << 30
+_REPACKED = frozenset({"q2_K", "q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "iq4_nl", "mxfp4"})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tensors that go to one place together, and their bytes by alignment."""
+
+    tensors: tuple[TensorInfo, ...] = ()
+    n_bytes: int = 0
+    cuda_bytes: int = 0
+    repackable: int = 0
+    largest: int = 0
+
+    def bytes_on(self, device: int, cuda: bool) -> int:
+        """On a device, or on the host (-1), which never aligns as CUDA does."""
+        return self.cuda_bytes if cuda and device >= 0 else self.n_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPart:
+    """The tensors of one layer: its experts, and the rest."""
+
+    rest: Part
+    experts: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The tensors of a model by their place; `layers` has those of the NextN blocks too.
+
+    Attributes:
+        copied: one copy per device that holds layers.
+        tied: what is allocated again as the output.
+    """
+
+    input: Part
+    layers: tuple[LayerPart, ...]
+    output: Part
+    copied: Part
+    tied: Part
+
+
+@dataclass(slots=True)
+class PlacedWeights:
+    """Bytes per device (the host last), per layer, and outside of layers.
+
+    Attributes:
+        host_expert: bytes of the largest tensor of experts that stays on the host though its layer does not.
+        repackable: bytes on the host that its kernels may want in another order.
+    """
+
+    devices: list[int]
+    layers: list[int]
+    outside: int = 0
+    host_expert: int = 0
+    repackable: int = 0
+
+    def add(self, part: Part, device: int, cuda: bool) -> int:
+        size = part.bytes_on(device, cuda)
+        self.devices[device] += size
+        if device < 0:
+            self.repackable += part.repackable
+        return size
+
+
+def sort_weights(spec: ModelSpec) -> Weights:
+    """Every tensor to its place; those that llama.cpp leaves unread are dropped."""
+    places: dict[int | str, list[TensorInfo]] = {}
+    for tensor in spec.tensors:
+        places.setdefault(_place(spec, tensor.name), []).append(tensor)
+    inputs = places.get("input", [])
+    tied = [tensor for tensor in inputs if spec.tied_embeddings and tensor.name == "token_embd.weight"]
+    return Weights(
+        input=_part(inputs),
+        layers=tuple(_layer_part(places.get(layer, [])) for layer in range(spec.n_layer_all)),
+        output=_part(places.get("output", [])),
+        copied=_part(places.get("copied", [])),
+        tied=_part(tied),
+    )
+
+
+def _place(spec: ModelSpec, name: str) -> int | str:
+    """The layer's number, or the name of another place."""
+    block = _BLOCK.match(name)
+    if block:  # blocks that are no layers belong to a head
+        layer = int(block[1])
+        return layer if layer < spec.n_layer_all else "output"
+    if _COPIED.fullmatch(name):
+        return "copied"
+    stem = name.partition(".")[0]
+    if stem in _INPUT:
+        return "input"
+    if _OUTPUT.match(name) or (stem == "token_embd_norm" and spec.shortconv_l_cache):  # LFM2 calls its norm so
+        return "output"
+    return "unused" if _UNUSED.match(name) else 0
+
+
+def _layer_part(tensors: Sequence[TensorInfo]) -> LayerPart:
+    experts = [tensor for tensor in tensors if _EXPERTS.search(tensor.name)]
+    return LayerPart(_part([tensor for tensor in tensors if tensor not in experts]), _part(experts))
+
+
+def _part(tensors: Sequence[TensorInfo]) -> Part:
+    return Part(
+        tuple(tensors),
+        n_bytes=sum(tensor_bytes(tensor) for tensor in tensors),
+        cuda_bytes=sum(tensor_bytes(tensor, cuda=True) for tensor in tensors),
+        repackable=sum(tensor_bytes(tensor) for tensor in tensors if _is_repackable(tensor)),
+        largest=max((tensor_bytes(tensor) for tensor in tensors), default=0),
+    )
+
+
+def _is_repackable(tensor: TensorInfo) -> bool:
+    return tensor.type_name in _REPACKED and len(tensor.shape) > 1 and not tensor.name.startswith("token_embd")
+
+
+def tensor_bytes(tensor: TensorInfo, cuda: bool = False) -> int:
+    """What a tensor takes in a buffer."""
+    size = tensor.n_bytes or 0
+    if not cuda:
+        return padded(size, _ALIGNMENT)
+    known = TENSOR_TYPES.get(tensor.type)
+    rest = tensor.shape[0] % _CUDA_ROW if tensor.shape else 0
+    if known and known.quantized and rest:
+        size += known.bytes_for(_CUDA_ROW - rest)
+    return padded(size, _CUDA_ALIGNMENT)
+
+
+def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
+    """`places` as `place_layers` gives them."""
+    found = PlacedWeights([0] * (len(options.devices) + 1), [])
+    route = _router(options)
+    loaded = spec.n_layer_all if options.drafts and spec.architecture.mtp else spec.n_layer
+    for layer, parts in enumerate(weights.layers):
+        found.layers.append(_add_layer(found, parts, layer, places[layer], route) if layer < loaded else 0)
+    outside = [(weights.input, -1), (weights.output, places[-1])]
+    outside += [(weights.copied, device) for device in set(places[: spec.n_layer])]
+    if places[-1] >= 0:
+        outside.append((weights.tied, places[-1]))
+    for part, device in outside:
+        found.outside += sum(found.add(piece, target, options.cuda) for piece, target in route.split(part, device))
+    return found
+
+
+def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, route: Router) -> int:
+    experts = -1 if route.keeps_experts(layer) else device
+    if experts != device:
+        found.host_expert = max(found.host_expert, parts.experts.largest)
+    pieces = [*route.split(parts.rest, device), *route.split(parts.experts, experts)]
+    return sum(found.add(piece, target, route.cuda) for piece, target in pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Where overrides send tensors. `patterns` are the user's; experts on the host come after them."""
+
+    patterns: tuple[tuple[re.Pattern[str], int], ...]
+    host_experts: int
+    cuda: bool
+
+    def keeps_experts(self, layer: int) -> bool:
+        return layer < self.host_experts
+
+    def split(self, part: Part, device: int) -> Iterable[tuple[Part, int]]:
+        """The part, in pieces where patterns tear it apart."""
+        if not self.patterns or not part.tensors:
+            return ((part, device),)
+        targets: dict[int, list[TensorInfo]] = {}
+        for tensor in part.tensors:
+            targets.setdefault(self._target(tensor.name, device), []).append(tensor)
+        return [(_part(tensors), target) for target, tensors in targets.items()]
+
+    def _target(self, name: str, device: int) -> int:
+        return next((target for pattern, target in self.patterns if pattern.search(name)), device)
+
+
+def _router(options: EstimateOptions) -> Router:
+    patterns = tuple(
+        (re.compile(pattern), options.devices.index(place) if place in options.devices else -1)
+        for pattern, place in options.override_tensors
+    )
+    return Router(patterns, _ALL if options.cpu_moe else options.n_cpu_moe, options.cuda)

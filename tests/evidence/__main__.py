@@ -1,0 +1,102 @@
+"""Regenerates the evidence. `python -m tests.evidence -h`
+
+    tensors   asks the libraries beside llama-server which tensors each subject has (after adding subjects)
+    measure   starts the server for every subject and setting, prints what changed, and replaces the record
+    compare   prints where the estimate and the record differ
+    report    writes docs/memory-accuracy.md from the record and the estimate
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.evidence import known_models, matrix, report
+from tests.evidence.architectures import fixtures_of
+from tests.evidence.discover import tensors_of
+from tests.evidence.make import write_model
+from tests.evidence.measure import Server
+from tests.evidence.subjects import DATA, KNOWN, TINY, kind_of, metadata_of, pack_tensors, recorded_subjects, write_lines
+from tests.support.engine_binary import find_engine_binary
+
+REPORT = Path(__file__).parents[2] / "docs" / "memory-accuracy.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("tensors", "measure", "compare", "report"))
+    parser.add_argument("--only", default="", help="subjects that match this regular expression; keeps the others' record")
+    parser.add_argument("--engine", type=Path, help="llama-server (default: the one the program would use)")
+    options = parser.parse_args()
+    if options.command in {"compare", "report"}:
+        return _compare() if options.command == "compare" else _report()
+    engine = options.engine or find_engine_binary(os.environ)
+    return (_tensors if options.command == "tensors" else _measure)(engine.resolve(), re.compile(options.only))
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _tensors(engine: Path, only: re.Pattern[str]) -> int:
+    from supervisor.core.architectures import ARCHITECTURES  # noqa: PLC0415 - the other commands do without
+
+    names = [fixture.name for architecture in sorted(ARCHITECTURES) for fixture in fixtures_of(architecture)]
+    records: dict[str, list[dict[str, object]]] = {TINY: [], KNOWN: []}
+    refused = []
+    for name in (*names, *known_models.BY_NAME):
+        with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
+            header = Path(folder) / "header.gguf"
+            write_model(header, metadata_of(name), ())
+            tensors = tensors_of(engine.parent, header)
+        if isinstance(tensors, str):
+            say(f"{name}: {tensors}")
+            refused.append({"subject": name, "reason": tensors})
+        else:
+            records[kind_of(name)].append({"subject": name, "tensors": pack_tensors(name, tensors)})
+    for kind, lines in records.items():
+        write_lines(DATA / f"{kind}-tensors.jsonl", lines)
+    write_lines(DATA / "not-made.jsonl", refused)
+    return 0
+
+
+def _measure(engine: Path, only: re.Pattern[str]) -> int:
+    server = Server(engine)
+    old = matrix.recorded()
+    wanted = [subject for subject in recorded_subjects() if only.search(subject)]
+    new = {}
+    for done, measurement in enumerate(matrix.run(server, wanted, matrix.settings_of)):
+        new[measurement.subject, measurement.setting] = measurement
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{done + 1} {measurement.subject:40}")
+    kept = {(one.subject, one.setting): one for one in old if one.subject not in set(wanted)}
+    merged = {**kept, **new}
+    order = {subject: place for place, subject in enumerate(recorded_subjects())}
+    everything = sorted((one for one in merged.values() if one.subject in order), key=lambda one: order[one.subject])
+    changes = list(matrix.differences(old, everything))
+    for change in changes:
+        say(change)
+    say(f"{len(new)} starts of llama-server {server.build()}; {len(changes)} changes")
+    matrix.save(server.build(), everything)
+    return 0
+
+
+def _compare() -> int:
+    for line in report.mismatches():
+        say(line)
+    return 0
+
+
+def _report() -> int:
+    REPORT.write_text(report.text(), "utf-8")
+    say(f"wrote {REPORT.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The ways a model is started for the evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Flags of llama-server under a short name; `devices` is how many RPC workers stand for GPUs."""
+
+    name: str
+    flags: str
+    devices: int = 0
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(self.flags.split())
+
+
+TEN = (
+    Setting("auto", "-c 4096"),
+    Setting("np1", "-c 4096 -np 1"),
+    Setting("np3", "-c 5000 -np 3"),
+    Setting("kvu", "-c 8192 -np 2 -kvu"),
+    Setting("q8", "-c 4096 -np 2 -ctk q8_0 -ctv q8_0"),
+    Setting("q4", "-c 3000 -np 1 -ctk q4_0 -ctv q4_1"),
+    Setting("swafull", "-c 4096 -np 2 --swa-full"),
+    Setting("faoff", "-c 4096 -np 2 -fa off"),
+    Setting("ub256", "-c 4096 -np 2 -kvu -ub 256"),
+    Setting("np8", "-c 1000 -np 8 -b 512 -ub 128"),
+)
+"""For every fixture, on the CPU."""
+
+NEXTN = (
+    Setting("mtp", "-c 4096 --spec-type draft-mtp"),
+    Setting("mtp-np2", "-c 4096 -np 2 --spec-type draft-mtp --spec-draft-n-max 2 -ctk q8_0 -ctv q8_0"),
+)
+"""For fixtures with a block that predicts further tokens, which the others leave out."""
+
+ONE_DEVICE = (
+    Setting("8k", "-c 8192 -np 1", 1),
+    Setting("32k", "-c 32768 -np 1", 1),
+    Setting("8k-ub2048", "-c 8192 -np 1 -ub 2048", 1),
+    Setting("8k-auto", "-c 8192", 1),
+    Setting("32k-np4-q8", "-c 32768 -np 4 -ctk q8_0 -ctv q8_0", 1),
+    Setting("8k-faoff", "-c 8192 -np 1 -fa off", 1),
+    Setting("8k-cpu", "-c 8192 -np 1"),
+)
+"""For every known model."""
+
+TWO_DEVICES = (
+    Setting("2dev-equal", "-c 8192 -np 1 -ts 1,1", 2),
+    Setting("2dev-3:1", "-c 8192 -np 1 -ts 3,1", 2),
+    Setting("2dev-ngl20", "-c 8192 -np 1 -ts 1,1 -ngl 20", 2),
+    Setting("2dev-nkvo", "-c 8192 -np 1 -ts 2,3 -nkvo", 2),
+)
+TWO_DEVICES_EXPERTS = (
+    Setting("2dev-cmoe", "-c 8192 -np 1 -ts 1,1 -cmoe", 2),
+    Setting("2dev-ncmoe10", "-c 8192 -np 1 -ts 1,1 -ncmoe 10", 2),
+    Setting("2dev-ngl30-ncmoe20", "-c 8192 -np 1 -ts 1,2 -ngl 30 -ncmoe 20", 2),
+)
+"""The weights of a layer go to its device, with exceptions: for known models of several kinds."""
+
+EVERY = {setting.name: setting for setting in (*TEN, *NEXTN, *ONE_DEVICE, *TWO_DEVICES, *TWO_DEVICES_EXPERTS)}
