@@ -1,0 +1,217 @@
+"""What a chat template can do, read from its text and never by running it.
+
+A template is a Jinja program from a stranger's file. Its tags are cut into names and string literals; what it can do
+shows in the variables that it expects from outside and in the markers that it writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_MAX_TEXT = 1 << 18  # characters; the longest template known has 20,000
+
+_SWITCHES = (
+    *("enable_thinking", "thinking", "reasoning_effort"),
+    *("reasoning_strength", "thinking_mode", "thinking_budget"),
+)
+"""Variables that switch reasoning on or set its length, the plainest first."""
+
+_KEEPERS = (
+    *("preserve_thinking", "clear_thinking", "truncate_history_thinking", "drop_thinking"),
+    *("keep_past_thinking", "preserved_thinking"),
+)
+"""Variables that decide whether the reasoning of earlier turns stays."""
+
+_TOOL_LISTS = ("tools", "available_tools")
+"""What tells a template of tools. Some read a list of another name; llama-server fills none but `tools`."""
+
+_REASONING_MARKS = (
+    *("<think>", "[THINK]", "<|think|>", "<seed:think>", "<|START_THINKING|>"),
+    *("reasoning steps", "[BEGIN FINAL RESPONSE]"),
+)
+
+_DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("harmony", ("<|channel|>",)),
+    ("functionary-v3.2", (">>>",)),
+    ("dsml", ("DSML",)),
+    ("deepseek", ("<｜tool▁calls▁begin｜>",)),
+    ("kimi", ("<|tool_calls_section_begin|>",)),
+    ("kimi-k3", ("<|open|>", "<|close|>")),
+    ("mistral", ("[TOOL_CALLS]",)),
+    ("command-r", ("<|START_ACTION|>",)),
+    ("command-r-plus", ("Action:", "```json")),
+    ("minimax-m3", ("]<]minimax[>[",)),
+    ("minimax", ("<minimax:tool_call>",)),
+    ("seed", ("<seed:tool_call>",)),
+    ("atem", ("<atem:function_calls>",)),
+    ("gemma4", ("<|tool_call>",)),
+    ("nemotron", ("<TOOLCALL>",)),
+    ("apertus", ("<|tools_prefix|>",)),
+    ("lfm2", ("<|tool_call_start|>",)),
+    ("lfm2", ("List of tools: ",)),
+    ("solar", ("<|tool_call:begin|>",)),
+    ("gigachat", ("<|message_sep|>", "<|role_sep|>")),
+    ("gigachat", ("function_call", "<function_usage>")),
+    ("granite", ("<|tool_call|>",)),
+    ("firefunction", ("functools[",)),
+    ("glm", ("<arg_key>", "<tool_call>")),
+    ("hunyuan", ("<arg_key", "<tool_sep")),
+    ("qwen3-coder", ("<tool_call>", "<function=")),
+    ("functionary-v3.1", ("<function=",)),
+    ("minicpm", ('<function name="', '<param name="')),
+    ("apriel", ("<tool_calls>[",)),
+    ("minimax-m1", ("<tool_calls>",)),
+    ("hermes", ("<tool_call>",)),
+    ("llama3", ('{"name": function name, "parameters":',)),
+)
+"""How calls are written: the first whose markers are all there."""
+
+_STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|$)|\"((?:\\.|[^\"\\])*)(?:\"|$)", re.DOTALL)
+_NAME = re.compile(r"(?<![\w.\"])([A-Za-z_]\w*)\b(?!\s*=(?!=))")
+_ASSIGNED = re.compile(r"\bset\s+([A-Za-z_]\w*)")
+_EACH_CALL = re.compile(r"\bfor\s+[\w, ]{1,40}\s+in\s+\(?[\w.\[\]\"]{0,60}tool_?calls\b")
+_FIRST_CALL = re.compile(r"\btool_calls\b\"?\]?\s*(?:\[\s*0\s*\]|\|\s*first\b)")
+_ONE_CALL_ONLY = re.compile(r"single tool[- ]call|one tool[- ]call", re.IGNORECASE)
+_NO_SYSTEM = re.compile(r"system (?:role|message|prompt)s?\W+(?:is |are )?not support", re.IGNORECASE)
+_ROLE_WRITTEN = re.compile(r"\b\w+(?:\.role\b|\[\"role\"\])(?!\s*(?:==|!=|in\b|not\b))")
+_CLOSERS = {"{%": "%}", "{{": "}}", "{#": "#}"}
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateCapabilities:
+    """What a chat template can do.
+
+    Attributes:
+        tools: it tells the model which tools there are.
+        tool_dialect: how calls are written (`hermes`, `mistral`, …); None where unknown or without calls.
+        parallel_tools: several calls in one turn; None where the template does not tell.
+        thinking: the variable that switches reasoning (`enable_thinking`, `reasoning_effort`, `thinking`, or one that
+            few templates know); "always" where none does; None without reasoning.
+        preserve_thinking: a variable decides whether the reasoning of earlier turns stays.
+        system_role: it takes a system message.
+    """
+
+    tools: bool
+    tool_dialect: str | None
+    parallel_tools: bool | None
+    thinking: str | None
+    preserve_thinking: bool
+    system_role: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    """A template cut up.
+
+    Attributes:
+        code: all tags, `;` between them, string literals as `"role"` where they are plain words, else `""`.
+        written: the expressions `{{ … }}` only, in the same form.
+        text: everything that may end up in the output: plain text and string literals.
+        read, assigned: names that the code reads and sets, each with the place where it does so first.
+    """
+
+    code: str
+    written: str
+    text: str
+    read: Mapping[str, int]
+    assigned: Mapping[str, int]
+
+    def expects(self, name: str) -> bool:
+        """Whether the variable comes from outside: it is read, and not only after it was set to something else."""
+        if name not in self.read:
+            return False
+        if name not in self.assigned or self.read[name] < self.assigned[name]:
+            return True
+        tested = rf"\b{name}\s+is\s+(?:not\s+)?(?:defined|undefined|none)\b"
+        kept = rf"\bset\s+{name}\s*=[^;]{{0,200}}(?<![\w.]){name}\b"
+        return re.search(f"{tested}|{kept}", self.code) is not None
+
+
+def read_template(text: str) -> TemplateCapabilities:
+    """The capabilities of a template. Any text has some; a broken template's are a guess."""
+    program = _cut(text[:_MAX_TEXT])
+    dialect = next((name for name, marks in _DIALECTS if all(mark in program.text for mark in marks)), None)
+    return TemplateCapabilities(
+        tools=any(program.expects(name) for name in _TOOL_LISTS),
+        tool_dialect=dialect,
+        parallel_tools=_parallel(program),
+        thinking=_thinking(program),
+        preserve_thinking=any(program.expects(name) for name in _KEEPERS),
+        system_role=_system_role(program),
+    )
+
+
+def _thinking(program: _Program) -> str | None:
+    switch = next((name for name in _SWITCHES if program.expects(name)), None)
+    if switch is not None:
+        return switch
+    return "always" if any(mark in program.text for mark in _REASONING_MARKS) else None
+
+
+def _parallel(program: _Program) -> bool | None:
+    if _ONE_CALL_ONLY.search(program.text):
+        return False
+    if _EACH_CALL.search(program.code):
+        return True
+    return False if _FIRST_CALL.search(program.code) else None
+
+
+def _system_role(program: _Program) -> bool:
+    if _NO_SYSTEM.search(program.text):
+        return False
+    return '"system"' in program.code or _ROLE_WRITTEN.search(program.written) is not None
+
+
+def _cut(text: str) -> _Program:
+    code: list[str] = []
+    written: list[str] = []
+    output: list[str] = []
+    for kind, part in _parts(text):
+        if not kind:
+            output.append(part)
+            continue
+        code.append(_STRING.sub(_kept_word, part))
+        output.extend(_unescaped(found[1] or found[2] or "") for found in _STRING.finditer(part))
+        if kind == "{{":
+            written.append(code[-1])
+    joined = " ; ".join(code)
+    return _Program(
+        code=joined,
+        written=" ; ".join(written),
+        text="\n".join(output),
+        read=_first_places(_NAME, joined),
+        assigned=_first_places(_ASSIGNED, joined),
+    )
+
+
+def _first_places(pattern: re.Pattern[str], code: str) -> Mapping[str, int]:
+    places: dict[str, int] = {}
+    for found in pattern.finditer(code):
+        places.setdefault(found[1], found.start(1))
+    return places
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """Plain text (kind "") and the insides of tags (kind `{%` or `{{`), in order; comments are left out."""
+    at = 0
+    while True:
+        opener = min((found for found in (text.find(kind, at) for kind in _CLOSERS) if found >= 0), default=len(text))
+        yield "", text[at:opener]
+        kind = text[opener : opener + 2]
+        end = text.find(_CLOSERS[kind], opener + 2) if kind else -1
+        if end < 0:
+            return
+        if kind != "{#":
+            yield kind, text[opener + 2 : end].strip("-+")
+        at = end + 2
+
+
+def _kept_word(found: re.Match[str]) -> str:
+    word = found[1] or found[2] or ""
+    return f'"{word}"' if word.isidentifier() else '""'
+
+
+def _unescaped(literal: str) -> str:
+    return literal.replace('\\"', '"').replace("\\'", "'").replace("\\n", "\n")
