@@ -15,6 +15,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.ModelNotFound: 404,
     e.ModelIdTaken: 409,
     e.ModelFileError: 422,
+    e.EstimateRefused: 422,
     e.ModelLoadFailed: 503,
     e.ModelError: 500,
     e.EngineLost: 502,

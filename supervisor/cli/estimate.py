@@ -17,16 +17,18 @@ from supervisor.cli.options import Subparsers, count, positive, require
 from supervisor.cli.reading import reader
 from supervisor.cli.render import print_json, print_json_line
 from supervisor.core.describe import tensor_bytes
-from supervisor.core.memory import CACHE_TYPES, EstimateOptions, MemoryEstimate, Refusal, estimate
+from supervisor.core.ggml import CACHE_TYPES
+from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.spec import ModelSpec
 from supervisor.errors import EstimateRefused, InvalidRequest, SupervisorError
 from supervisor.modelfiles import open_model
 
-_DESCRIPTION = """Say what llama-server would allocate for a model: weights, caches, states, compute and output buffers,
-from the header alone. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
+_DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
+compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
+# options by llama-server's names, as fields of EstimateOptions
 _NAMES = frozenset(field.name for field in fields(EstimateOptions))
-_JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` from standard input and write an estimate, or
-`{"error": {"code", "message"}}`, for each."""
+_JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` from standard input and write an estimate,
+or `{"error": {"code", "message"}}`, for each."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -42,7 +44,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-c", "--ctx-size", type=_contexts, metavar="N[,N…]", help="context in tokens (default, and 0: the model's own)")
+    add("-c", "--ctx-size", type=_contexts, metavar="N[,N…]", help="context in tokens (default and 0: the model's own)")
     add("-np", "--parallel", type=positive, metavar="N", help="slots (default: 4 in one unified cache)")
     add("-b", "--batch-size", type=positive, metavar="N", help="logical batch (default: 2048)")
     add("-ub", "--ubatch-size", type=positive, metavar="N", help="physical batch (default: 512)")
@@ -115,7 +117,12 @@ def _options(given: Mapping[str, object]) -> EstimateOptions:
     if unknown:
         name = min(unknown)
         raise InvalidRequest(f"There is no option '{name}'. Known: {', '.join(sorted(_NAMES))}.", param=name)
-    values = {**given, "mmproj": _projector_bytes(given["mmproj"])} if given.get("mmproj") else dict(given)
+    values = dict(given)
+    if values.get("mmproj"):
+        values["mmproj"] = _projector_bytes(values["mmproj"])
+    split = values.get("tensor_split")
+    if isinstance(split, (list, tuple)) and "devices" not in values:
+        values["devices"] = tuple(f"GPU{number}" for number in range(len(split)))
     try:
         return TypeAdapter(EstimateOptions).validate_python(values)
     except ValidationError as error:
