@@ -3,7 +3,7 @@
 A generation is always asked of the engine as a stream with progress, whatever the client wanted: only then does the
 engine notice within milliseconds that nobody listens any more (docs/relay.md). A client that wanted no stream gets the
 stream folded into one object. A request of which the client has not had a byte is tried once more on a fresh engine
-when its engine dies.
+when its engine dies by itself.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RelayEndpoint:
                 await _answer(plan, upstream, relay, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
-            if gone and again and not responder.started:
+            if gone and again and not lease.engine_stopped and not responder.started:
                 raise _TryAgain from error
             lost = _lost(model, lease, gone=gone)
             if not responder.started:
