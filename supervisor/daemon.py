@@ -20,6 +20,8 @@ try:
 except ImportError:  # Windows has no flock; there the address alone keeps a second daemon away
     fcntl = None  # type: ignore[assignment]  # the module is absent, not of another type
 
+_BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
+
 
 def check_bind(server: ServerSettings, *, insecure: bool) -> None:
     """Refuse to listen where others can reach us without a key."""
@@ -47,12 +49,13 @@ def daemon_lock(places: Places) -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 takes a free one. Raises AddressInUse."""
+    """A socket that listens already: who learns of it is not turned away. Port 0: a free one. Raises AddressInUse."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         taken = error.errno == errno.EADDRINUSE
