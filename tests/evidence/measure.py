@@ -58,7 +58,7 @@ class Measurement:
     n_seq: int = 0
     caches: tuple[Cache, ...] = ()
     states: tuple[float, ...] = ()
-    """Recurrent states and DeepSeek-4's compressor states, one per log line."""
+    """Recurrent states, in their two or three parts, and DeepSeek-4's compressor states."""
     model: Sizes = field(default_factory=dict)
     kv: Sizes = field(default_factory=dict)
     recurrent: Sizes = field(default_factory=dict)
@@ -134,7 +134,8 @@ def parse_log(lines: Iterable[str]) -> dict[str, Any]:
             cells, layers, streams = (int(match[group]) for group in (2, 3, 4))
             found["caches"].append(Cache(cells, layers, streams, float(match[5]), float(match[6])))
         elif match := _STATE.search(line):
-            found["states"] += [float(size) for size in match.groups() if float(size)]
+            r, s, p = (float(size) for size in match.groups())
+            found["states"] += [r, s, p] if p else [r, s]
         elif match := _STATE_V4.search(line):
             found["states"].append(float(match[1]))
         elif match := _BREAKDOWN.search(line):
