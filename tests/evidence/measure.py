@@ -51,7 +51,7 @@ class Measurement:
     subject: str
     setting: str
     outcome: str
-    """`loaded`; `projected`; `refused`: it said no; `crashed`: it ended by a signal. What was logged until then counts."""
+    """`loaded`; `projected`; `refused`: it said no; `crashed`: a signal ended it. What was logged by then counts."""
     reason: str = ""
     n_ctx: int = 0
     n_ctx_seq: int = 0
@@ -180,7 +180,8 @@ class Server:
             addresses = []
             for _ in range(count):
                 port = _free_port()
-                running.append(subprocess.Popen([binary, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL))
+                command = [binary, "-H", "127.0.0.1", "-p", str(port)]
+                running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
                 _wait_for(port)
                 addresses.append(f"127.0.0.1:{port}")
             yield addresses
