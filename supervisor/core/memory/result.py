@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 
-class LayerEstimate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LayerEstimate:
     """One layer. `kind`: attention, window, latent, recurrent, parallel (both at once), feed-forward, nextn."""
 
     index: int
@@ -91,7 +92,6 @@ class MemoryEstimate:
     def to_json(self) -> dict[str, Any]:
         """The object of `estimate --json`."""
         found = asdict(self)
-        found["layers"] = [layer._asdict() for layer in self.layers]
         names = list(found)
         after = names.index("projector_bytes") + 1
         ordered = {name: found[name] for name in names[:after]}

@@ -1,0 +1,100 @@
+"""What llama-server refuses, found before it is started: a typed reason instead of a number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from supervisor.core.ggml import CACHE_TYPES, tensor_type
+from supervisor.core.memory.cache import CacheRule
+from supervisor.core.memory.context import Context
+from supervisor.core.memory.facts import Facts
+from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.memory.placement import HOST
+from supervisor.core.memory.result import Refusal
+from supervisor.core.spec import ModelSpec
+
+MAX_SLOTS = 256
+"""`LLAMA_MAX_SEQ`."""
+
+_DRAFTS_ONLY = frozenset({"gemma4-assistant", "eagle3", "dflash"})
+
+
+def refuse_model(spec: ModelSpec) -> Refusal | None:
+    """Whether this file alone can be served at all."""
+    if spec.architecture.projector:
+        return Refusal("projector", "The file is a projector: it is loaded with a model, not by itself.")
+    if spec.vocab_only:
+        return Refusal("vocabulary_only", "The file holds a vocabulary and no weights.")
+    if not spec.n_ctx_train:
+        return Refusal("no_context", "The file names no native context.")
+    if spec.architecture.name in _DRAFTS_ONLY and not _is_complete(spec):
+        return Refusal("draft_only", f"A model of architecture {spec.architecture.name} only drafts for another model.")
+    return None
+
+
+def _is_complete(spec: ModelSpec) -> bool:
+    names = {tensor.name for tensor in spec.tensors}
+    return spec.architecture.name != "gemma4-assistant" and {"token_embd.weight", "output.weight"} <= names
+
+
+def refuse_options(facts: Facts, options: EstimateOptions, context: Context) -> Refusal | None:
+    """The first reason why the engine would not start with these options."""
+    return next(_reasons(facts, options, context), None)
+
+
+def _reasons(facts: Facts, options: EstimateOptions, context: Context) -> Iterator[Refusal]:
+    spec = facts.spec
+    if context.n_seq > MAX_SLOTS:
+        yield Refusal("too_many_slots", f"{context.n_seq} slots; llama-server allows {MAX_SLOTS}.")
+    yield from _bad_overrides(options)
+    if options.drafts and not (spec.n_nextn and spec.architecture.mtp):
+        yield Refusal("no_nextn_blocks", "draft-mtp needs NextN blocks in the model; this one has none that can draft.")
+    yield from _bad_types(facts, options.cache_type_k, options.cache_type_v, context, facts.caches)
+    if options.drafts:
+        yield from _bad_types(facts, options.cache_type_k_draft, options.cache_type_v_draft, context, facts.draft)
+
+
+def _bad_overrides(options: EstimateOptions) -> Iterator[Refusal]:
+    for pattern, place in options.override_tensors:
+        if place != HOST and place not in options.devices:
+            names = ", ".join((HOST, *options.devices))
+            yield Refusal("unknown_buffer_type", f"There is no device '{place}' for tensors; known: {names}.")
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield Refusal("bad_pattern", f"'{pattern}' is no regular expression: {error}.")
+
+
+def _bad_types(
+    facts: Facts, type_k: str, type_v: str, context: Context, rules: Iterable[CacheRule]
+) -> Iterator[Refusal]:
+    unknown = [name for name in (type_k, type_v) if name not in CACHE_TYPES]
+    if unknown:
+        yield Refusal("unknown_cache_type", f"'{unknown[0]}' is no cache type; there are {', '.join(CACHE_TYPES)}.")
+        return
+    spec = facts.spec
+    if type_k != type_v and (spec.mla or spec.architecture.name == "deepseek4"):
+        yield Refusal("cache_types_differ", "In this model keys and values have caches of one type, not two.")
+    if tensor_type(type_v).quantized and not context.flash_attn:
+        why = "grok runs without it" if spec.architecture.name == "grok" else "it is off"
+        yield Refusal("quantized_v_needs_flash_attention", f"A {type_v} cache of values needs flash attention; {why}.")
+    for name, heads in ((type_k, _heads(spec, keys=True)), (type_v, _heads(spec, keys=False))):
+        yield from _uneven(name, heads if context.flash_attn else ())
+    yield from _uneven(type_k, [row.k_width for rule in rules for row in rule.layers])
+    yield from _uneven(type_v, [row.v_width for rule in rules for row in rule.layers])
+
+
+def _heads(spec: ModelSpec, keys: bool) -> set[int]:
+    """Head sizes of the layers that run."""
+    windowed = set(spec.swa_layers[: spec.n_layer])
+    sizes = {True: spec.head_k_swa, False: spec.head_k} if keys else {True: spec.head_v_swa, False: spec.head_v}
+    return {sizes[kind] for kind in windowed}
+
+
+def _uneven(name: str, widths: Iterable[int]) -> Iterator[Refusal]:
+    block = tensor_type(name).block
+    for width in widths:
+        if width % block:
+            yield Refusal("cache_type_block", f"{name} packs {block} numbers; they do not divide rows of {width}.")
+            return
