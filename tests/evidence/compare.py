@@ -12,7 +12,7 @@ from supervisor.core.gguf import read_header
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.spec import ModelSpec, read_spec
 from tests.evidence.measure import Measurement
-from tests.evidence.settings import EVERY, Setting
+from tests.evidence.settings import EVERY, UNMAPPED, Setting
 from tests.evidence.subjects import write_subject
 
 MIB = float(1 << 20)
@@ -70,7 +70,9 @@ def options_of(setting: Setting) -> EstimateOptions:
     flags = list(setting.arguments)
     while flags:
         flag = flags.pop(0)
-        if flag in _SWITCHES:
+        if flag == UNMAPPED.split()[0]:
+            flags.pop(0)  # how weights are read changes nothing
+        elif flag in _SWITCHES:
             field, on = _SWITCHES[flag]
             found[field] = on
         else:

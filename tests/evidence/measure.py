@@ -29,6 +29,8 @@ LOAD = (*COMMON, "-fit", "off", "-lv", "4")
 PROJECT = (*COMMON, "-fit", "on", "-nr", "-lv", "5")
 """Repacked weights are left out of the projection's sums, hence `-nr`."""
 MOST_MEMORY = 16 << 20  # KiB of address space: a projection that goes on to load fails instead of filling the machine
+CRASHES = 3
+"""How often a crash is repeated, to keep the longest log."""
 
 Sizes = Mapping[str, float]
 
@@ -152,9 +154,14 @@ class Server:
 
     def measure(self, subject: str, model: Path, setting: Setting) -> Measurement:
         """Starts it, waits until the model is loaded or it gives up, ends it."""
-        lines, code = self._run(["-m", str(model), *LOAD, *setting.arguments], LOADED)
+        arguments = ["-m", str(model), *LOAD, *setting.arguments]
+        lines, code = self._run(arguments, LOADED)
+        for _ in range(CRASHES if code and code < 0 else 0):  # what its log thread had not written yet is lost
+            lines, code = max((lines, code), self._run(arguments, LOADED), key=lambda found: len(found[0]))
         fields = parse_log(lines)
         del fields["breakdown"]
+        if "CPU_Mapped" in fields.get("model", {}):  # the span of the file, not the tensors
+            del fields["model"]
         return self._measurement(subject, setting, "loaded", lines, code, fields)
 
     def project(self, subject: str, model: Path, setting: Setting, workers: Sequence[str]) -> Measurement:
