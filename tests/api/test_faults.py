@@ -34,7 +34,8 @@ def daemon(engine_binary: Path, talker: Path, tmp_path: Path) -> Iterator[Runnin
         "foreign": {"file": str(foreign)},
         "absent": {"file": str(tmp_path / "absent.gguf")},
     }
-    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
+    settings = {"models": models, "engine": {"stop_timeout": 3}}
+    with scratch_home() as home, running_daemon(home, engine_binary, settings) as running:
         yield running
 
 
@@ -83,6 +84,25 @@ def test_a_request_without_a_byte_is_tried_once_more_on_a_fresh_engine(daemon: R
     assert said(answers[0], stream=stream) == HELLO
     assert daemon.model("talker")["pid"] not in {None, first}
     assert daemon.model("talker")["leases"] == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_unload_now_is_not_undone_by_a_request_without_a_byte(daemon: RunningDaemon, stream: bool) -> None:
+    engine = daemon.load("talker")["pid"]
+    os.kill(engine, signal.SIGSTOP)
+    answers: list[tuple[int, str]] = []
+
+    def ask() -> None:
+        answer = daemon.chat("talker", "Hi", stream=stream)
+        answers.append((answer.status_code, answer.json()["error"]["code"]))
+
+    waiting = threading.Thread(target=ask)
+    waiting.start()
+    wait_until(lambda: daemon.model("talker")["leases"] == 1, 10, "the request holds a lease")
+    status = daemon.http.post("/api/v1/models/unload", json={"model": "talker", "now": True}).json()
+    waiting.join(30)
+    assert answers == [(502, "engine_lost")]
+    assert status["state"] == daemon.model("talker")["state"] == "unloaded"
 
 
 def test_an_engine_that_dies_twice_is_an_error(daemon: RunningDaemon) -> None:
