@@ -102,7 +102,7 @@ def _compare() -> int:
 
 
 def _report() -> int:
-    REPORT.write_text(report.text(), "utf-8")
+    REPORT.write_text(report.text(report.compare_all()), "utf-8")
     say(f"wrote {REPORT.name}")
     return 0
 

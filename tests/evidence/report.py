@@ -60,8 +60,7 @@ def mismatches(comparisons: Iterable[Comparison]) -> Iterator[str]:
                 yield f"{name}: {place}: estimate {row.predicted:.2f}, log {row.logged:.2f}"
 
 
-def text() -> str:
-    comparisons = compare_all()
+def text(comparisons: Sequence[Comparison]) -> str:
     rows = [row for one in comparisons for row in one.rows]
     sections = (
         _settings(),
