@@ -187,7 +187,7 @@ class Server:
             addresses = []
             for _ in range(count):
                 port = _free_port()
-                command = [binary, "-H", "127.0.0.1", "-p", str(port)]
+                command = [str(binary), "-H", "127.0.0.1", "-p", str(port)]
                 running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
                 _wait_for(port)
                 addresses.append(f"127.0.0.1:{port}")
