@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
-from supervisor.core.memory.graph import core_bytes, mask_bytes
+from supervisor.core.memory.graph import core_of, input_bytes
 from supervisor.core.memory.options import EstimateOptions
 
 _MARGIN_BYTES = 104858  # 0.1 MiB: small inputs, padding between tensors
@@ -23,46 +23,88 @@ _EXPERT_COPIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a graph is cut: copies of the inputs, rows of the residual stream per place."""
+    """How a graph is cut: copies of the inputs, rows of the residual stream per place, which share of the core.
+
+    Attributes:
+        first, others: rows on the first device that is used, and on those after it.
+        recurrent: rows more beside a recurrent layer.
+        states: copies of a recurrent state that travel.
+        per_layer: copies of the per-layer embeddings that travel.
+        device_core, host_core: what is computed there: all, the experts, what is left without them, or nothing.
+    """
 
     copies: int
     first: int
     others: int
     host: int
-    host_computes: bool
+    recurrent: int = 0
+    states: int = 0
+    per_layer: int = 0
+    device_core: str = "all"
+    host_core: str = ""
 
 
-_ON_HOST = Cut(copies=1, first=0, others=0, host=5, host_computes=True)
-_ON_ONE_DEVICE = Cut(copies=1, first=4, others=4, host=4, host_computes=False)
-_MIXED = Cut(copies=1, first=6, others=6, host=5, host_computes=True)
-_PIPELINE = Cut(copies=4, first=17, others=12, host=10, host_computes=False)
+_ON_HOST = Cut(copies=1, first=0, others=0, host=5, host_core="all")
+_ON_ONE_DEVICE = Cut(copies=1, first=4, others=4, host=4)
+_BOTH = Cut(copies=1, first=6, others=6, host=5, per_layer=2, host_core="all")
+_HOST_CACHE = Cut(copies=1, first=8, others=8, host=5, states=12, per_layer=5)
+_SOME_EXPERTS = Cut(copies=1, first=9, others=9, host=5, host_core="experts")
+_NO_EXPERTS = Cut(copies=1, first=9, others=9, host=5, device_core="rest", host_core="experts")
+_SHARES = {"gemma3n": (11, 20), "gemma4": (3, 15)}
+"""Of models with per-layer embeddings in a pipeline: copies of these on a device, and on one whose layers share the
+cache of a layer elsewhere. Fitted to measurements."""
+_PIPELINE = Cut(copies=4, first=17, others=12, host=10, recurrent=20)
 
 
 def compute_buffers(
     facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache], places: Sequence[int]
 ) -> list[int]:
     """Bytes per device, the host last."""
-    core = core_bytes(facts.spec, facts.widths, context, caches)
-    masks = mask_bytes(facts.spec, context, caches)
-    stream = 4 * context.n_tokens * facts.widths.embd
+    core = core_of(facts.spec, facts.widths, context, caches)
+    row = 4 * context.n_tokens * facts.widths.embd
     cut = _cut(options, places)
-    inputs = cut.copies * masks
+    inputs = cut.copies * input_bytes(facts.spec, context, caches)
     used = sorted({place for place in places if place >= 0})
     found = [0] * (len(options.devices) + 1)
     for device in used:
         rows = cut.first if device == used[0] else cut.others
-        found[device] = _with_margin(core + inputs + rows * stream + _cuda_copies(options, context, caches))
-    found[-1] = _with_margin((core if cut.host_computes else 0) + inputs + cut.host * stream)
+        beside = core.recurrent + (rows + cut.recurrent) * row if cut.recurrent and core.recurrent else 0
+        size = max(getattr(core, cut.device_core) + rows * row, beside) + inputs
+        size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
+        found[device] = _with_margin(size + _cuda_copies(options, context, caches))
+    host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
+    if used and facts.widths.per_layer:
+        host += 4 * context.n_tokens * facts.widths.per_layer + row
+    found[-1] = _with_margin(host + inputs + cut.states * facts.widths.state)
     return found
 
 
+def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[int], device: int) -> int:
+    copies = cut.per_layer
+    if cut is _PIPELINE:
+        near, far = _SHARES.get(facts.spec.architecture.name, (0, 0))
+        copies = far if _borrows(facts, places, device) else near
+    return copies * 4 * context.n_tokens * facts.widths.per_layer
+
+
+def _borrows(facts: Facts, places: Sequence[int], device: int) -> bool:
+    """Whether layers here share the cache of a layer on another device."""
+    owners = [layer for layer, owns in enumerate(facts.spec.kv_layers) if owns]
+    lender = max(owners, default=0)
+    return places[lender] != device and device in places[lender + 1 : facts.spec.n_layer]
+
+
 def _cut(options: EstimateOptions, places: Sequence[int]) -> Cut:
-    used = {place for place in places if place >= 0}
-    if not used:
+    if max(places) < 0:
         return _ON_HOST
-    overridden = options.cpu_moe or options.n_cpu_moe > 0 or bool(options.override_tensors)
-    if min(places) < 0 or overridden or not options.offload_kv:
-        return _MIXED
+    if min(places) < 0:
+        return _BOTH
+    if not options.offload_kv:
+        return _HOST_CACHE
+    if options.cpu_moe:
+        return _NO_EXPERTS
+    if options.n_cpu_moe > 0 or options.override_tensors:
+        return _SOME_EXPERTS
     return _ON_ONE_DEVICE if len(options.devices) == 1 else _PIPELINE
 
 

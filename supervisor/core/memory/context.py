@@ -9,6 +9,7 @@ from supervisor.core.spec import ModelSpec
 
 CELL_PAD = 256
 _AUTO_SLOTS = 4
+_ENCODERS = frozenset({"t5", "t5encoder", "eagle3", "dflash"})  # put out every token of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,10 @@ def resolve_context(spec: ModelSpec, options: EstimateOptions) -> Context:
     asked = options.ctx_size or spec.n_ctx_train
     n_batch, n_ubatch = _batches(spec, options, asked)
     n_ctx = padded(asked, CELL_PAD)
-    cells = n_ctx if unified else padded(n_ctx // n_seq, CELL_PAD) or CELL_PAD
+    cells = n_ctx if unified else padded(n_ctx // n_seq, CELL_PAD)
     streams = 1 if unified else n_seq
     n_outputs = n_seq * (1 + options.draft_n_max) if options.drafts else n_seq
-    if options.embeddings or spec.architecture.encoder or spec.architecture.name == "t5":
+    if options.embeddings or spec.architecture.name in _ENCODERS:
         n_outputs = n_batch
     return Context(
         n_ctx=cells * streams,

@@ -1,100 +1,137 @@
 """The largest set of tensors that are alive at once while a micro-batch runs: the core of a compute buffer.
 
 The scheduler of ggml reuses memory as soon as a tensor is used up, so the buffer depends on the widest place of the
-graph, not on how many layers there are. Each term below is one such place; the buffer is as large as the largest.
+graph, not on how many layers there are. Each term below is one such place, in F32 elements per token; the core is the
+largest of them. Terms were found by reading the graphs and confirmed, or raised to be safe, by measurements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from supervisor.core.architectures import Layout, RecurrentFamily
+from supervisor.core.architectures import Layout
+from supervisor.core.ggml import tensor_type
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
+from supervisor.core.memory.graph_recurrent import has_diagonal, recurrent_terms
+from supervisor.core.memory.graph_sparse import sparse_terms
 from supervisor.core.memory.widths import Widths
 from supervisor.core.spec import ModelSpec
 
 _F32 = 4
 _F16 = 2
+_I64 = 8
+
+_MORE_ROWS = {"cohere2": 1, "grok": 2, "hrm_text": 1, "llada-moe": 1, "minicpm3": 1, "rnd1": 1, "smallthinker": 1}
+_MORE_ROWS |= {"cohere2moe": 3, "falcon-h1": 1, "jamba": 1, "llama4": 2}
+"""Rows of the residual stream that these graphs keep for longer: of parallel branches, scales, routers."""
+_PARALLEL = frozenset({"command-r", "plamo"})  # attention and feed-forward part side by side
+_UNCACHED = frozenset({"llama-embed", "t5encoder"})  # attend within the batch, though they have a cache
 
 
-def mask_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
-    """Attention masks: one per cache, as inputs of the graph; of models without a cache one of the batch itself."""
-    item = _F16 if context.flash_attn else _F32
+@dataclass(frozen=True, slots=True)
+class Core:
+    """Bytes of the widest places of a graph.
+
+    Attributes:
+        all: of the whole graph.
+        experts: of the experts alone.
+        rest: of the graph without the inside of the experts.
+        recurrent: of the recurrent layers alone, 0 without.
+    """
+
+    all: int
+    experts: int
+    rest: int
+    recurrent: int
+
+
+def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
+    """What is put in before a batch runs, but for tokens: masks, places of values, rotations of quantised heads."""
     n = context.n_tokens
-    if spec.architecture.layout is Layout.NONE:
+    item = _F16 if context.flash_attn else _F32
+    if spec.architecture.layout is Layout.NONE or spec.architecture.name in _UNCACHED:
         return n * n * item * (2 if spec.window else 1)
-    return sum(cache.cells for cache in caches) * n * item
+    size = sum(cache.cells for cache in caches) * n * item
+    if not context.flash_attn:  # values are transposed: each has a place of its own
+        size += sum(max(row.v_width for row in cache.layers) for cache in caches) * n * _I64
+    if _is_rotated(caches):
+        size += _F32 * sum(head**2 for head in {spec.head_k, spec.head_k_swa})
+    return size
 
 
-def core_bytes(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
-    """The widest place of the graph, without masks and the residual stream."""
-    row = _F32 * context.n_tokens
-    terms = [
-        3 * widths.ffn * row,
-        _experts(widths) * row,
-        (3 * widths.shared + widths.embd) * row if widths.shared else 0,
-        (2 * widths.queries + 2 * widths.keys) * row,
-        widths.latent * row,
-        _F32 * widths.vocab * min(context.n_tokens, context.n_outputs),
-        _recurrent(spec, widths, context),
-    ]
-    if not context.flash_attn:
-        cells = max((cache.cells for cache in caches), default=context.n_tokens)
-        terms.append((cells * widths.heads + 3 * widths.queries + 2 * widths.keys) * row)
-    return max(*terms, _per_layer(spec, max(terms), row), _diagonal(spec, widths, context)) + _sparse(
-        spec, widths, context, caches
+def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> Core:
+    n = context.n_tokens
+    row = _F32 * n
+    extra = _extra(spec, widths, context, caches)
+    experts = widths.routed + (widths.routed_out if 3 * widths.routed_out > 2 * widths.routed else 0)
+    recurrent = max(recurrent_terms(spec, widths, context), default=0)
+    rest = max(
+        widths.ffn + (widths.ffn if _has_two_branches(spec, context) else 0),
+        widths.shared + widths.embd if widths.shared else 0,
+        2 * widths.queries + 2 * widths.keys,
+        widths.latent,
+        widths.vocab * min(n, context.n_outputs) // n,
+        _without_flash_attention(spec, widths, context, caches),
+        _relative_bias(spec, widths, context),
+        recurrent,
+    )
+    total = max(*sparse_terms(spec, widths, context, max(rest, experts)), max(rest, experts)) + extra
+    total = _with_per_layer(spec, widths, total)
+    return Core(
+        all=total * row,
+        experts=experts * row,
+        rest=(max(rest, widths.routed_out) + extra) * row,
+        recurrent=recurrent * row,
     )
 
 
-def _experts(widths: Widths) -> int:
-    """Gate, up and their product; the sum of the outputs where that is wider."""
-    return 3 * widths.routed + (widths.routed_out if widths.routed_out > 2 * widths.routed else 0)
+def _is_rotated(caches: Sequence[Cache]) -> bool:
+    return any(tensor_type(name).quantized for cache in caches for name in (cache.type_k, cache.type_v))
 
 
-def _recurrent(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    ssm = spec.ssm
-    row = _F32 * context.n_tokens
-    states = widths.state * context.states
-    mixed = ssm.inner + 2 * ssm.group * ssm.state
-    match spec.architecture.recurrent:
-        case RecurrentFamily.MAMBA | RecurrentFamily.MAMBA2:
-            projected = 2 * ssm.inner + 2 * ssm.group * ssm.state + ssm.dt_rank
-            return (projected + 2 * mixed + ssm.inner) * row + states
-        case RecurrentFamily.DELTA_NET:
-            return 4 * mixed * row + states
-        case RecurrentFamily.KDA:
-            return 8 * spec.n_head[0] * spec.kda_head_dim * row + states
-        case RecurrentFamily.RWKV:
-            return 15 * widths.embd * row + states
-        case _:
-            return 0
+def _extra(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
+    """Elements that stay beside the widest place."""
+    name = spec.architecture.name
+    rows = _MORE_ROWS.get(name, 0)
+    if _is_rotated(caches) and (name in _PARALLEL or widths.least_queries < widths.embd):
+        rows += 1  # rotated queries do not fit where the stream was
+    rotated = widths.queries if rows and widths.per_layer and _is_rotated(caches) else 0
+    return rows * widths.embd + rotated
 
 
-def _per_layer(spec: ModelSpec, widest: int, row: int) -> int:
-    """Per-layer embeddings of all layers at once."""
-    embeddings = spec.per_layer_embd * spec.n_layer * row
-    if not embeddings:
+def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
+    """Scores of every head against all cells."""
+    if context.flash_attn:
         return 0
-    return 4 * embeddings if spec.architecture.name == "gemma3n" else max(widest + embeddings, 4 * embeddings)
+    cached = spec.architecture.layout is not Layout.NONE and spec.architecture.name not in _UNCACHED
+    cells = max((cache.cells for cache in caches), default=0) if cached else context.n_tokens
+    rows = 5 if has_diagonal(spec) else 0
+    if spec.mla:
+        rows = 4 if spec.kda_head_dim or spec.indexer else 2
+    more = widths.queries if spec.indexer else 0
+    return cells * widths.heads + 3 * widths.queries + 2 * widths.keys + rows * widths.embd + more
 
 
-def _diagonal(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """Lightning attention weighs every token of a batch against every other."""
-    if spec.architecture.recurrent is not RecurrentFamily.LIGHTNING:
-        return 0
-    return _F32 * widths.heads * context.n_tokens**2
+def _relative_bias(spec: ModelSpec, widths: Widths, context: Context) -> int:
+    """T5's bias by distance, for every head and cell, until it is in the order attention wants."""
+    if spec.architecture.name == "t5":
+        return 4 * widths.heads * context.cells
+    return 4 * widths.heads * context.n_tokens if spec.architecture.name == "t5encoder" else 0
 
 
-def _sparse(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
-    """Scores and choices of an indexer, which are alive beside attention."""
-    if spec.indexer is None:
-        return 0
-    row = _F32 * context.n_tokens
-    layout = spec.architecture.layout
-    if layout is Layout.DEEPSEEK4:
-        return 6 * spec.hyper_connections * widths.embd * row + 3 * widths.indexer * row
-    if layout is Layout.MSA:
-        return 0 if context.unified else context.cells * widths.heads * row
-    chosen = min(spec.indexer.top_k, context.cells)
-    return (3 * widths.indexer + 8 * chosen) * row + 6 * context.cells * context.n_tokens
+def _has_two_branches(spec: ModelSpec, context: Context) -> bool:
+    """CogVLM has experts for text and for images; Falcon-H1 keeps what attention and Mamba put out."""
+    if spec.architecture.name == "cogvlm":
+        return context.streams > 1
+    return False
+
+
+def _with_per_layer(spec: ModelSpec, widths: Widths, widest: int) -> int:
+    """Per-layer embeddings of all layers are alive from the start; while they are made, three or four times."""
+    if not widths.per_layer:
+        return widest
+    if spec.architecture.name == "gemma3n":  # keeps four streams
+        return max(widest + widths.per_layer + 5 * widths.embd, 4 * widths.per_layer)
+    return max(widest + widths.per_layer, 3 * widths.per_layer)

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from supervisor.core.memory.recurrent import state_parts
 from supervisor.core.spec import ModelSpec
 
-_FFN = re.compile(r"\.ffn_(?:up|gate|gate_up)\.weight$")
-_SHARED = re.compile(r"\.ffn_(?:up|gate|gate_up)_shexp\.weight$")
-
+_PART = re.compile(r"\.ffn_(up|gate|gate_up|down)(|_exps|_shexp)\.weight$")
 
 @dataclass(frozen=True, slots=True)
 class Widths:
     """Elements per token unless said.
 
     Attributes:
-        ffn: of the widest feed-forward part; of a tensor that fuses gate and up, both.
-        routed, routed_out: of the experts that are used, inside and put out.
-        shared: of the shared expert.
-        queries, keys: of one layer's attention.
+        ffn: of the widest feed-forward part, in all its tensors that are alive at once: gate, up and their product;
+            one and a half of a tensor that fuses gate and up; the one tensor where there is no gate.
+        routed, routed_out: of the experts that are used: inside, counted as `ffn` is, and put out.
+        shared: of the shared expert, counted as `ffn` is.
+        queries, keys: of one layer's attention; `least_queries` of the narrowest.
         latent: of latent attention's queries, where they are spread out.
         indexer: of the indexer's queries.
+        per_layer: of the per-layer embeddings of all layers.
         state: bytes of one copy of a recurrent layer's state.
     """
 
@@ -32,37 +32,63 @@ class Widths:
     routed_out: int
     shared: int
     queries: int
+    least_queries: int
     keys: int
     latent: int
     indexer: int
+    per_layer: int
     vocab: int
     heads: int
+    kv_heads: int
     state: int
 
 
 def read_widths(spec: ModelSpec) -> Widths:
     heads = max(spec.n_head, default=0)
     used = max(spec.experts.used, default=0) if spec.experts else 0
-    expert_ff = max(spec.experts.ff, default=0) if spec.experts else 0
     key = max(spec.head_k, spec.head_k_swa)
+    ffn = _feed_forward(spec)
+    routed = ffn.get("_exps", 0) * used
     return Widths(
         embd=spec.n_embd,
-        ffn=_widest(spec, _FFN) or (0 if spec.experts else max(spec.n_ff, default=0)),
-        routed=expert_ff * used,
-        routed_out=spec.n_embd * used,
-        shared=_widest(spec, _SHARED),
+        ffn=ffn.get("", 0),
+        routed=routed,
+        routed_out=spec.n_embd * used if routed else 0,
+        shared=ffn.get("_shexp", 0),
         queries=max((_queries(spec, layer) for layer in range(spec.n_layer)), default=0),
+        least_queries=min((_queries(spec, layer) for layer in range(spec.n_layer) if spec.n_head_kv[layer]), default=0),
         keys=max((_keys(spec, layer) for layer in range(spec.n_layer)), default=0),
         latent=heads * (2 * key + spec.head_k_mla) if spec.mla else 0,
         indexer=spec.indexer.heads * spec.indexer.head_dim if spec.indexer else 0,
-        vocab=spec.n_vocab,
+        per_layer=spec.per_layer_embd * spec.n_layer,
+        vocab=0 if spec.architecture.encoder else spec.n_vocab,
         heads=heads,
+        kv_heads=max(spec.n_head_kv, default=0),
         state=4 * sum(state_parts(spec)),
     )
 
 
-def _widest(spec: ModelSpec, pattern: re.Pattern[str]) -> int:
-    return max((tensor.shape[-1] for tensor in spec.tensors if pattern.search(tensor.name)), default=0)
+def _feed_forward(spec: ModelSpec) -> dict[str, int]:
+    """What is alive at once inside the widest part of each kind: dense, experts (each), shared expert."""
+    shapes: dict[tuple[str, str], dict[str, int]] = {}
+    for tensor in spec.tensors:
+        match = _PART.search(tensor.name)
+        if match:
+            block = tensor.name[: match.start()]
+            inner = tensor.shape[0] if match[1] == "down" else tensor.shape[1]
+            shapes.setdefault((block, match[2]), {})[match[1]] = inner
+    found: dict[str, int] = {}
+    for (_, kind), parts in shapes.items():
+        found[kind] = max(found.get(kind, 0), _alive(parts))
+    return found
+
+
+def _alive(parts: dict[str, int]) -> int:
+    inner = parts.get("down", 0)
+    widest = max((parts.get(part, 0) for part in ("up", "gate", "gate_up")), default=0)
+    if widest >= 2 * inner > 0:
+        return widest + inner
+    return 3 * widest if "gate" in parts else widest
 
 
 def _queries(spec: ModelSpec, layer: int) -> int:
