@@ -27,7 +27,7 @@ class Cut:
 
     Attributes:
         first, others: rows on the first device that is used, and on those after it.
-        recurrent: rows more beside a recurrent layer.
+        scans: rows more beside Mamba's layers, on the first device and on those after it.
         states: copies of a recurrent state that travel.
         per_layer: copies of the per-layer embeddings that travel.
         device_core, host_core: what is computed there: all, the experts, what is left without them, or nothing.
@@ -37,7 +37,7 @@ class Cut:
     first: int
     others: int
     host: int
-    recurrent: int = 0
+    scans: tuple[int, int] = (0, 0)
     states: int = 0
     per_layer: int = 0
     device_core: str = "all"
@@ -53,7 +53,8 @@ _NO_EXPERTS = Cut(copies=1, first=9, others=9, host=5, device_core="rest", host_
 _SHARES = {"gemma3n": (11, 20), "gemma4": (3, 15)}
 """Of models with per-layer embeddings in a pipeline: copies of these on a device, and on one whose layers share the
 cache of a layer elsewhere. Fitted to measurements."""
-_PIPELINE = Cut(copies=4, first=17, others=12, host=10, recurrent=20)
+_TORN = frozenset({"nemotron_h", "nemotron_h_moe"})
+_PIPELINE = Cut(copies=4, first=17, others=12, host=10, scans=(8, 20))
 
 
 def compute_buffers(
@@ -67,16 +68,25 @@ def compute_buffers(
     used = sorted({place for place in places if place >= 0})
     found = [0] * (len(options.devices) + 1)
     for device in used:
-        rows = cut.first if device == used[0] else cut.others
-        beside = core.recurrent + (rows + cut.recurrent) * row if cut.recurrent and core.recurrent else 0
+        rows, more = (cut.first, cut.scans[0]) if device == used[0] else (cut.others, cut.scans[1])
+        beside = core.scans + (rows + more) * row if more and core.scans else 0
         size = max(getattr(core, cut.device_core) + rows * row, beside) + inputs
         size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
         found[device] = _with_margin(size + _cuda_copies(options, context, caches))
     host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
     if used and facts.widths.per_layer:
         host += 4 * context.n_tokens * facts.widths.per_layer + row
-    found[-1] = _with_margin(host + inputs + cut.states * facts.widths.state)
+    host += cut.states * facts.widths.state + (_torn_scans(facts, context) if cut is _HOST_CACHE else 0)
+    found[-1] = _with_margin(host + inputs)
     return found
+
+
+def _torn_scans(facts: Facts, context: Context) -> int:
+    """Nemotron-H with its states on the host: what every Mamba layer convolves goes there first, all at once."""
+    spec, ssm = facts.spec, facts.spec.ssm
+    if spec.architecture.name not in _TORN:
+        return 0
+    return 4 * context.n_tokens * (ssm.inner + 2 * ssm.group * ssm.state) * sum(spec.recurrent_layers)
 
 
 def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[int], device: int) -> int:

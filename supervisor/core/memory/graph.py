@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from supervisor.core.architectures import Layout
+from supervisor.core.architectures import Layout, RecurrentFamily
 from supervisor.core.ggml import tensor_type
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
@@ -23,10 +23,11 @@ _F32 = 4
 _F16 = 2
 _I64 = 8
 
-_MORE_ROWS = {"cohere2": 1, "grok": 2, "hrm_text": 1, "llada-moe": 1, "minicpm3": 1, "rnd1": 1, "smallthinker": 1}
-_MORE_ROWS |= {"cohere2moe": 3, "falcon-h1": 1, "jamba": 1, "llama4": 2}
+_MORE_ROWS = {"cohere2": 1, "grok": 2, "hrm_text": 1, "llada-moe": 1, "llama-embed": 1, "minicpm3": 1, "rnd1": 1}
+_MORE_ROWS |= {"smallthinker": 1, "cohere2moe": 3, "falcon-h1": 1, "jamba": 1, "llama4": 2}
 """Rows of the residual stream that these graphs keep for longer: of parallel branches, scales, routers."""
-_PARALLEL = frozenset({"command-r", "plamo"})  # attention and feed-forward part side by side
+_SCANS = frozenset({RecurrentFamily.MAMBA, RecurrentFamily.MAMBA2})
+_PARALLEL = frozenset({"command-r", "plamo", "plamo2"})  # attention and feed-forward part side by side
 _UNCACHED = frozenset({"llama-embed", "t5encoder"})  # attend within the batch, though they have a cache
 
 
@@ -38,13 +39,13 @@ class Core:
         all: of the whole graph.
         experts: of the experts alone.
         rest: of the graph without the inside of the experts.
-        recurrent: of the recurrent layers alone, 0 without.
+        scans: of Mamba's layers alone, 0 without.
     """
 
     all: int
     experts: int
     rest: int
-    recurrent: int
+    scans: int
 
 
 def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
@@ -68,7 +69,7 @@ def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[
     experts = widths.routed + (widths.routed_out if 3 * widths.routed_out > 2 * widths.routed else 0)
     recurrent = max(recurrent_terms(spec, widths, context), default=0)
     rest = max(
-        widths.ffn + (widths.ffn if _has_two_branches(spec, context) else 0),
+        widths.ffn + _second_branch(spec, widths, context),
         widths.shared + widths.embd if widths.shared else 0,
         2 * widths.queries + 2 * widths.keys,
         widths.latent,
@@ -83,7 +84,7 @@ def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[
         all=total * row,
         experts=experts * row,
         rest=(max(rest, widths.routed_out) + extra) * row,
-        recurrent=recurrent * row,
+        scans=recurrent * row if spec.ssm.dt_rank and spec.architecture.recurrent in _SCANS else 0,
     )
 
 
@@ -95,9 +96,9 @@ def _extra(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[C
     """Elements that stay beside the widest place."""
     name = spec.architecture.name
     rows = _MORE_ROWS.get(name, 0)
-    if _is_rotated(caches) and (name in _PARALLEL or widths.least_queries < widths.embd):
+    if _is_rotated(caches) and (name in _PARALLEL or widths.per_layer or widths.least_queries < widths.embd):
         rows += 1  # rotated queries do not fit where the stream was
-    rotated = widths.queries if rows and widths.per_layer and _is_rotated(caches) else 0
+    rotated = widths.queries if widths.per_layer and _is_rotated(caches) else 0
     return rows * widths.embd + rotated
 
 
@@ -110,7 +111,7 @@ def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, 
     rows = 5 if has_diagonal(spec) else 0
     if spec.mla:
         rows = 4 if spec.kda_head_dim or spec.indexer else 2
-    more = widths.queries if spec.indexer else 0
+    more = widths.queries + 2 * widths.indexer if spec.indexer and spec.mla else 0
     return cells * widths.heads + 3 * widths.queries + 2 * widths.keys + rows * widths.embd + more
 
 
@@ -121,11 +122,15 @@ def _relative_bias(spec: ModelSpec, widths: Widths, context: Context) -> int:
     return 4 * widths.heads * context.n_tokens if spec.architecture.name == "t5encoder" else 0
 
 
-def _has_two_branches(spec: ModelSpec, context: Context) -> bool:
-    """CogVLM has experts for text and for images; Falcon-H1 keeps what attention and Mamba put out."""
-    if spec.architecture.name == "cogvlm":
-        return context.streams > 1
-    return False
+def _second_branch(spec: ModelSpec, widths: Widths, context: Context) -> int:
+    """CogVLM has a part for text and one for images; Falcon-H1 keeps what attention and Mamba put out, side by side."""
+    match spec.architecture.name:
+        case "cogvlm" if context.streams > 1:
+            return widths.ffn
+        case "falcon-h1" if context.streams == 1 or context.n_seq < 4:
+            return widths.ffn // 3
+        case _:
+            return 0
 
 
 def _with_per_layer(spec: ModelSpec, widths: Widths, widest: int) -> int:

@@ -13,6 +13,7 @@ from supervisor.core.memory.widths import Widths
 from supervisor.core.spec import ModelSpec
 
 _F32 = 4
+_LATE_ROWS = {"granitehybrid": 3, "nemotron_h_moe": 2}  # of the residual stream, beside the states
 
 
 def has_diagonal(spec: ModelSpec) -> bool:
@@ -28,7 +29,7 @@ def recurrent_terms(spec: ModelSpec, widths: Widths, context: Context) -> tuple[
     match spec.architecture.recurrent:
         case RecurrentFamily.MAMBA | RecurrentFamily.MAMBA2:
             projected = 2 * ssm.inner + 2 * ssm.group * ssm.state + ssm.dt_rank
-            late = 2 * widths.embd if spec.architecture.name == "granitehybrid" else 0
+            late = _LATE_ROWS.get(spec.architecture.name, 0) * widths.embd
             return (
                 projected + 2 * mixed + ssm.inner + states,
                 3 * mixed + ssm.inner + 2 * states + late,
@@ -41,7 +42,7 @@ def recurrent_terms(spec: ModelSpec, widths: Widths, context: Context) -> tuple[
             heads = spec.n_head[0] * spec.kda_head_dim
             return 8 * heads + states, 6 * heads + 2 * states
         case RecurrentFamily.RWKV:
-            return 15 * widths.embd + states, 12 * widths.embd + 2 * states
+            return 17 * widths.embd + states, 15 * widths.embd + 2 * states
         case RecurrentFamily.LIGHTNING:
             return 3 * widths.heads * context.n_tokens + 4 * widths.embd, 5 * widths.embd + 2 * states
         case _:

@@ -10,6 +10,7 @@ from supervisor.core.spec import ModelSpec
 from supervisor.core.spec_parts import COMPRESSED_RATIO
 
 _F32 = 4
+_BLOCK_BYTES = 1800  # per cell of every slot: fitted
 
 
 def sparse_terms(spec: ModelSpec, widths: Widths, context: Context, widest: int) -> tuple[int, ...]:
@@ -20,27 +21,33 @@ def sparse_terms(spec: ModelSpec, widths: Widths, context: Context, widest: int)
         case Layout.DEEPSEEK4:
             return _deepseek4(spec, widths, context, widest)
         case Layout.MSA:
-            return (_blocks(widths, context, widest),)
+            return (_blocks(widths, context),)
         case Layout.HYBRID:
-            return (_pooled(spec, widths, context),)
+            return (_pooled(spec, widths, context) + (0 if context.flash_attn else widest),)
         case _:
-            return _selected(spec, widths, context, spec.indexer.top_k)
+            return _selected(widths, context, spec.indexer.top_k, windowed=spec.window > 0)
 
 
-def _selected(spec: ModelSpec, widths: Widths, context: Context, top_k: int) -> tuple[int, ...]:
-    """DSA. In dots3note the indexer's queries are gone before its scores are made."""
-    chosen = min(top_k, context.cells)
-    indexer = widths.indexer if spec.window else 4 * widths.indexer
-    return 4 * widths.queries + chosen, 3 * widths.queries + indexer + chosen + 3 * context.cells
+def _selected(widths: Widths, context: Context, top_k: int, windowed: bool) -> tuple[int, ...]:
+    """DSA: the indexer's queries and scores; then attention with a mask of what was chosen.
+
+    dots3note, which has windowed layers too, goes without the choice's scores.
+    """
+    chosen = 0 if windowed else min(top_k, context.cells)
+    return (
+        4 * widths.queries + chosen + context.cells + (0 if windowed else 3 * widths.indexer),
+        3 * widths.indexer + 10 * widths.embd + 2 * context.cells + 6 * chosen,
+    )
 
 
-def _blocks(widths: Widths, context: Context, widest: int) -> int:
+def _blocks(widths: Widths, context: Context) -> int:
     """MSA. A single slot scores every head; several slots that share a cache score blocks only."""
     if context.n_seq == 1:
-        return widths.heads * context.cells + 6 * widths.embd
+        return max(widths.heads, 4) * context.cells + 6 * widths.embd
     if context.streams == 1:
         return 0
-    return widths.kv_heads * context.cells + max(widest, 3 * widths.embd)
+    chosen = _BLOCK_BYTES * context.n_seq * context.cells // (_F32 * context.n_tokens)
+    return max(max(widths.kv_heads, 4) * context.cells * 5 // 4, chosen)
 
 
 def _pooled(spec: ModelSpec, widths: Widths, context: Context) -> int:
@@ -56,4 +63,5 @@ def _deepseek4(spec: ModelSpec, widths: Widths, context: Context, widest: int) -
     streams = spec.hyper_connections * widths.embd
     compressed = [rule.cells(context) for rule in deepseek4_caches(spec) if rule.ratio == COMPRESSED_RATIO]
     cells = max(compressed, default=0)
-    return 6 * streams + widest, 2 * widths.indexer + 3 * streams + 3 * cells // 2
+    beside = widest if not context.flash_attn else 0
+    return 6 * streams + widest, 2 * widths.indexer + 4 * streams + 3 * cells // 2 + beside

@@ -20,6 +20,9 @@ MAX_SLOTS = 256
 _DRAFTS_ONLY = frozenset({"gemma4-assistant", "eagle3", "dflash"})
 
 
+_NO_DRAFT_GRAPH = frozenset({"glm5-next"})  # its blocks are loaded, but cannot be run yet
+
+
 def refuse_model(spec: ModelSpec) -> Refusal | None:
     """Whether this file alone can be served at all."""
     if spec.architecture.projector:
@@ -48,11 +51,15 @@ def _reasons(facts: Facts, options: EstimateOptions, context: Context) -> Iterat
     if context.n_seq > MAX_SLOTS:
         yield Refusal("too_many_slots", f"{context.n_seq} slots; llama-server allows {MAX_SLOTS}.")
     yield from _bad_overrides(options)
-    if options.drafts and not (spec.n_nextn and spec.architecture.mtp):
+    if options.drafts and not _can_draft(spec):
         yield Refusal("no_nextn_blocks", "draft-mtp needs NextN blocks in the model; this one has none that can draft.")
     yield from _bad_types(facts, options.cache_type_k, options.cache_type_v, context, facts.caches)
     if options.drafts:
         yield from _bad_types(facts, options.cache_type_k_draft, options.cache_type_v_draft, context, facts.draft)
+
+
+def _can_draft(spec: ModelSpec) -> bool:
+    return spec.n_nextn > 0 and spec.architecture.mtp and spec.architecture.name not in _NO_DRAFT_GRAPH
 
 
 def _bad_overrides(options: EstimateOptions) -> Iterator[Refusal]:

@@ -27,6 +27,7 @@ _OUTPUT = re.compile(
     r"output|cls\b|decision|dense_\d|altup_|(?:enc|dec)\.output|fc\.|d2t|markov_|selector_|conf_proj|nextn\.post"
 )
 _COPIED = re.compile(r"rope_(?:freqs|factors_\w+)\.weight")
+_OUTPUT_FIRST = frozenset({"gemma3n", "gemma4"})  # make the output before the embedding, and so never share it
 _UNUSED = re.compile(r"masked_embd_|mask_embd")
 
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # llama.cpp's own, of `--cpu-moe`
@@ -130,7 +131,7 @@ def _place(spec: ModelSpec, name: str) -> int | str:
 
 def _layer_part(tensors: Sequence[TensorInfo]) -> LayerPart:
     experts = [tensor for tensor in tensors if _EXPERTS.search(tensor.name)]
-    return LayerPart(_part([tensor for tensor in tensors if tensor not in experts]), _part(experts))
+    return LayerPart(_part([tensor for tensor in tensors if not _EXPERTS.search(tensor.name)]), _part(experts))
 
 
 def _part(tensors: Sequence[TensorInfo]) -> Part:
@@ -168,7 +169,7 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
         found.layers.append(_add_layer(found, parts, layer, places[layer], route) if layer < loaded else 0)
     outside = [(weights.input, -1), (weights.output, places[-1])]
     outside += [(weights.copied, device) for device in set(places[: spec.n_layer])]
-    if places[-1] >= 0:
+    if places[-1] >= 0 or spec.architecture.name in _OUTPUT_FIRST:
         outside.append((weights.tied, places[-1]))
     for part, device in outside:
         found.outside += sum(found.add(piece, target, options.cuda) for piece, target in route.split(part, device))
