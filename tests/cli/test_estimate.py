@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.support.gguf_bytes import array, header, pair, text
+from tests.support.gguf_bytes import array, header, pair
 
 PARTS = ("weights", "kv", "recurrent", "compute", "host_compute", "output", "projector")
 
