@@ -35,6 +35,15 @@ _ALL = 1 << 30
 _REPACKED = frozenset({"q2_K", "q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "iq4_nl", "mxfp4"})
 
 
+# What these architectures load of their NextN blocks though nobody drafts with them (measured)
+_NEXTN_HEAD = r"nextn\.(?:embed_tokens|shared_head_head|shared_head_norm)"
+_UNDRAFTED = {
+    "cohere2moe": _NEXTN_HEAD,
+    "hy_v3": rf"{_NEXTN_HEAD}|\.ffn_(?!norm)|exp_probs_b",
+    "step35": rf"{_NEXTN_HEAD}|\.ffn_(?!norm)|exp_probs_b|attn_gate|attn_[qk]_norm",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Tensors that go to one place together, and their bytes by alignment."""
@@ -63,12 +72,14 @@ class Weights:
     """The tensors of a model by their place; `layers` has those of the NextN blocks too.
 
     Attributes:
+        undrafted: what of each NextN block is loaded when nobody drafts with it.
         copied: one copy per device that holds layers.
         tied: what is allocated again as the output.
     """
 
     input: Part
     layers: tuple[LayerPart, ...]
+    undrafted: tuple[LayerPart, ...]
     output: Part
     copied: Part
     tied: Part
@@ -103,10 +114,15 @@ def sort_weights(spec: ModelSpec) -> Weights:
     for tensor in spec.tensors:
         places.setdefault(_place(spec, tensor.name), []).append(tensor)
     inputs = places.get("input", [])
+    kept = re.compile(_UNDRAFTED.get(spec.architecture.name, r"(?!)"))
+    blocks = [places.get(layer, []) for layer in range(spec.n_layer_all)]
     tied = [tensor for tensor in inputs if spec.tied_embeddings and tensor.name == "token_embd.weight"]
     return Weights(
         input=_part(inputs),
-        layers=tuple(_layer_part(places.get(layer, [])) for layer in range(spec.n_layer_all)),
+        layers=tuple(_layer_part(block) for block in blocks),
+        undrafted=tuple(
+            _layer_part([tensor for tensor in block if kept.search(tensor.name)]) for block in blocks[spec.n_layer :]
+        ),
         output=_part(places.get("output", [])),
         copied=_part(places.get("copied", [])),
         tied=_part(tied),
@@ -166,7 +182,8 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
     route = _router(options)
     loaded = spec.n_layer_all if options.drafts and spec.architecture.mtp else spec.n_layer
     for layer, parts in enumerate(weights.layers):
-        found.layers.append(_add_layer(found, parts, layer, places[layer], route) if layer < loaded else 0)
+        read = parts if layer < loaded else weights.undrafted[layer - spec.n_layer]
+        found.layers.append(_add_layer(found, read, layer, places[layer], route))
     outside = [(weights.input, -1), (weights.output, places[-1])]
     outside += [(weights.copied, device) for device in set(places[: spec.n_layer])]
     if places[-1] >= 0 or spec.architecture.name in _OUTPUT_FIRST:
