@@ -12,6 +12,7 @@ import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -98,8 +99,11 @@ class PoolStatus:
 class Lease:
     """One request's right to use an engine. Whoever holds it gives it back once; more often does no harm."""
 
-    def __init__(self, engine: PooledEngine, gone: asyncio.Event, give_back: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: PooledEngine, stop: asyncio.Event, gone: asyncio.Event, give_back: Callable[[], None]
+    ) -> None:
         self.engine = engine
+        self._stop = stop
         self._gone = gone
         self._give_back: Callable[[], None] | None = give_back
 
@@ -107,6 +111,11 @@ class Lease:
     def client(self) -> EngineClient:
         """The HTTP client of the engine."""
         return self.engine.client
+
+    @property
+    def engine_stopped(self) -> bool:
+        """Whether the engine was told to stop: then its end is wanted, and none is to be started in its place."""
+        return self._stop.is_set()
 
     async def engine_gone(self, within: float) -> bool:
         """Whether the engine ends `within` that many seconds, so that the next lease is one of a fresh engine."""
@@ -263,7 +272,8 @@ class Pool:
         running = self._running[engine]
         assert running.engine is not None  # only ready engines are granted
         if not waiter.done():  # a cancelled one reports RequestDone itself, in acquire()
-            waiter.set_result(Lease(running.engine, running.gone, lambda: self._apply(RequestDone(request))))
+            give_back = partial(self._apply, RequestDone(request))
+            waiter.set_result(Lease(running.engine, running.stop, running.gone, give_back))
 
     # ── the life of one engine ───────────────────────────────────────────────────────────────────────────────────
 

@@ -54,10 +54,10 @@ class DaemonOptions:
 def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
     where = places(env)
-    settings = _settings(options, env, where)
-    check_bind(settings.server, insecure=options.insecure)
     own_log = OutputLog(None)
     logs.configure(options.log_format, own_log.write)
+    settings = _settings(options, env, where)
+    check_bind(settings.server, insecure=options.insecure)
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))

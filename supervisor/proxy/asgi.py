@@ -54,23 +54,26 @@ def parse_object(body: bytes) -> dict[str, Any]:
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
     """Run `work` to its end; cancel it as soon as the client goes away. Its errors are raised here."""
-    working = asyncio.ensure_future(work)
-    watching = asyncio.ensure_future(_until_gone(receive))
+    worker = asyncio.current_task()
+    assert worker is not None  # a coroutine runs in a task
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone = True
+        worker.cancel()
+
+    watching = asyncio.ensure_future(watch())
     try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        await work
+    except asyncio.CancelledError:
+        if gone and worker.uncancel() == 0:
+            raise ClientGone from None
+        raise
     finally:
         watching.cancel()
-        if not working.done():
-            working.cancel()
-            await asyncio.wait({working})
-    if working.cancelled():
-        raise ClientGone
-    working.result()
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class Responder:

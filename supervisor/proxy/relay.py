@@ -3,7 +3,7 @@
 A generation is always asked of the engine as a stream with progress, whatever the client wanted: only then does the
 engine notice within milliseconds that nobody listens any more (docs/relay.md). A client that wanted no stream gets the
 stream folded into one object. A request of which the client has not had a byte is tried once more on a fresh engine
-when its engine dies.
+when its engine dies by itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from supervisor.core.registry import Registry
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineResponse, EngineUnreachable
-from supervisor.errors import EngineLost, InvalidRequest, SupervisorError
+from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
@@ -80,15 +80,22 @@ class RelayEndpoint:
                 await _answer(plan, upstream, relay, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
-            if gone and again and not responder.started:
+            if gone and again and not lease.engine_stopped and not responder.started:
                 raise _TryAgain from error
             lost = _lost(model, lease, gone=gone)
             if not responder.started:
                 raise lost from error
-            _, envelope = self.render_error(lost)
-            await responder.end(relay.ending(json.loads(envelope)["error"]))
+            await self._end_stream(relay, responder, lost)
+        except EngineStreamInvalid as error:
+            if not responder.started:
+                raise
+            await self._end_stream(relay, responder, error)
         finally:
             lease.release()
+
+    async def _end_stream(self, relay: Relay, responder: Responder, error: SupervisorError) -> None:
+        _, envelope = self.render_error(error)
+        await responder.end(relay.ending(json.loads(envelope)["error"]))
 
 
 async def _answer(plan: UpstreamPlan, upstream: EngineResponse, relay: Relay, responder: Responder) -> None:

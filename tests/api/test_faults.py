@@ -20,18 +20,22 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture
 def daemon(engine_binary: Path, talker: Path, tmp_path: Path) -> Iterator[RunningDaemon]:
-    """A daemon of its own for every test, with one good model and two that cannot load."""
+    """A daemon of its own for every test, with one good model and some that cannot load."""
     garbage = tmp_path / "garbage.gguf"
     garbage.write_bytes(b"GGUF" + b"\xff" * 4096)
     cut_off = tmp_path / "cut-off.gguf"
     cut_off.write_bytes(talker.read_bytes()[:-5000])
+    foreign = tmp_path / "foreign.gguf"
+    foreign.write_bytes(talker.read_bytes().replace(b"llama", b"lhasa"))  # an architecture that no engine knows
     models = {
         "talker": {"file": str(talker), "parallel": 2, "ctx_size": 8192},
         "garbage": {"file": str(garbage)},
         "cut-off": {"file": str(cut_off)},
+        "foreign": {"file": str(foreign)},
         "absent": {"file": str(tmp_path / "absent.gguf")},
     }
-    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
+    settings = {"models": models, "engine": {"stop_timeout": 3}}
+    with scratch_home() as home, running_daemon(home, engine_binary, settings) as running:
         yield running
 
 
@@ -82,6 +86,25 @@ def test_a_request_without_a_byte_is_tried_once_more_on_a_fresh_engine(daemon: R
     assert daemon.model("talker")["leases"] == 0
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_unload_now_is_not_undone_by_a_request_without_a_byte(daemon: RunningDaemon, stream: bool) -> None:
+    engine = daemon.load("talker")["pid"]
+    os.kill(engine, signal.SIGSTOP)
+    answers: list[tuple[int, str]] = []
+
+    def ask() -> None:
+        answer = daemon.chat("talker", "Hi", stream=stream)
+        answers.append((answer.status_code, answer.json()["error"]["code"]))
+
+    waiting = threading.Thread(target=ask)
+    waiting.start()
+    wait_until(lambda: daemon.model("talker")["leases"] == 1, 10, "the request holds a lease")
+    status = daemon.http.post("/api/v1/models/unload", json={"model": "talker", "now": True}).json()
+    waiting.join(30)
+    assert answers == [(502, "engine_lost")]
+    assert status["state"] == daemon.model("talker")["state"] == "unloaded"
+
+
 def test_an_engine_that_dies_twice_is_an_error(daemon: RunningDaemon) -> None:
     answers: list[tuple[int, str]] = []
 
@@ -108,7 +131,8 @@ def test_an_engine_that_dies_twice_is_an_error(daemon: RunningDaemon) -> None:
     [
         ("nobody", 404, "model_not_found", "Known models: "),
         ("garbage", 503, "model_load_failed", ""),
-        ("cut-off", 503, "model_load_failed", ""),
+        ("cut-off", 503, "model_load_failed", "bytes after the file: cut off or damaged"),
+        ("foreign", 503, "model_load_failed", ""),
         ("absent", 503, "model_load_failed", "absent.gguf"),
     ],
 )
@@ -123,9 +147,9 @@ def test_what_cannot_be_loaded_says_why(daemon: RunningDaemon, model: str, statu
 
 
 def test_a_file_that_the_engine_refuses_comes_with_the_engines_words(daemon: RunningDaemon) -> None:
-    error = daemon.chat("cut-off", "Hi").json()["error"]
+    error = daemon.chat("foreign", "Hi").json()["error"]
     assert "exit code" in error["message"]
-    assert any("failed to load" in line or "corrupted" in line for line in error["log_lines"]), error["log_lines"]
+    assert any("unknown model architecture" in line for line in error["log_lines"]), error["log_lines"]
 
 
 def test_sigkill_of_the_daemon_during_a_stream_leaves_no_process(engine_binary: Path, talker: Path) -> None:

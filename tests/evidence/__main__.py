@@ -20,7 +20,16 @@ from tests.evidence.architectures import fixtures_of
 from tests.evidence.discover import tensors_of
 from tests.evidence.make import write_model
 from tests.evidence.measure import Server
-from tests.evidence.subjects import DATA, KNOWN, TINY, kind_of, metadata_of, pack_tensors, recorded_subjects, write_lines
+from tests.evidence.subjects import (
+    DATA,
+    KNOWN,
+    TINY,
+    kind_of,
+    metadata_of,
+    pack_tensors,
+    recorded_subjects,
+    write_lines,
+)
 from tests.support.engine_binary import find_engine_binary
 
 REPORT = Path(__file__).parents[2] / "docs" / "memory-accuracy.md"
@@ -29,7 +38,7 @@ REPORT = Path(__file__).parents[2] / "docs" / "memory-accuracy.md"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=("tensors", "measure", "compare", "report"))
-    parser.add_argument("--only", default="", help="subjects that match this regular expression; keeps the others' record")
+    parser.add_argument("--only", default="", help="only subjects that match this regular expression")
     parser.add_argument("--engine", type=Path, help="llama-server (default: the one the program would use)")
     options = parser.parse_args()
     if options.command in {"compare", "report"}:
@@ -87,13 +96,13 @@ def _measure(engine: Path, only: re.Pattern[str]) -> int:
 
 
 def _compare() -> int:
-    for line in report.mismatches():
+    for line in report.mismatches(report.compare_all()):
         say(line)
     return 0
 
 
 def _report() -> int:
-    REPORT.write_text(report.text(), "utf-8")
+    REPORT.write_text(report.text(report.compare_all()), "utf-8")
     say(f"wrote {REPORT.name}")
     return 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Metadata: TypeAlias = dict[str, "bool | int | float | str | list[int] | list[float] | list[str] | Wide"]
 
@@ -52,7 +52,9 @@ HYBRID_BY_HEADS = frozenset(
 SWA_ARRAY = frozenset(
     {"cohere2moe", "mimo2", "step35", "spark2_5", "muse-glimmer", "granite_swa", "dots3note", "maple"}
 )
-UNGROUPED = frozenset({"minicpm3", "olmoe", "deepseek2-ocr", "t5", "t5encoder", "plm", "rwkv6", "dots1", "jina-bert-v2"})
+UNGROUPED = frozenset(
+    {"minicpm3", "olmoe", "deepseek2-ocr", "t5", "t5encoder", "plm", "rwkv6", "dots1", "jina-bert-v2"}
+)
 """Their graphs want as many KV heads as heads."""
 DELTA_NET = frozenset({"qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
 EXPERTS_ONLY = frozenset(
@@ -109,7 +111,7 @@ def fixture(name: str) -> Fixture:
 def dimensions(architecture: str, size: Size) -> Size:
     """The size, with what this architecture needs otherwise; every branch is upstream's unless it says WIDE."""
     wide = size is WIDE
-    special: dict[str, dict[str, int]] = {
+    special: dict[str, dict[str, Any]] = {
         "llama4": {"layers": 8 if wide else 4},
         "gemma3n": {"layers": 22} if wide else {"layers": 22, "embedding": 64, "heads": 1, "feed_forward": 96},
         "gemma4": {} if wide else {"layers": 5, "embedding": 128, "heads": 2, "feed_forward": 192},

@@ -6,7 +6,7 @@ Each has the metadata a converted file has, as far as memory depends on it, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tests.evidence.architectures import Metadata
@@ -52,7 +52,7 @@ class KnownModel:
         return wanted if tensor.shape[0] % 32 == 0 else "F16"
 
 
-def _model(architecture: str, keys: Mapping[str, object]) -> Metadata:
+def _model(architecture: str, keys: Metadata) -> Metadata:
     """Metadata with the architecture's prefix; the vocabulary as a mere count."""
     common: Metadata = {
         "attention.layer_norm_rms_epsilon": 1e-6,
@@ -60,7 +60,7 @@ def _model(architecture: str, keys: Mapping[str, object]) -> Metadata:
         "rope.freq_base": 10000.0,
     }
     found: Metadata = {"general.architecture": architecture, "tokenizer.ggml.model": "no_vocab"}
-    return found | {f"{architecture}.{key}": value for key, value in {**common, **keys}.items()}  # type: ignore[dict-item] # the keys below are of these types
+    return found | {f"{architecture}.{key}": value for key, value in {**common, **keys}.items()}
 
 
 def _size(layers: int, embedding: int, feed_forward: int | list[int], vocabulary: int, context: int) -> Metadata:
@@ -318,7 +318,10 @@ MODELS = (
         "mamba2-2.7b", _model("mamba2", _size(64, 2560, 0, 50288, 1048576) | _ssm(5120, 128, 80, 1)), type="F16"
     ),
     KnownModel(
-        "mamba-2.8b", _model("mamba", _size(64, 2560, 0, 50280, 1048576) | _ssm(5120, 16, 160, 0)), type="F16", tied=True
+        "mamba-2.8b",
+        _model("mamba", _size(64, 2560, 0, 50280, 1048576) | _ssm(5120, 16, 160, 0)),
+        type="F16",
+        tied=True,
     ),
     KnownModel(
         "llama-4-scout",
@@ -330,7 +333,10 @@ MODELS = (
             | {"interleave_moe_layer_step": 1, "rope.dimension_count": 128},
         ),
     ),
-    KnownModel("phi-4", _model("phi3", _size(40, 5120, 17920, 100352, 16384) | _heads(40, 10) | {"rope.dimension_count": 128})),
+    KnownModel(
+        "phi-4",
+        _model("phi3", _size(40, 5120, 17920, 100352, 16384) | _heads(40, 10) | {"rope.dimension_count": 128}),
+    ),
     KnownModel(
         "command-r-35b",
         _model("command-r", _size(40, 8192, 22528, 256000, 131072) | _heads(64, 64) | {"logit_scale": 0.0625}),
@@ -405,7 +411,11 @@ MODELS = (
         _model("falcon-h1", _size(72, 5120, 21504, 261120, 262144) | _heads(20, 4, 128) | _ssm(4096, 256, 32, 2)),
         without="ssm_norm",
     ),
-    KnownModel("seed-oss-36b", _model("seed_oss", _size(64, 5120, 27648, 155136, 524288) | _heads(80, 8, 128)), biases="attn_[qkv].bias"),
+    KnownModel(
+        "seed-oss-36b",
+        _model("seed_oss", _size(64, 5120, 27648, 155136, 524288) | _heads(80, 8, 128)),
+        biases="attn_[qkv].bias",
+    ),
     KnownModel(
         "ernie-4.5-21b-a3b",
         _model(
@@ -451,5 +461,5 @@ MODELS = (
         biases="indexer",
     ),
     KnownModel("smollm3-3b", _model("smollm3", _size(36, 2048, 11008, 128256, 65536) | _heads(16, 4)), tied=True),
-)  # fmt: skip
+)
 BY_NAME = {model.name: model for model in MODELS}

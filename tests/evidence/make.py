@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
+import numpy
 
 from tests.evidence.architectures import Metadata, Wide
 
@@ -43,7 +44,7 @@ def write_model(path: Path, metadata: Metadata, tensors: Iterable[Tensor]) -> No
         block, size = gguf.GGML_QUANT_SIZES[kind]
         row = tensor.shape[0] // block * size if block > 1 else tensor.shape[0]
         shape = (*reversed(tensor.shape[1:]), row)
-        dtype = gguf.quants.np.dtype("uint8" if block > 1 else "float32")
+        dtype = numpy.dtype("uint8" if block > 1 else "float32")
         writer.add_tensor_info(tensor.name, shape, dtype, tensor.n_bytes, raw_dtype=kind)
         data += -(-tensor.n_bytes // ALIGNMENT) * ALIGNMENT
     writer.write_header_to_file()

@@ -52,7 +52,7 @@ def run(server: Server, subjects: Iterable[str], settings: Callable[[str], Itera
 def recorded() -> tuple[Measurement, ...]:
     """Every measurement on record."""
     return tuple(
-        Measurement.from_json({**record["model"], **fields, "subject": record["subject"], "setting": setting})
+        Measurement.from_json({**fields, "subject": record["subject"], "setting": setting})
         for kind in (TINY, KNOWN)
         for record in read_lines(DATA / f"{kind}-measurements.jsonl")
         for setting, fields in record["settings"].items()
@@ -73,16 +73,10 @@ def save(build: str, measurements: Iterable[Measurement]) -> None:
 
 
 def _line(subject: str, measurements: list[Measurement]) -> dict[str, Any]:
-    """The buffers of the weights are the same under every setting of a fixture: once is enough."""
     settings = {measurement.setting: measurement.to_json() for measurement in measurements}
-    common = {"model": measurements[0].to_json().get("model", {})}
     for fields in settings.values():
         del fields["subject"], fields["setting"]
-        if fields.get("model") == common["model"]:
-            fields.pop("model", None)
-        else:
-            fields.setdefault("model", {})
-    return {"subject": subject, "model": common, "settings": settings}
+    return {"subject": subject, "settings": settings}
 
 
 def differences(old: Iterable[Measurement], new: Iterable[Measurement]) -> Iterator[str]:

@@ -29,6 +29,8 @@ LOAD = (*COMMON, "-fit", "off", "-lv", "4")
 PROJECT = (*COMMON, "-fit", "on", "-nr", "-lv", "5")
 """Repacked weights are left out of the projection's sums, hence `-nr`."""
 MOST_MEMORY = 16 << 20  # KiB of address space: a projection that goes on to load fails instead of filling the machine
+CRASHES = 3
+"""How often a crash is repeated, to keep the longest log."""
 
 Sizes = Mapping[str, float]
 
@@ -51,14 +53,14 @@ class Measurement:
     subject: str
     setting: str
     outcome: str
-    """`loaded`; `projected`; `refused`: it said no; `crashed`: it ended by a signal. What was logged until then counts."""
+    """`loaded`; `projected`; `refused`: it said no; `crashed`: a signal ended it. What was logged by then counts."""
     reason: str = ""
     n_ctx: int = 0
     n_ctx_seq: int = 0
     n_seq: int = 0
     caches: tuple[Cache, ...] = ()
     states: tuple[float, ...] = ()
-    """Recurrent states and DeepSeek-4's compressor states, one per log line."""
+    """Recurrent states, in their two or three parts, and DeepSeek-4's compressor states."""
     model: Sizes = field(default_factory=dict)
     kv: Sizes = field(default_factory=dict)
     recurrent: Sizes = field(default_factory=dict)
@@ -134,7 +136,8 @@ def parse_log(lines: Iterable[str]) -> dict[str, Any]:
             cells, layers, streams = (int(match[group]) for group in (2, 3, 4))
             found["caches"].append(Cache(cells, layers, streams, float(match[5]), float(match[6])))
         elif match := _STATE.search(line):
-            found["states"] += [float(size) for size in match.groups() if float(size)]
+            r, s, p = (float(size) for size in match.groups())
+            found["states"] += [r, s, p] if p else [r, s]
         elif match := _STATE_V4.search(line):
             found["states"].append(float(match[1]))
         elif match := _BREAKDOWN.search(line):
@@ -151,9 +154,14 @@ class Server:
 
     def measure(self, subject: str, model: Path, setting: Setting) -> Measurement:
         """Starts it, waits until the model is loaded or it gives up, ends it."""
-        lines, code = self._run(["-m", str(model), *LOAD, *setting.arguments], LOADED)
+        arguments = ["-m", str(model), *LOAD, *setting.arguments]
+        lines, code = self._run(arguments, LOADED)
+        for _ in range(CRASHES if code and code < 0 else 0):  # what its log thread had not written yet is lost
+            lines, code = max((lines, code), self._run(arguments, LOADED), key=lambda found: len(found[0]))
         fields = parse_log(lines)
         del fields["breakdown"]
+        if "CPU_Mapped" in fields.get("model", {}):  # the span of the file, not the tensors
+            del fields["model"]
         return self._measurement(subject, setting, "loaded", lines, code, fields)
 
     def project(self, subject: str, model: Path, setting: Setting, workers: Sequence[str]) -> Measurement:
@@ -179,7 +187,8 @@ class Server:
             addresses = []
             for _ in range(count):
                 port = _free_port()
-                running.append(subprocess.Popen([binary, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL))
+                command = [str(binary), "-H", "127.0.0.1", "-p", str(port)]
+                running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
                 _wait_for(port)
                 addresses.append(f"127.0.0.1:{port}")
             yield addresses

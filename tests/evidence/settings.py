@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+UNMAPPED = "-lm none"
+"""Weights are read, not mapped: the log has the size of the tensors, instead of a span of the file."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -18,8 +21,8 @@ class Setting:
         return tuple(self.flags.split())
 
 
-TEN = (
-    Setting("auto", "-c 4096"),
+TEN: tuple[Setting, ...] = (
+    Setting("auto", f"-c 4096 {UNMAPPED}"),
     Setting("np1", "-c 4096 -np 1"),
     Setting("np3", "-c 5000 -np 3"),
     Setting("kvu", "-c 8192 -np 2 -kvu"),
@@ -32,13 +35,13 @@ TEN = (
 )
 """For every fixture, on the CPU."""
 
-NEXTN = (
-    Setting("mtp", "-c 4096 --spec-type draft-mtp"),
+NEXTN: tuple[Setting, ...] = (
+    Setting("mtp", f"-c 4096 --spec-type draft-mtp {UNMAPPED}"),
     Setting("mtp-np2", "-c 4096 -np 2 --spec-type draft-mtp --spec-draft-n-max 2 -ctk q8_0 -ctv q8_0"),
 )
 """For fixtures with a block that predicts further tokens, which the others leave out."""
 
-ONE_DEVICE = (
+ONE_DEVICE: tuple[Setting, ...] = (
     Setting("8k", "-c 8192 -np 1", 1),
     Setting("32k", "-c 32768 -np 1", 1),
     Setting("8k-ub2048", "-c 8192 -np 1 -ub 2048", 1),
@@ -49,13 +52,13 @@ ONE_DEVICE = (
 )
 """For every known model."""
 
-TWO_DEVICES = (
+TWO_DEVICES: tuple[Setting, ...] = (
     Setting("2dev-equal", "-c 8192 -np 1 -ts 1,1", 2),
     Setting("2dev-3:1", "-c 8192 -np 1 -ts 3,1", 2),
     Setting("2dev-ngl20", "-c 8192 -np 1 -ts 1,1 -ngl 20", 2),
     Setting("2dev-nkvo", "-c 8192 -np 1 -ts 2,3 -nkvo", 2),
 )
-TWO_DEVICES_EXPERTS = (
+TWO_DEVICES_EXPERTS: tuple[Setting, ...] = (
     Setting("2dev-cmoe", "-c 8192 -np 1 -ts 1,1 -cmoe", 2),
     Setting("2dev-ncmoe10", "-c 8192 -np 1 -ts 1,1 -ncmoe 10", 2),
     Setting("2dev-ngl30-ncmoe20", "-c 8192 -np 1 -ts 1,2 -ngl 30 -ncmoe 20", 2),

@@ -38,9 +38,9 @@ def metadata_of(name: str) -> Metadata:
 
 
 def tensors_of(name: str) -> list[Tensor]:
-    """As recorded; fixtures are F32 throughout."""
-    tensors = unpack_tensors(recorded_tensors(kind_of(name))[name])
-    return list(tensors if kind_of(name) == TINY else known_models.BY_NAME[name].tensors(tensors))
+    """As recorded, block after block as in converted files; fixtures are F32 throughout."""
+    tensors = sorted(unpack_tensors(recorded_tensors(kind_of(name))[name]), key=_block)
+    return tensors if kind_of(name) == TINY else list(known_models.BY_NAME[name].tensors(tensors))
 
 
 def write_subject(name: str, folder: Path) -> Path:
@@ -97,6 +97,11 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
+
+
+def _block(tensor: Tensor) -> int:
+    match = _NUMBERED.match(tensor.name)
+    return int(match[2]) if match else -1
 
 
 def _belongs(name: str, tensor: str) -> bool:

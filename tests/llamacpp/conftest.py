@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,9 +23,6 @@ def site() -> Iterator[WebServer]:
 
 
 @pytest.fixture
-def real_server() -> Path:
-    """The llama-server that the tests were given; those that need one are skipped, saying so, without it."""
-    given = os.environ.get("SUPERVISOR_LLAMA_SERVER")
-    if not given:
-        pytest.skip("SUPERVISOR_LLAMA_SERVER names no llama-server")
-    return Path(given)
+def real_server(engine_binary: Path) -> Path:
+    """A llama-server that works."""
+    return engine_binary

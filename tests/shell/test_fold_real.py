@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import socket
 import subprocess
@@ -19,7 +18,8 @@ import pytest
 
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import plan_upstream, set_fields
-from tests.shell.fold_model import write_fold_model
+from supervisor.demo.maker import write_scripted_gguf
+from tests.shell.fold_model import FOLD_SCRIPT
 
 pytestmark = pytest.mark.engine
 
@@ -48,15 +48,12 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[str]:
+def engine(engine_binary: Path) -> Iterator[str]:
     """Socket path of a running llama-server with four slots."""
-    binary = os.environ.get("SUPERVISOR_LLAMA_SERVER")
-    if not binary:
-        pytest.skip("SUPERVISOR_LLAMA_SERVER names no engine")
     with tempfile.TemporaryDirectory(prefix="fold") as folder:
         model, path = Path(folder, "m.gguf"), str(Path(folder, "s.sock"))
-        write_fold_model(model)
-        argv = [binary, "-m", str(model), "--host", path, "--parallel", "4", "-c", "16384", "-fit", "off"]
+        write_scripted_gguf(model, FOLD_SCRIPT)
+        argv = [str(engine_binary), "-m", str(model), "--host", path, "--parallel", "4", "-c", "16384", "-fit", "off"]
         with Path(folder, "log").open("wb") as log:
             child = subprocess.Popen(argv, stdout=log, stderr=log)
         try:
@@ -121,15 +118,15 @@ FOLDED = {
         },
     ),
     "stream null": (CHAT, chat("HELLO", stream=None, stream_options=None)),
-    "completion": (TEXT, text("<|HELLO|>")),
-    "completion of several prompts": (TEXT, text(["<|HELLO|>", "<|THINK|>"])),
-    "completion of several prompts and choices": (TEXT, text(["<|HELLO|>", "<|THINK|>"], n=2)),
-    "completion with several choices": (TEXT, text("<|SIGNS|>", n=2)),
-    "completion with logprobs": (TEXT, text("<|SIGNS|>", logprobs=2)),
-    "completion with probabilities after sampling": (TEXT, text("<|HELLO|>", n_probs=1, post_sampling_probs=True)),
-    "completion with a stop word": (TEXT, text("<|HELLO|>", stop=[" STOP"])),
-    "completion cut off": (TEXT, text("<|HELLO|>", max_tokens=2)),
-    "completion with token ids": (TEXT, text("<|HELLO|>", return_tokens=True, response_fields=["content"])),
+    "completion": (TEXT, text("<|say:word:hello|>")),
+    "completion of several prompts": (TEXT, text(["<|say:word:hello|>", "<|say:word:think|>"])),
+    "completion of several prompts and choices": (TEXT, text(["<|say:word:hello|>", "<|say:word:think|>"], n=2)),
+    "completion with several choices": (TEXT, text("<|say:word:signs|>", n=2)),
+    "completion with logprobs": (TEXT, text("<|say:word:signs|>", logprobs=2)),
+    "completion with sampled probabilities": (TEXT, text("<|say:word:hello|>", n_probs=1, post_sampling_probs=True)),
+    "completion with a stop word": (TEXT, text("<|say:word:hello|>", stop=[" STOP"])),
+    "completion cut off": (TEXT, text("<|say:word:hello|>", max_tokens=2)),
+    "completion with token ids": (TEXT, text("<|say:word:hello|>", return_tokens=True, response_fields=["content"])),
 }
 
 
@@ -189,8 +186,8 @@ UNFOLDABLE = {
     "chat logprobs": (CHAT, chat("HELLO", logprobs=True)),
     "chat logprobs with tools": (CHAT, chat("TOOL", tools=TOOLS, logprobs=True)),
     "chat debugging": (CHAT, chat("HELLO", verbose=True)),
-    "completion logprobs with a stop word": (TEXT, text("<|HELLO|>", logprobs=1, stop="STOP here")),
-    "completion debugging": (TEXT, text("<|HELLO|>", verbose=True)),
+    "completion logprobs with a stop word": (TEXT, text("<|say:word:hello|>", logprobs=1, stop="STOP here")),
+    "completion debugging": (TEXT, text("<|say:word:hello|>", verbose=True)),
 }
 
 
@@ -224,8 +221,8 @@ STREAMED = {
     "the name of the filtered key": (CHAT, chat("LITERAL")),
     "no token at all": (CHAT, chat("HELLO", max_tokens=0)),
     "long prompt": (CHAT, chat("HELLO " + "x" * 3000)),
-    "completion": (TEXT, text("<|SIGNS|>", logprobs=1)),
-    "completion of several choices": (TEXT, text("<|HELLO|>", n=2)),
+    "completion": (TEXT, text("<|say:word:signs|>", logprobs=1)),
+    "completion of several choices": (TEXT, text("<|say:word:hello|>", n=2)),
 }
 
 
@@ -281,7 +278,7 @@ def content(stream: bytes) -> str:
 
 
 def test_of_a_key_set_twice_the_engine_takes_the_last(engine: str) -> None:
-    body = b' {"prompt": "<|HELLO|>", "max_tokens": 1, "stream": false} \n'
+    body = b' {"prompt": "<|say:word:hello|>", "max_tokens": 1, "stream": false} \n'
     raw = set_fields(body, {"stream": True, "max_tokens": 2})
     status, answer = post(engine, TEXT, raw)
     assert status == 200

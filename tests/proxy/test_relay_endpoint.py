@@ -1,0 +1,85 @@
+"""The relay's endpoint against an engine that misbehaves as no real one does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+from starlette.types import Message
+
+from supervisor.api.errors import render_error
+from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.sse import MAX_EVENT_BYTES
+from supervisor.engine_client import EngineResponse
+from supervisor.pool import Pool
+from supervisor.proxy.relay import RelayEndpoint
+
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+NEVER_ENDING = b"data: " + b"x" * MAX_EVENT_BYTES
+
+
+class _Engine:
+    """Stands for the pool, its one lease and the engine's client; streams `parts`."""
+
+    engine_stopped = False
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.client = self
+        self.leased = 0
+        self.status, self.content_type = 200, "text/event-stream"
+        self._parts = parts
+
+    async def acquire(self, model: str) -> _Engine:
+        self.leased += 1
+        return self
+
+    def release(self) -> None:
+        self.leased -= 1
+
+    @asynccontextmanager
+    async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
+        yield cast(EngineResponse, self)
+
+    async def read_some(self) -> bytes:
+        return self._parts.pop(0) if self._parts else b""
+
+
+async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
+    """What the endpoint sends."""
+    registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
+    endpoint = RelayEndpoint("/v1/chat/completions", cast(Pool, engine), registry, 1 << 20, render_error)
+    asked: list[Message] = [{"type": "http.request", "body": json.dumps({"model": "m", "stream": stream}).encode()}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return asked.pop() if asked else await asyncio.get_running_loop().create_future()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await endpoint({}, receive, send)
+    return sent
+
+
+def test_an_event_without_end_ends_a_stream_that_has_begun_with_an_error_and_done() -> None:
+    engine = _Engine([EVENT, NEVER_ENDING])
+    start, first, last = asyncio.run(ask(engine, stream=True))
+    assert (start["status"], first["body"]) == (200, EVENT)
+    error, done = last["body"].decode().split("\n\n", 1)
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "engine_stream_invalid"
+    assert done == "data: [DONE]\n\n"
+    assert not last["more_body"]
+    assert engine.leased == 0
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_event_without_end_is_an_error_where_nothing_was_sent(stream: bool) -> None:
+    engine = _Engine([NEVER_ENDING])
+    start, body = asyncio.run(ask(engine, stream=stream))
+    assert start["status"] == 502
+    assert json.loads(body["body"])["error"]["code"] == "engine_stream_invalid"
+    assert engine.leased == 0
