@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from supervisor import __version__
 from supervisor.auth import is_loopback
@@ -17,8 +17,23 @@ from supervisor.paths import Places, private_folder
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock; there the address alone keeps a second daemon away
+    import resource
+except ImportError:  # Windows has neither; there the address alone keeps a second daemon away
     fcntl = None  # type: ignore[assignment]  # the module is absent, not of another type
+    resource = None  # type: ignore[assignment]  # likewise
+
+_OPEN_FILES = 10_240  # macOS takes no more
+_BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
+
+
+def allow_many_files() -> None:
+    """Let this process and its engines open more files than a shell's usual 256 or 1024: a stream takes two."""
+    if resource is not None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            with contextlib.suppress(ValueError, OSError):  # macOS may have a lower limit that it does not tell
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def check_bind(server: ServerSettings, *, insecure: bool) -> None:
@@ -30,7 +45,7 @@ def check_bind(server: ServerSettings, *, insecure: bool) -> None:
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def daemon_lock(places: Places) -> Iterator[None]:
     """Hold the state folder for this process; raises DaemonAlreadyRunning."""
     private_folder(places.state)
@@ -47,12 +62,13 @@ def daemon_lock(places: Places) -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound socket; port 0 takes a free one. Raises AddressInUse."""
+    """A socket that listens already: who learns of it is not turned away. Port 0: a free one. Raises AddressInUse."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         taken = error.errno == errno.EADDRINUSE
@@ -68,7 +84,7 @@ def url_of(listener: socket.socket, host: str) -> str:
     return f"http://{name}:{port}"
 
 
-@contextmanager
+@contextlib.contextmanager
 def endpoint_file(places: Places, url: str, started_at: float) -> Iterator[None]:
     """Tell other programs of this user where the daemon is, for as long as it runs."""
     content = {"url": url, "pid": os.getpid(), "version": __version__, "started_at": started_at}

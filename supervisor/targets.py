@@ -33,18 +33,15 @@ def configured_models(settings: Settings) -> Registry:
 
 def resolve_target(
     registry: Registry, target: str, model_id: str | None, options: ModelOptions | None
-) -> tuple[ModelEntry, bool]:
-    """The entry for a load target, added to the registry where it is new, and whether a known one has new options.
+) -> ModelEntry:
+    """The entry for a load target, known or new; the registry stays as it is.
 
-    Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, ModelIdTaken,
-    InvalidRequest.
+    Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
     """
     entry = _existing(registry, target) or _from_file(registry, target, model_id)
-    before = entry.options
-    if options is not None:
-        entry = replace(entry, options=replace(before, **options.model_dump(exclude_unset=True)))
-    registry.add(entry)
-    return entry, entry.options != before
+    if options is None:
+        return entry
+    return replace(entry, options=replace(entry.options, **options.model_dump(exclude_unset=True)))
 
 
 def _existing(registry: Registry, target: str) -> ModelEntry | None:

@@ -26,7 +26,7 @@ from supervisor.child import StopGrace
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.core.events import Failure
 from supervisor.core.schedule import Scheduler
-from supervisor.daemon import check_bind, daemon_lock, endpoint_file, listen, url_of
+from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
 from supervisor.engine import EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.paths import Places, places
@@ -58,6 +58,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     logs.configure(options.log_format, own_log.write)
     settings = _settings(options, env, where)
     check_bind(settings.server, insecure=options.insecure)
+    allow_many_files()
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))

@@ -34,14 +34,20 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], rules: AccessRu
 
 
 class _Dispatch:
-    """Takes the relayed paths past the framework: its routing and middleware cost each request 0.1 ms."""
+    """Takes the relayed paths past the framework: its routing and middleware cost each of their requests 0.1 ms.
+
+    HEAD is answered as GET; the server leaves the body out.
+    """
 
     def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp]) -> None:
         self._app = app
         self._relayed = {path: ServerErrorMiddleware(endpoint, _bug) for path, endpoint in relayed.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        relayed = self._relayed.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        method = scope.get("method")
+        if method == "HEAD":
+            scope = {**scope, "method": "GET"}
+        relayed = self._relayed.get(scope["path"]) if method == "POST" else None
         await (relayed or self._app)(scope, receive, send)
 
 

@@ -17,7 +17,6 @@ from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, ModelLoadFailed
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
-from supervisor.targets import resolve_target
 
 
 @dataclass
@@ -57,10 +56,10 @@ class Service:
     async def ask_load(self, target: str, model_id: str | None, options: ModelOptions | None) -> str:
         """Want the model of a load target loaded with these options; its id.
 
-        A loaded model whose options change is drained and started again.
+        A loaded model whose options change is drained and started again; options that cannot be are refused before.
         """
-        entry, changed = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
-        if changed:
+        entry = await asyncio.to_thread(self.maker.resolve, target, model_id, options)
+        if self.maker.registry.add(entry):
             self.pool.ask_unload(entry.id)
         self.pool.ask_load(entry.id)
         return entry.id

@@ -26,7 +26,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--parallel", type=positive, metavar="N", help="requests answered side by side")
     parser.add_argument("--embeddings", choices=("auto", "on", "off"), help="serve embeddings instead of text")
     parser.add_argument(
-        "--extra-arg", action="append", metavar="ARG", help="one more argument for llama-server: --extra-arg=--no-mmap"
+        "--extra-arg", action="append", metavar="ARG", help="one more argument for the engine: --extra-arg=--no-warmup"
     )
     add_background(parser)
     add_common(parser)

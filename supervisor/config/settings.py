@@ -19,7 +19,7 @@ class ServerSettings(_Strict):
 
     host: str = DEFAULT_HOST
     port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
-    api_keys: tuple[Annotated[str, Field(min_length=8)], ...] = ()
+    api_keys: tuple[Annotated[str, Field(min_length=8, pattern=r"^[!-~]+$")], ...] = ()
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body_mib: Annotated[int, Field(ge=1)] = 256

@@ -96,15 +96,18 @@ _ADDRESS = "the supervisor chooses the address; clients use the supervisor's"
 _SECRET = "the engine can be reached by the supervisor alone; keys and TLS belong in front of it"
 _MODEL = "the supervisor chooses the model; load another one instead"
 _ENDS = "it makes the engine print something and exit"
+_RUNS = "it lets the engine run programs or read files for clients, who cannot reach that through the supervisor"
 _LOG = "the supervisor reads and keeps the engine's log"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("--host", "--port", "--reuse-port", "--api-prefix"), _ADDRESS),
     **dict.fromkeys(("--api-key", "--api-key-file", "--ssl-key-file", "--ssl-cert-file"), _SECRET),
     **dict.fromkeys(("-m", "--model", "-mu", "--model-url", "-a", "--alias"), _MODEL),
-    **dict.fromkeys(("-hf", "-hfr", "--hf-repo", "-hff", "--hf-file"), _MODEL),
+    **dict.fromkeys(("-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-dr", "--docker-repo"), _MODEL),
     **dict.fromkeys(("--models-dir", "--models-preset", "--models-max", "--models-autoload"), _MODEL),
     **dict.fromkeys(("-h", "--help", "--usage", "--version", "-cl", "--cache-list", "--list-devices"), _ENDS),
     **dict.fromkeys(("--completion-bash",), _ENDS),
+    **dict.fromkeys(("--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"), _RUNS),
+    **dict.fromkeys(("--ui-mcp-proxy", "--webui-mcp-proxy"), _RUNS),
     **dict.fromkeys(("--log-disable", "--log-file", "--log-jsonl"), _LOG),
     **dict.fromkeys(("--sleep-idle-seconds",), "the supervisor decides when a model leaves memory"),
 }
@@ -140,14 +143,14 @@ def build_launch(  # noqa: PLR0913 - one plain value per thing that a command li
         InvalidRequest: an option takes the engine out of our hands.
         OptionNotSupported: the binary lacks an option that was asked for.
     """
-    _check_extra(options.extra_args, flags)
-    _check_env(options.env)
-    asked = [*_valued(options), *_embeddings(options, facts)]
-    if options.skip_chat_parsing:
-        asked.append("--skip-chat-parsing")
-    _check_known(asked, flags)
-    argv = (binary, "-m", model_path, "--host", socket, "--alias", alias, *_ours(flags), *asked, *options.extra_args)
+    asked = _asked(options, facts, flags)
+    argv = (binary, "-m", model_path, "--host", socket, "--alias", alias, *_ours(flags), *asked)
     return LaunchSpec(argv, {**options.env, ENV_SPEAK: "1"}, socket)
+
+
+def check_options(options: LaunchOptions, flags: frozenset[str] | None = None) -> None:
+    """Whether `build_launch` would take these options: raises what it would."""
+    _asked(options, ModelFacts(), flags)
 
 
 def child_environment(inherited: Mapping[str, str], launch: LaunchSpec) -> dict[str, str]:
@@ -158,6 +161,17 @@ def child_environment(inherited: Mapping[str, str], launch: LaunchSpec) -> dict[
     """
     kept = {name: value for name, value in inherited.items() if not _INHERITED_SETTING.match(name)}
     return {**kept, **launch.env}
+
+
+def _asked(options: LaunchOptions, facts: ModelFacts, flags: frozenset[str] | None) -> list[str]:
+    """The arguments that were asked for, checked."""
+    _check_extra(options.extra_args, flags)
+    _check_env(options.env)
+    asked = [*_valued(options), *_embeddings(options, facts)]
+    if options.skip_chat_parsing:
+        asked.append("--skip-chat-parsing")
+    _check_known(asked, flags)
+    return [*asked, *options.extra_args]
 
 
 def _valued(options: LaunchOptions) -> list[str]:
@@ -184,6 +198,8 @@ def _ours(flags: frozenset[str] | None) -> list[str]:
 
 
 def _check_extra(extra: Sequence[str], flags: frozenset[str] | None) -> None:
+    if any("\0" in argument for argument in extra):
+        raise InvalidRequest("an argument cannot hold a NUL character", param="extra_args")
     for flag in _flags_in(extra):
         reason = _REFUSED.get(flag) or _REFUSED.get(flag.replace("--no-", "--", 1))
         if reason is not None:
@@ -202,7 +218,9 @@ def _check_known(args: Sequence[str], flags: frozenset[str] | None, param: str |
 
 
 def _check_env(env: Mapping[str, str]) -> None:
-    for name in env:
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise InvalidRequest(f"{name!r} cannot be set: not a variable's name and value", param="env")
         if name in _REFUSED_ENV:
             raise InvalidRequest(f"{name} cannot be set: the supervisor would lose its engine", param="env")
 

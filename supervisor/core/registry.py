@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from supervisor.core.launch import LaunchOptions
-from supervisor.errors import ModelIdTaken, ModelNotFound
+from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
 
 class Source(enum.Enum):
@@ -43,20 +43,24 @@ class Registry:
     def __iter__(self) -> Iterator[ModelEntry]:
         return iter(self._entries.values())
 
-    def add(self, entry: ModelEntry) -> None:
-        """Add a model, or replace the options of the one with the same id and path.
+    def add(self, entry: ModelEntry) -> bool:
+        """Add a model, or replace the options of the one with the same id and path; whether it has other options now.
 
-        Raises ModelIdTaken where a name of it already belongs to another model.
+        Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
         for name in (entry.id, *entry.aliases):
+            if not name.strip() or not name.isprintable():
+                raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
             owner = self._names.get(name)
             if owner is not None and (owner != entry.id or self._entries[owner].path != entry.path):
                 raise ModelIdTaken(
                     f"'{name}' already names the model {self._entries[owner].path or owner}; choose another with --id.",
                     param="id",
                 )
+        before = self._entries.get(entry.id)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
+        return before is not None and before.options != entry.options
 
     def find(self, name: str) -> ModelEntry:
         """The model with this id or alias; raises ModelNotFound, naming what there is."""

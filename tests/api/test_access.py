@@ -128,3 +128,9 @@ def test_a_body_over_the_limit_is_refused(engine_binary: Path) -> None:
 def test_unknown_paths_and_methods_get_the_envelope(daemon: RunningDaemon) -> None:
     for answer in (daemon.http.get("/v1/nothing"), daemon.http.get("/v1/chat/completions"), daemon.http.put("/health")):
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+
+
+def test_head_is_get_without_the_body(daemon: RunningDaemon) -> None:
+    for path, status in (("/health", 200), ("/v1/models", 200), ("/nowhere", 404)):
+        answer = daemon.http.head(path)
+        assert (answer.status_code, answer.content) == (status, b"")

@@ -38,6 +38,14 @@ def test_other_options_restart_a_loaded_model_and_the_rest_stays(daemon: Running
     assert (changed["state"], changed["n_slots"], changed["n_ctx"]) == ("ready", 2, 2048)
 
 
+def test_options_that_cannot_be_leave_a_loaded_model_alone(daemon: RunningDaemon, talker: Path) -> None:
+    first = daemon.load(str(talker))
+    wrong = {"target": "talker", "options": {"extra_args": ["--nonsense"]}}
+    answer = daemon.http.post("/api/v1/models/load", json=wrong)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "option_not_supported")
+    assert daemon.load("talker")["pid"] == first["pid"]
+
+
 def test_load_streams_its_states(daemon: RunningDaemon) -> None:
     headers = {"accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "demo"}, headers=headers) as answer:

@@ -45,7 +45,7 @@ def test_load_prints_the_endpoint_and_is_idempotent(cli: Cli, daemon: FakeDaemon
 def test_load_sends_paths_and_options(cli: Cli, daemon: FakeDaemon) -> None:
     shown = cli(
         *("load", "sub/x.gguf", "--id", "mine", "--ctx-size", "512", "--parallel", "2", "--embeddings", "on"),
-        *("--extra-arg=--no-mmap", "--extra-arg", "1", "--json"),
+        *("--extra-arg=--no-warmup", "--extra-arg", "1", "--json"),
     )
     assert shown.json()["base_url"] == f"{daemon.url}/v1"
     assert shown.json()["model"] == "mine"
@@ -53,7 +53,7 @@ def test_load_sends_paths_and_options(cli: Cli, daemon: FakeDaemon) -> None:
         {
             "target": str(cli.folder / "sub" / "x.gguf"),
             "id": "mine",
-            "options": {"ctx_size": 512, "parallel": 2, "embeddings": "on", "extra_args": ["--no-mmap", "1"]},
+            "options": {"ctx_size": 512, "parallel": 2, "embeddings": "on", "extra_args": ["--no-warmup", "1"]},
         }
     ]
 

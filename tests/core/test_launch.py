@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.launch import LaunchOptions, LaunchSpec, ModelFacts, build_launch, child_environment
+from supervisor.core.launch import LaunchOptions, LaunchSpec, ModelFacts, build_launch, check_options, child_environment
 from supervisor.errors import InvalidRequest, OptionNotSupported
 
 _FLAGS = (
@@ -103,6 +103,8 @@ def test_embeddings(options: LaunchOptions, facts: ModelFacts, expected: str) ->
         ("--help",),
         ("--log-jsonl",),
         ("--temp", "0", "--ssl-key-file", "k"),
+        ("--mcp-servers-json", "{}"),
+        ("--docker-repo", "gemma3"),
     ],
 )
 @pytest.mark.parametrize("flags", [None, FLAGS])
@@ -119,6 +121,28 @@ def test_variables_that_would_are_refused_too(name: str) -> None:
     with pytest.raises(InvalidRequest, match=name) as caught:
         launch(LaunchOptions(env={name: "x"}))
     assert caught.value.param == "env"
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        (LaunchOptions(extra_args=("--host\0", "0.0.0.0")), "extra_args"),
+        (LaunchOptions(env={"A\0": "x"}), "env"),
+        (LaunchOptions(env={"A": "x\0"}), "env"),
+        (LaunchOptions(env={"LLAMA_API_KEY=x": "y"}), "env"),
+        (LaunchOptions(env={"": "y"}), "env"),
+    ],
+)
+def test_what_no_process_can_be_given_is_refused(options: LaunchOptions, param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        launch(options)
+    assert caught.value.param == param
+
+
+def test_options_are_checked_without_a_model() -> None:
+    check_options(LaunchOptions(extra_args=("--temp", "1"), embeddings="on"), FLAGS)
+    with pytest.raises(OptionNotSupported, match="--tmp"):
+        check_options(LaunchOptions(extra_args=("--tmp", "1")), FLAGS)
 
 
 def test_an_option_that_the_build_lacks_is_named_with_the_nearest_it_has() -> None:

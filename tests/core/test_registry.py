@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.errors import ModelIdTaken, ModelNotFound
+from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
 ONE = ModelEntry("one", Source.FILE, "/models/one.gguf", aliases=("uno", "eins"))
 TWO = ModelEntry("two", Source.FILE, "/models/two.gguf")
@@ -34,8 +34,18 @@ def test_a_name_belongs_to_one_model(name: str) -> None:
     assert list(registry) == [ONE]
 
 
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\0b", "\x1b[31m"])
+def test_a_name_is_printable(name: str) -> None:
+    registry = Registry()
+    with pytest.raises(InvalidRequest, match="cannot name a model"):
+        registry.add(replace(TWO, id=name))
+    assert list(registry) == []
+
+
 def test_the_same_model_may_come_again_with_other_options() -> None:
     registry = Registry((ONE,))
     changed = replace(ONE, options=LaunchOptions(ctx_size=512))
-    registry.add(changed)
+    assert registry.add(changed)
+    assert not registry.add(changed)
+    assert not registry.add(TWO)
     assert registry.find("eins") is changed

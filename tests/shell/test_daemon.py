@@ -1,0 +1,32 @@
+"""The daemon's standing on the machine."""
+
+from __future__ import annotations
+
+import resource
+import socket
+
+import pytest
+
+from supervisor.daemon import allow_many_files, listen
+from supervisor.errors import AddressInUse
+
+
+def test_who_learns_of_the_address_is_not_turned_away() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname(), 1):
+        pass
+
+
+def test_an_address_is_taken_from_the_start() -> None:
+    with listen("127.0.0.1", 0) as listener, pytest.raises(AddressInUse, match="taken by another program"):
+        listen("127.0.0.1", listener.getsockname()[1])
+
+
+def test_a_shells_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        allow_many_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == before[1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
