@@ -89,7 +89,8 @@ def _allocate(facts: Facts, options: EstimateOptions, context: Context) -> _Part
         drafted, buffers = _draft(facts, options, context, places)
         compute = [main + draft for main, draft in zip(compute, buffers, strict=True)]
     kv_layers = _by_layer(spec.n_layer_all, caches + drafted)
-    state_layers = [size * context.states for size in facts.states]
+    copies = context.states
+    state_layers = [size * copies for size in facts.states]
     return _Parts(
         caches,
         weights,

@@ -23,6 +23,7 @@ class Facts:
     weights: Weights
     widths: Widths
     kinds: tuple[str, ...]
+    has_unknown_types: bool
 
 
 _KEPT = 8
@@ -51,6 +52,7 @@ def _read(spec: ModelSpec) -> Facts:
         weights=sort_weights(spec),
         widths=read_widths(spec),
         kinds=tuple(_kind(spec, layer, states[layer] > 0) for layer in range(spec.n_layer_all)),
+        has_unknown_types=any(tensor.n_bytes is None for tensor in spec.tensors),
     )
 
 

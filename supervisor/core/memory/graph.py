@@ -127,7 +127,7 @@ def _second_branch(spec: ModelSpec, widths: Widths, context: Context) -> int:
     match spec.architecture.name:
         case "cogvlm" if context.streams > 1:
             return widths.ffn
-        case "falcon-h1" if context.streams == 1 or context.n_seq < 4:
+        case "falcon-h1":
             return widths.ffn // 3
         case _:
             return 0

@@ -22,7 +22,7 @@ def _notes(facts: Facts, options: EstimateOptions, context: Context) -> Iterator
         yield f"The context is padded from {asked} to {context.n_ctx} tokens."
     if context.cells > spec.n_ctx_train:
         yield f"A slot's context is longer than the model was trained for ({spec.n_ctx_train})."
-    if any(tensor.n_bytes is None for tensor in spec.tensors):
+    if facts.has_unknown_types:
         yield "Tensors of unknown types are left out of the weights."
     if spec.n_nextn and not options.drafts:
         yield "The NextN blocks are left out; they are loaded for speculative decoding."

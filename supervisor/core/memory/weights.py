@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from supervisor.core.ggml import TENSOR_TYPES
+from supervisor.core.ggml import TENSOR_TYPES, tensor_type
 from supervisor.core.gguf import TensorInfo
-from supervisor.core.memory.context import padded
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.spec import ModelSpec
 
@@ -32,7 +31,9 @@ _UNUSED = re.compile(r"masked_embd_|mask_embd")
 
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # llama.cpp's own, of `--cpu-moe`
 _ALL = 1 << 30
-_REPACKED = frozenset({"q2_K", "q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "iq4_nl", "mxfp4"})
+_REPACKED = frozenset(
+    tensor_type(name).id for name in ("q2_K", "q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q1_0", "iq4_nl", "mxfp4")
+)
 
 
 # What these architectures load of their NextN blocks though nobody drafts with them (measured)
@@ -61,10 +62,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class LayerPart:
-    """The tensors of one layer: its experts, and the rest."""
+    """The tensors of one layer: its experts, the rest, and both."""
 
     rest: Part
     experts: Part
+    whole: Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,34 +148,52 @@ def _place(spec: ModelSpec, name: str) -> int | str:
 
 
 def _layer_part(tensors: Sequence[TensorInfo]) -> LayerPart:
-    experts = [tensor for tensor in tensors if _EXPERTS.search(tensor.name)]
-    return LayerPart(_part([tensor for tensor in tensors if not _EXPERTS.search(tensor.name)]), _part(experts))
+    sorted_: tuple[list[TensorInfo], list[TensorInfo]] = ([], [])
+    for tensor in tensors:
+        is_expert = "exps" in tensor.name and _EXPERTS.search(tensor.name) is not None
+        sorted_[is_expert].append(tensor)
+    rest, experts = map(_part, sorted_)
+    return LayerPart(rest, experts, _joined(rest, experts))
 
 
 def _part(tensors: Sequence[TensorInfo]) -> Part:
+    plain = cuda = repackable = largest = 0
+    for tensor in tensors:
+        size = tensor_bytes(tensor)
+        plain += size
+        cuda += tensor_bytes(tensor, cuda=True)
+        if tensor.type in _REPACKED:
+            repackable += size if _is_repackable(tensor) else 0
+        if size > largest:
+            largest = size
+    return Part(tuple(tensors), plain, cuda, repackable, largest)
+
+
+def _joined(one: Part, other: Part) -> Part:
     return Part(
-        tuple(tensors),
-        n_bytes=sum(tensor_bytes(tensor) for tensor in tensors),
-        cuda_bytes=sum(tensor_bytes(tensor, cuda=True) for tensor in tensors),
-        repackable=sum(tensor_bytes(tensor) for tensor in tensors if _is_repackable(tensor)),
-        largest=max((tensor_bytes(tensor) for tensor in tensors), default=0),
+        one.tensors + other.tensors,
+        one.n_bytes + other.n_bytes,
+        one.cuda_bytes + other.cuda_bytes,
+        one.repackable + other.repackable,
+        max(one.largest, other.largest),
     )
 
 
 def _is_repackable(tensor: TensorInfo) -> bool:
-    return tensor.type_name in _REPACKED and len(tensor.shape) > 1 and not tensor.name.startswith("token_embd")
+    """Of a type that is: matrices but for the embedding, which is only looked up."""
+    return len(tensor.shape) > 1 and not tensor.name.startswith("token_embd")
 
 
 def tensor_bytes(tensor: TensorInfo, cuda: bool = False) -> int:
     """What a tensor takes in a buffer."""
     size = tensor.n_bytes or 0
     if not cuda:
-        return padded(size, _ALIGNMENT)
-    known = TENSOR_TYPES.get(tensor.type)
+        return size + -size % _ALIGNMENT
     rest = tensor.shape[0] % _CUDA_ROW if tensor.shape else 0
-    if known and known.quantized and rest:
-        size += known.bytes_for(_CUDA_ROW - rest)
-    return padded(size, _CUDA_ALIGNMENT)
+    if rest:
+        known = TENSOR_TYPES.get(tensor.type)
+        size += known.bytes_for(_CUDA_ROW - rest) if known and known.quantized else 0
+    return size + -size % _CUDA_ALIGNMENT
 
 
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
@@ -194,7 +214,9 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
 
 
 def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, route: Router) -> int:
-    experts = -1 if route.keeps_experts(layer) else device
+    experts = -1 if layer < route.host_experts else device
+    if experts == device and not route.patterns:
+        return found.add(parts.whole, device, route.cuda)
     if experts != device:
         found.host_expert = max(found.host_expert, parts.experts.largest)
     pieces = [*route.split(parts.rest, device), *route.split(parts.experts, experts)]
@@ -203,14 +225,11 @@ def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Where overrides send tensors. `patterns` are the user's; experts on the host come after them."""
+    """Where overrides send tensors: the user's patterns first, then the experts of the first so many layers home."""
 
     patterns: tuple[tuple[re.Pattern[str], int], ...]
     host_experts: int
     cuda: bool
-
-    def keeps_experts(self, layer: int) -> bool:
-        return layer < self.host_experts
 
     def split(self, part: Part, device: int) -> Iterable[tuple[Part, int]]:
         """The part, in pieces where patterns tear it apart."""

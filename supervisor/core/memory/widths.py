@@ -72,7 +72,7 @@ def _feed_forward(spec: ModelSpec) -> dict[str, int]:
     """What is alive at once inside the widest part of each kind: dense, experts (each), shared expert."""
     shapes: dict[tuple[str, str], dict[str, int]] = {}
     for tensor in spec.tensors:
-        match = _PART.search(tensor.name)
+        match = _PART.search(tensor.name) if ".ffn_" in tensor.name else None
         if match:
             block = tensor.name[: match.start()]
             inner = tensor.shape[0] if match[1] == "down" else tensor.shape[1]

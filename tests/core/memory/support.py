@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import gguf
@@ -50,7 +51,7 @@ def spec_of(subject: str) -> ModelSpec:
     return read_spec(header_of(metadata_of(subject), tensors_of(subject)))
 
 
-_VALUES = {
+_VALUES: dict[str, tuple[str, Callable[[str], object]]] = {
     "-c": ("ctx_size", int),
     "-np": ("parallel", int),
     "-b": ("batch_size", int),

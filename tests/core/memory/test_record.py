@@ -26,7 +26,7 @@ def name_of(measurement: Measurement) -> str:
 
 
 ALL = list(recorded())
-CACHED = [measured for measured in ALL if measured.knows_cache]
+CACHED = [measured for measured in ALL if measured.knows_cache and measured.outcome != "refused"]
 COMPUTED = [one for one in ALL if one.knows_compute and not one.setting.startswith("mtp")]
 """A draft context reserves twice, and the log has both: its lines do not add up to what is allocated."""
 WEIGHED = [
