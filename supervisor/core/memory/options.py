@@ -17,7 +17,7 @@ class EstimateOptions:
         ctx_size: tokens; None or 0: the model's native context.
         parallel: slots; None: what the server does by itself, 4 slots that share one cache.
         kv_unified: one cache for all slots; counts where `parallel` is given, None is llama-server's no.
-        n_gpu_layers: layers on devices, the output layer counts as one; None: all.
+        n_gpu_layers: layers on devices, the output layer counts as one; None or negative: all.
         tensor_split: shares of the devices; empty: equal ones (llama-server splits by free memory).
         devices: names of the accelerators in llama.cpp's order; empty: there is none.
         n_cpu_moe, cpu_moe: experts of the first n layers, or of all, stay in the host's memory.

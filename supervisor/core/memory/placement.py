@@ -18,7 +18,8 @@ def place_layers(spec: ModelSpec, options: EstimateOptions) -> tuple[int, ...]:
     NextN blocks count as layers here, even where they are left out.
     """
     total = spec.n_layer_all + 1
-    wanted = total if options.n_gpu_layers is None else options.n_gpu_layers
+    asked = options.n_gpu_layers
+    wanted = total if asked is None or asked < 0 else asked
     active = min(wanted, total) if options.devices else 0
     start = max(total - wanted, 0)
     if not active:

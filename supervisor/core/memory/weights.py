@@ -26,23 +26,22 @@ _OUTPUT = re.compile(
     r"output|cls\b|decision|dense_\d|altup_|(?:enc|dec)\.output|fc\.|d2t|markov_|selector_|conf_proj|nextn\.post"
 )
 _COPIED = re.compile(r"rope_(?:freqs|factors_\w+)\.weight")
-_OUTPUT_FIRST = frozenset({"gemma3n", "gemma4"})  # make the output before the embedding, and so never share it
 _UNUSED = re.compile(r"masked_embd_|mask_embd")
 
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # llama.cpp's own, of `--cpu-moe`
 _ALL = 1 << 30
+_HEAD = r"\.nextn\.(?:embed_tokens|shared_head_head|shared_head_norm)\."
+_FEED_FORWARD = r"\.(?:ffn_(?:gate|up|down)|ffn_gate_inp|exp_probs_b|ffn_\w+exps?|ffn_\w+_shexp)\."
+_KEPT_NEXTN = {
+    "cohere2moe": re.compile(_HEAD),
+    "hy_v3": re.compile(f"{_HEAD}|{_FEED_FORWARD}"),
+    "step35": re.compile(rf"{_HEAD}|{_FEED_FORWARD}|\.attn_(?:q_norm|k_norm|gate)\."),
+}
+"""Tensors of NextN blocks that these architectures load even where nothing drafts: all that are optional."""
+
 _REPACKED = frozenset(
     tensor_type(name).id for name in ("q2_K", "q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q1_0", "iq4_nl", "mxfp4")
 )
-
-
-# What these architectures load of their NextN blocks though nobody drafts with them (measured)
-_NEXTN_HEAD = r"nextn\.(?:embed_tokens|shared_head_head|shared_head_norm)"
-_UNDRAFTED = {
-    "cohere2moe": _NEXTN_HEAD,
-    "hy_v3": rf"{_NEXTN_HEAD}|\.ffn_(?!norm)|exp_probs_b",
-    "step35": rf"{_NEXTN_HEAD}|\.ffn_(?!norm)|exp_probs_b|attn_gate|attn_[qk]_norm",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +73,17 @@ class Weights:
     """The tensors of a model by their place; `layers` has those of the NextN blocks too.
 
     Attributes:
-        undrafted: what of each NextN block is loaded when nobody drafts with it.
         copied: one copy per device that holds layers.
         tied: what is allocated again as the output.
+        kept: what is loaded of NextN blocks even where nothing drafts.
     """
 
     input: Part
     layers: tuple[LayerPart, ...]
-    undrafted: tuple[LayerPart, ...]
     output: Part
     copied: Part
     tied: Part
+    kept: dict[int, LayerPart]
 
 
 @dataclass(slots=True)
@@ -116,19 +115,20 @@ def sort_weights(spec: ModelSpec) -> Weights:
     for tensor in spec.tensors:
         places.setdefault(_place(spec, tensor.name), []).append(tensor)
     inputs = places.get("input", [])
-    kept = re.compile(_UNDRAFTED.get(spec.architecture.name, r"(?!)"))
-    blocks = [places.get(layer, []) for layer in range(spec.n_layer_all)]
     tied = [tensor for tensor in inputs if spec.tied_embeddings and tensor.name == "token_embd.weight"]
     return Weights(
         input=_part(inputs),
-        layers=tuple(_layer_part(block) for block in blocks),
-        undrafted=tuple(
-            _layer_part([tensor for tensor in block if kept.search(tensor.name)]) for block in blocks[spec.n_layer :]
-        ),
+        layers=tuple(_layer_part(places.get(layer, [])) for layer in range(spec.n_layer_all)),
         output=_part(places.get("output", [])),
         copied=_part(places.get("copied", [])),
         tied=_part(tied),
+        kept={layer: _kept(spec, places.get(layer, [])) for layer in range(spec.n_layer, spec.n_layer_all)},
     )
+
+
+def _kept(spec: ModelSpec, tensors: Sequence[TensorInfo]) -> LayerPart:
+    pattern = _KEPT_NEXTN.get(spec.architecture.name)
+    return _layer_part([tensor for tensor in tensors if pattern and pattern.search(tensor.name)])
 
 
 def _place(spec: ModelSpec, name: str) -> int | str:
@@ -196,17 +196,20 @@ def tensor_bytes(tensor: TensorInfo, cuda: bool = False) -> int:
     return size + -size % _CUDA_ALIGNMENT
 
 
+_NOTHING = LayerPart(Part(), Part(), Part())
+
+
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
     """`places` as `place_layers` gives them."""
     found = PlacedWeights([0] * (len(options.devices) + 1), [])
     route = _router(options)
-    loaded = spec.n_layer_all if options.drafts and spec.architecture.mtp else spec.n_layer
+    drafts = options.drafts and spec.architecture.mtp
     for layer, parts in enumerate(weights.layers):
-        read = parts if layer < loaded else weights.undrafted[layer - spec.n_layer]
-        found.layers.append(_add_layer(found, read, layer, places[layer], route))
+        loaded = parts if drafts or layer < spec.n_layer else weights.kept.get(layer, _NOTHING)
+        found.layers.append(_add_layer(found, loaded, layer, places[layer], route))
     outside = [(weights.input, -1), (weights.output, places[-1])]
     outside += [(weights.copied, device) for device in set(places[: spec.n_layer])]
-    if places[-1] >= 0 or spec.architecture.name in _OUTPUT_FIRST:
+    if places[-1] >= 0:
         outside.append((weights.tied, places[-1]))
     for part, device in outside:
         found.outside += sum(found.add(piece, target, options.cuda) for piece, target in route.split(part, device))

@@ -13,8 +13,9 @@ import pytest
 from supervisor.core.memory.context import resolve_context
 from supervisor.core.memory.facts import facts_of
 from supervisor.core.spec import ModelSpec, read_spec
-from tests.core.memory.support import MIB, estimated, header_of, options_of, spec_of
+from tests.core.memory.support import MIB, estimated, header_of, spec_of
 from tests.evidence.architectures import Metadata
+from tests.evidence.compare import options_of
 from tests.evidence.settings import EVERY, Setting
 from tests.evidence.subjects import metadata_of, tensors_of
 

@@ -71,6 +71,7 @@ def test_tied_embeddings_are_allocated_twice_on_a_device_and_once_on_the_host() 
         (replace(TWO, n_gpu_layers=0), [-1] * 33),
         (replace(ONE, n_gpu_layers=3), [-1] * 30 + [0] * 3),
         (replace(ONE, n_gpu_layers=99), [0] * 33),
+        (replace(ONE, n_gpu_layers=-1), [0] * 33),
         (replace(ONE, devices=()), [-1] * 33),
     ],
 )
