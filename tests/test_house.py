@@ -70,12 +70,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("core.architectures", "core.gguf", "core.template"),
         *("core.spec_blocks", "core.spec_keys", "core.spec_layers", "core.spec_parts"),
     ),
-<<<<<<< HEAD
     "core.describe": ("core.gguf", "core.spec"),
-    "core.memory": ("core.spec", "core.memory", "core.architectures", "core.ggml", "core.gguf"),
-=======
     "core.memory": ("core.architectures", "core.ggml", "core.gguf", "core.memory", "core.spec", "core.spec_parts"),
->>>>>>> h3-memory
     "core.devices": (),
     "core.plan": ("core.memory", "core.devices", "core.spec"),
     "core.capabilities": (),
