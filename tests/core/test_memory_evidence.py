@@ -53,10 +53,6 @@ def explained(row: Row) -> bool:
     return (row.part, architecture_of(row.subject)) in REASONS
 
 
-def _near(row: Row) -> float:
-    return 0.08 if EVERY[row.setting].arguments[-2:] == ("-fa", "off") else 0.05
-
-
 def differing(rows: list[Row], parts: tuple[str, ...]) -> list[Row]:
     return [row for row in rows if row.part in parts and not row.equal and not explained(row)]
 
@@ -92,11 +88,11 @@ def test_compute_buffers_are_bounds(rows: list[Row]) -> None:
 
 
 def test_compute_buffers_of_mainstream_families_are_near(rows: list[Row]) -> None:
-    """On known models with one device, as most are run. Without flash attention the terms are a little coarser."""
+    """On known models with one device, as most are run."""
     compute = [row for row in rows if row.part == "compute" and row.where == "RPC0"]
     single = [row for row in compute if EVERY[row.setting].devices == 1]
     mainstream = [row for row in single if architecture_of(row.subject) in report.MAINSTREAM]
-    assert [row for row in mainstream if row.error > _near(row) and not explained(row)] == []
+    assert [row for row in mainstream if row.error > 0.05 and not explained(row)] == []
 
 
 def test_the_report_is_the_records(comparisons: list[Comparison]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from supervisor.core.architectures import Layout
 from supervisor.core.memory.cache import Cache, CacheRule
 from supervisor.core.memory.compute import compute_buffers, offloaded_experts
 from supervisor.core.memory.context import Context, resolve_context
@@ -19,9 +18,6 @@ from supervisor.core.memory.refusals import refuse_model, refuse_options
 from supervisor.core.memory.result import DeviceEstimate, LayerEstimate, MemoryEstimate, Refusal
 from supervisor.core.memory.weights import PlacedWeights, place_weights
 from supervisor.core.spec import ModelSpec
-
-_DRAFT_SLACK = 1.87
-_HYBRID_DRAFT_SLACK = 1.25
 
 
 def estimate(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate | Refusal:
@@ -112,16 +108,7 @@ def _draft(
     """The second context, which runs the NextN blocks alone."""
     drafting = replace(context, rollbacks=0, n_outputs=context.n_seq)
     caches = _make(facts.draft, drafting, options.cache_type_k_draft, options.cache_type_v_draft)
-    slack = _draft_slack(facts.spec)
-    return caches, [round(size * slack) for size in compute_buffers(facts, options, drafting, caches, places)]
-
-
-def _draft_slack(spec: ModelSpec) -> float:
-    """How many times the trunk's terms a draft with experts may take: a measured bound, its rule is not known."""
-    if spec.experts is None or spec.architecture.layout is Layout.DSA:
-        return 1.0
-    plain_hybrid = any(spec.recurrent_layers) and not spec.mla and spec.indexer is None
-    return _HYBRID_DRAFT_SLACK if plain_hybrid else _DRAFT_SLACK
+    return caches, compute_buffers(facts, options, drafting, caches, places)
 
 
 def _make(rules: Sequence[CacheRule], context: Context, type_k: str, type_v: str) -> tuple[Cache, ...]:
