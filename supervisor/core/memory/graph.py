@@ -26,6 +26,9 @@ _I64 = 8
 _MORE_ROWS = {"cohere2": 1, "grok": 2, "hrm_text": 1, "llada-moe": 1, "llama-embed": 1, "minicpm3": 1, "rnd1": 1}
 _MORE_ROWS |= {"smallthinker": 1, "cohere2moe": 3, "falcon-h1": 1, "jamba": 1, "llama4": 2}
 """Rows of the residual stream that these graphs keep for longer: of parallel branches, scales, routers."""
+_PLAIN_SCORES = frozenset({Layout.PLAIN, Layout.ISWA})
+_WHOLE_QUERIES = frozenset({"bloom", "gpt2", "graniteswitch", "jais", "mpt", "starcoder", "talkie"})
+"""Attend with views of one tensor of queries, keys and values, which stays whole."""
 _SCANS = frozenset({RecurrentFamily.MAMBA, RecurrentFamily.MAMBA2})
 _PARALLEL = frozenset({"command-r", "plamo", "plamo2"})  # attention and feed-forward part side by side
 _UNCACHED = frozenset({"llama-embed", "t5encoder"})  # attend within the batch, though they have a cache
@@ -109,10 +112,21 @@ def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, 
     cached = spec.architecture.layout is not Layout.NONE and spec.architecture.name not in _UNCACHED
     cells = max((cache.cells for cache in caches), default=0) if cached else context.n_tokens
     rows = 5 if has_diagonal(spec) else 0
-    if spec.mla:
-        rows = 4 if spec.kda_head_dim or spec.indexer else 2
+    if spec.mla and (spec.kda_head_dim or spec.indexer):
+        rows = 4
     more = widths.queries + 2 * widths.indexer if spec.indexer and spec.mla else 0
-    return cells * widths.heads + 3 * widths.queries + 2 * widths.keys + rows * widths.embd + more
+    return cells * widths.heads + _beside_scores(spec, widths) + rows * widths.embd + more
+
+
+def _beside_scores(spec: ModelSpec, widths: Widths) -> int:
+    """Queries in the places where the stream does not leave room for them; gated ones are twice as wide."""
+    if _takes_queries_apart(spec) and not widths.per_layer:
+        return widths.queries if 4 * widths.queries <= 5 * widths.embd else 2 * widths.queries
+    return 3 * widths.queries + 2 * widths.keys + (spec.kv_lora_rank if spec.mla else 0)
+
+
+def _takes_queries_apart(spec: ModelSpec) -> bool:
+    return spec.architecture.layout in _PLAIN_SCORES and spec.architecture.name not in _WHOLE_QUERIES
 
 
 def _relative_bias(spec: ModelSpec, widths: Widths, context: Context) -> int:
