@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -124,25 +125,46 @@ _HOLDER = {"model": "model", "KV": "kv", "RS": "recurrent", "compute": "compute"
 
 
 def parse_log(lines: Iterable[str]) -> dict[str, Any]:
-    """The fields of a Measurement that a log tells."""
+    """The fields of a Measurement that a log tells.
+
+    A context may reserve its compute buffer more than once (one that drafts does): the last one is what it keeps.
+    """
     found: dict[str, Any] = {"caches": [], "states": [], "breakdown": {}}
+    computes: list[dict[str, float]] = []  # by context
     for line in lines:
         if match := _CONTEXT.search(line):
+            if match[1] == "n_seq_max":  # the first line of a context
+                computes.append({})
             found[{"n_seq_max": "n_seq"}.get(match[1], match[1])] = int(match[2])
         elif match := _BUFFER.search(line):
-            sizes = found.setdefault(_HOLDER[match[2] or "RS"], {})
-            sizes[match[1]] = round(sizes.get(match[1], 0.0) + float(match[3]), 2)
+            if match[2] == "compute" and computes:
+                computes[-1][match[1]] = float(match[3])
+            else:
+                _add(found, _HOLDER[match[2] or "RS"], match[1], float(match[3]))
         elif match := _CACHE.search(line):
             cells, layers, streams = (int(match[group]) for group in (2, 3, 4))
             found["caches"].append(Cache(cells, layers, streams, float(match[5]), float(match[6])))
-        elif match := _STATE.search(line):
-            r, s, p = (float(size) for size in match.groups())
-            found["states"] += [r, s, p] if p else [r, s]
-        elif match := _STATE_V4.search(line):
-            found["states"].append(float(match[1]))
+        elif states := _states_in(line):
+            found["states"] += states
         elif match := _BREAKDOWN.search(line):
             found["breakdown"][match[1]] = [int(match[group]) for group in (3, 4, 5)]
+    for device, size in chain.from_iterable(compute.items() for compute in computes):
+        _add(found, "compute", device, size)
     return {key: tuple(value) if isinstance(value, list) else value for key, value in found.items()}
+
+
+def _states_in(line: str) -> list[float]:
+    """The sizes of recurrent states, or of a compressor state, that a line tells."""
+    if match := _STATE.search(line):
+        r, s, p = (float(size) for size in match.groups())
+        return [r, s, p] if p else [r, s]
+    match = _STATE_V4.search(line)
+    return [float(match[1])] if match else []
+
+
+def _add(found: dict[str, Any], part: str, device: str, size: float) -> None:
+    sizes = found.setdefault(part, {})
+    sizes[device] = round(sizes.get(device, 0.0) + size, 2)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from supervisor.core.architectures import lookup
 from tests.evidence import known_models, matrix
 from tests.evidence.compare import Comparison, Row, compare
-from tests.evidence.reasons import REASONS
+from tests.evidence.reasons import ABOVE, REASONS
 from tests.evidence.settings import NEXTN, ONE_DEVICE, TEN, TWO_DEVICES, TWO_DEVICES_EXPERTS
 from tests.evidence.subjects import DATA, TINY, architecture_of, kind_of, read_lines, tensors_of
 
@@ -137,7 +137,7 @@ def _families(rows: Sequence[Row]) -> Iterator[str]:
     for (_, family), errors in sorted(groups.items()):
         errors.sort()
         figures = f"{errors[0]:+.1%} | {_p(errors, 0.5)} | {_p(errors, 0.9)} | {errors[-1]:+.1%}"
-        reason = REASONS.get(("compute", family), "") if errors[-1] > 0.5 else ""
+        reason = ABOVE.get(family, "unknown") if errors[-1] > 0.5 else ""
         yield f"| {family} | {len(errors)} | {figures} | {reason} |"
 
 
