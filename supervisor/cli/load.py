@@ -14,7 +14,7 @@ from supervisor.cli.progress import progress
 from supervisor.cli.render import bold, print_json
 
 _DESCRIPTION = """Load a model and print where it answers. Starts a daemon in the background if none runs. A model that
-is loaded already stays as it is. Ctrl-C cancels the load."""
+is loaded already stays as it is, unless other options are given. Ctrl-C cancels the load."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
