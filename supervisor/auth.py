@@ -26,7 +26,8 @@ class AccessRules:
     api_keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()  # besides loopback names
     allowed_origins: tuple[str, ...] = ()
-    check_host: bool = True  # off where the daemon listens on a public address
+    check_host: bool = True  # off where the daemon listens on a public address and asks for a key
+    any_address: bool = False  # a public listener without keys: an address in Host is no rebound name
 
 
 def is_loopback(host: str) -> bool:
@@ -66,7 +67,17 @@ def origin_allowed(rules: AccessRules, origin: str, host: str) -> bool:
 
 def _host_allowed(rules: AccessRules, host: str) -> bool:
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    if rules.any_address and _is_address(name):
+        return True
     return is_loopback(name.lower()) or name.lower() in rules.allowed_hosts
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _check_key(rules: AccessRules, headers: Mapping[str, str]) -> RequestError | None:

@@ -33,7 +33,7 @@ __all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
 
 _SILENT_S = 0.5  # without a state line for so long, the build is taken not to speak the protocol
 _POLL_S = 0.1
-_HTTP_S = 1.0
+_HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
 _KILL_SIGNAL = 9
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
@@ -171,7 +171,7 @@ class Engine:
         status = ExitStatus(None, None)
         self.client.close()  # with a stream open, llama-server ends neither when asked nor on the first SIGTERM
         if self._spawning is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(Exception):  # start() reports why it could not be spawned; nothing is left to stop
                 child = await self._spawning
                 # before it is ready it does not listen to stdin, and SIGTERM ends it at once
                 ask = ASK_EXIT if self._listens() else None

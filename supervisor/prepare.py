@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from supervisor.config.settings import ModelOptions
 from supervisor.core.capabilities import Capabilities
-from supervisor.core.launch import LaunchSpec, build_launch, check_options, facts_of
+from supervisor.core.launch import LaunchOptions, LaunchSpec, build_launch, check_options, facts_of
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
@@ -21,7 +20,6 @@ from supervisor.llamacpp.probe import capabilities
 from supervisor.modelfiles import open_model
 from supervisor.paths import Places
 from supervisor.sockets import fresh_socket
-from supervisor.targets import resolve_target
 
 
 @dataclass
@@ -54,15 +52,13 @@ class EngineMaker:
             environ=self.env,
         )
 
-    def resolve(self, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
-        """The entry for a load target with these options, which the engine in use must know; nothing is changed.
-
-        Raises what `resolve_target` raises, and OptionNotSupported.
-        """
-        entry = resolve_target(self.registry, target, model_id, options)
-        if options is not None:
-            check_options(entry.options, self._flags())
-        return entry
+    def check(self, options: LaunchOptions) -> None:
+        """Raise InvalidRequest or OptionNotSupported where no engine could be started with these options."""
+        try:
+            flags = self.binary()[1].flags
+        except (EngineNotFound, EngineUnusable):
+            flags = None  # that is for the load to say
+        check_options(options, flags)
 
     def log(self, model_id: str) -> OutputLog:
         """The log of a model's engines."""
@@ -79,13 +75,6 @@ class EngineMaker:
         """Close the logs."""
         for log in self._logs.values():
             log.close()
-
-    def _flags(self) -> frozenset[str] | None:
-        """What the engine in use knows; None where there is none, which is for the load to say."""
-        try:
-            return self.binary()[1].flags
-        except (EngineNotFound, EngineUnusable):
-            return None
 
     def _launch(self, entry: ModelEntry, path: Path) -> LaunchSpec:
         model = open_model(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from supervisor.config.settings import ModelOptions, Settings
@@ -18,7 +18,7 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 def launch_options(options: ModelOptions) -> LaunchOptions:
     """The launch options that these settings ask for."""
-    return LaunchOptions(**options.model_dump(include=set(ModelOptions.model_fields)))
+    return LaunchOptions(**options.model_dump(include={field.name for field in fields(LaunchOptions)}))
 
 
 def configured_models(settings: Settings) -> Registry:

@@ -115,7 +115,8 @@ def _application(settings: Settings, service: Service) -> ASGIApp:
         api_keys=server.api_keys,
         allowed_hosts=tuple(host.lower() for host in server.allowed_hosts),
         allowed_origins=server.allowed_origins,
-        check_host=is_loopback(server.host),
+        check_host=is_loopback(server.host) or not server.api_keys,
+        any_address=not is_loopback(server.host),
     )
     relayed = relay_endpoints(service.pool, service.maker.registry, server.max_body_mib << 20, render_error)
     return create_app(service, relayed, rules)

@@ -115,10 +115,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "engine_client": (),
     "targets": ("config", "core.launch", "core.registry", "modelfiles", "paths"),
-    "prepare": (
-        *(*CORE, "config", "demo", "engine", "engine_log"),
-        *("llamacpp", "modelfiles", "paths", "sockets", "targets"),
-    ),
+    "prepare": (*CORE, "demo", "engine", "engine_log", "llamacpp", "modelfiles", "paths", "sockets"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "paths", "prepare", "sockets"),
     "pool": ("core.schedule", "core.events", "core.lifecycle", "core.statelines", "child", "engine", "engine_client"),
     "proxy": (*CORE, "engine_client", "pool"),

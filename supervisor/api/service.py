@@ -17,6 +17,7 @@ from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, ModelLoadFailed
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
+from supervisor.targets import resolve_target
 
 
 @dataclass
@@ -58,7 +59,9 @@ class Service:
 
         A loaded model whose options change is drained and started again; options that cannot be are refused before.
         """
-        entry = await asyncio.to_thread(self.maker.resolve, target, model_id, options)
+        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
+        if options is not None:
+            await asyncio.to_thread(self.maker.check, entry.options)
         if self.maker.registry.add(entry):
             self.pool.ask_unload(entry.id)
         self.pool.ask_load(entry.id)

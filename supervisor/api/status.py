@@ -47,7 +47,7 @@ def _resident_bytes(pid: int | None) -> int | None:
         return None
     try:
         return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
+    except (psutil.Error, OSError):
         return None
 
 

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, count, positive, require
+from supervisor.cli.options import Subparsers, add_common, count, positive, require
 from supervisor.cli.reading import reader
 from supervisor.cli.render import print_json, print_json_line
 from supervisor.core.describe import tensor_bytes
@@ -37,7 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("target", nargs="?", metavar="TARGET", help="a path, demo, or the id of a configured model")
     parser.add_argument("--jsonl", action="store_true", help=_JSONL)
     parser.add_argument("--config", metavar="FILE", help="the configuration file in which ids are looked up")
-    parser.add_argument("--json", action="store_true", help="print JSON for programs; an array for several contexts")
+    add_common(parser)
     _add_options(parser)
     parser.set_defaults(run=run)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers
+from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.reading import reader
 from supervisor.cli.render import bold, dim, print_json, print_table, size
 from supervisor.core.describe import describe, merge_labels, plain_metadata, tensor_summary
@@ -24,7 +24,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--keys", action="store_true", help="every key of the metadata as it stands in the file")
     parser.add_argument("--tensors", action="store_true", help="tensors and bytes by layer and type")
     parser.add_argument("--config", metavar="FILE", help="the configuration file in which ids are looked up")
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    add_common(parser)
     parser.set_defaults(run=run)
 
 

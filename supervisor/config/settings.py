@@ -44,17 +44,20 @@ class ModelOptions(_Strict):
     threads: Annotated[int, Field(ge=1)] | None = None
     embeddings: Literal["auto", "on", "off"] = "auto"
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
-    chat_template_file: str | None = None
     skip_chat_parsing: bool = False
     extra_args: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
 
 
 class ModelSettings(ModelOptions):
-    """One model of the catalogue: a GGUF file and how to launch it."""
+    """One model of the catalogue: a GGUF file and how to launch it.
+
+    `env` and `chat_template_file` reach the machine: only who writes the configuration may set them, no REST client.
+    """
 
     file: str
     aliases: tuple[str, ...] = ()
+    chat_template_file: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
 
 
 class Settings(_Strict):

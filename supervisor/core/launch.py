@@ -106,8 +106,8 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("--models-dir", "--models-preset", "--models-max", "--models-autoload"), _MODEL),
     **dict.fromkeys(("-h", "--help", "--usage", "--version", "-cl", "--cache-list", "--list-devices"), _ENDS),
     **dict.fromkeys(("--completion-bash",), _ENDS),
-    **dict.fromkeys(("--tools", "--tools-runtime", "--mcp-servers-config", "--mcp-servers-json"), _RUNS),
-    **dict.fromkeys(("--ui-mcp-proxy", "--webui-mcp-proxy"), _RUNS),
+    **dict.fromkeys(("-ag", "--agent", "--tools", "--tools-runtime"), _RUNS),
+    **dict.fromkeys(("--mcp-servers-config", "--mcp-servers-json", "--ui-mcp-proxy", "--webui-mcp-proxy"), _RUNS),
     **dict.fromkeys(("--log-disable", "--log-file", "--log-jsonl"), _LOG),
     **dict.fromkeys(("--sleep-idle-seconds",), "the supervisor decides when a model leaves memory"),
 }

@@ -73,6 +73,8 @@ def test_a_failed_load_streams_its_reason(daemon: RunningDaemon, tmp_path: Path,
         ({"target": "relative/path.gguf"}, 400, "invalid_request"),
         ({"target": "/absent/model.gguf"}, 422, "model_file_invalid"),
         ({"target": "demo", "options": {"ctx_sise": 1}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"env": {"LD_PRELOAD": "/x.so"}}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"chat_template_file": "/etc/passwd"}}, 400, "invalid_request"),
         ({}, 400, "invalid_request"),
     ],
 )

@@ -105,6 +105,7 @@ def test_embeddings(options: LaunchOptions, facts: ModelFacts, expected: str) ->
         ("--temp", "0", "--ssl-key-file", "k"),
         ("--mcp-servers-json", "{}"),
         ("--docker-repo", "gemma3"),
+        ("--agent",),
     ],
 )
 @pytest.mark.parametrize("flags", [None, FLAGS])

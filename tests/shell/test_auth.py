@@ -79,3 +79,11 @@ def test_health_needs_no_key() -> None:
 )
 def test_is_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("192.168.1.5:8686", None), ("[fe80::1]:8686", None), ("localhost", None), ("evil.example", "host_not_allowed")],
+)
+def test_a_public_listener_without_keys_answers_for_addresses_only(host: str, expected: str | None) -> None:
+    assert code(AccessRules(any_address=True), {"host": host}) == expected
