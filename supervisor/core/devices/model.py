@@ -1,0 +1,67 @@
+"""What a machine has: devices that llama.cpp can place tensors on, and the host. Bytes everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+HOST = "CPU"
+"""The host's name where devices are named: llama.cpp's own."""
+
+CUDA_LIKE = frozenset({"cuda", "hip", "musa"})
+"""Back ends that share CUDA's kernels, alignment and extra copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One accelerator, known by every name it has.
+
+    Attributes:
+        name: llama.cpp's in an engine that sees all devices we may use: `CUDA0`, `ROCm0`, `Vulkan0`, `MTL0`, `RPC0`.
+        backend: lower case: cuda, hip, musa, vulkan, metal, sycl, opencl, rpc, …
+        total_bytes, free_bytes: by the source that knows best; free at the time of the probe, nothing subtracted.
+        index: the physical number in PCI order, whatever masks say; None where nothing tells.
+        shares_host: its memory is the host's (integrated GPU, Apple): what it takes, the host loses.
+        processes: bytes by process id, where the driver tells; what we can see of others is in it too.
+        endpoint: `host:port` of an RPC worker.
+    """
+
+    name: str
+    backend: str
+    description: str
+    total_bytes: int
+    free_bytes: int
+    index: int | None = None
+    uuid: str | None = None
+    pci: str | None = None
+    compute_capability: str | None = None
+    utilization_percent: int | None = None
+    temperature_c: int | None = None
+    shares_host: bool = False
+    endpoint: str | None = None
+    processes: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine's own memory, within the limit of the control group that we run in."""
+
+    total_bytes: int
+    available_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A probe that failed or took too long: which, why, and what it means."""
+
+    probe: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """All of it at one moment; `devices` in llama.cpp's order."""
+
+    host: Host
+    devices: tuple[Device, ...] = ()
+    problems: tuple[Problem, ...] = ()

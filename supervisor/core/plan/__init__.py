@@ -1,0 +1,29 @@
+"""What goes where: models, devices and residents in, a placement or a refusal with numbers out."""
+
+from supervisor.core.plan.types import (
+    Budget,
+    Budgets,
+    DevicePlan,
+    DoesNotFit,
+    Explicit,
+    Learned,
+    Placement,
+    PlanRequest,
+    Policy,
+    Resident,
+    Shortage,
+)
+
+__all__ = [
+    "Budget",
+    "Budgets",
+    "DevicePlan",
+    "DoesNotFit",
+    "Explicit",
+    "Learned",
+    "Placement",
+    "PlanRequest",
+    "Policy",
+    "Resident",
+    "Shortage",
+]
