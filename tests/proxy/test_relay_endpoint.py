@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -43,6 +43,9 @@ class _Engine:
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
         yield cast(EngineResponse, self)
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
 
     async def read_some(self) -> bytes:
         return self._parts.pop(0) if self._parts else b""
