@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import psutil
 
-from supervisor.core.devices import Host
+from supervisor.core.devices import Holding, Host
 from supervisor.core.devices.amd import AMD_SMI, ROCM_SMI, parse_amd_smi, parse_rocm_smi
 from supervisor.core.devices.apple import PROFILER, SYSCTL, parse_apple
 from supervisor.core.devices.host import host_memory
@@ -68,13 +68,13 @@ def host(around: Surroundings) -> Host:
     return host_memory(memory.total, memory.available, memory_limits(around.procfs, around.sysfs))
 
 
-def private_bytes(pid: int) -> int | None:
-    """The host's memory that a process holds for itself, without pages of files such as mapped weights; None: gone."""
+def holding(pid: int) -> Holding:
+    """What a process of ours holds of the host: pages of its own, not those of files such as mapped weights."""
     try:
         memory = psutil.Process(pid).memory_info()
     except (psutil.Error, OSError):
-        return None
-    return int(memory.rss - getattr(memory, "shared", 0))
+        return Holding(pid, host_bytes=0)
+    return Holding(pid, host_bytes=int(memory.rss - getattr(memory, "shared", 0)))
 
 
 def _parsed(parse: Callable[[str], tuple[Gpu, ...]], text: str) -> tuple[Gpu, ...]:

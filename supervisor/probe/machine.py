@@ -14,7 +14,7 @@ from supervisor.core.devices.amd import with_names
 from supervisor.core.devices.engine_list import Listed
 from supervisor.core.devices.join import Found, is_known, join, listing_env
 from supervisor.core.devices.physical import AMD, Gpu
-from supervisor.core.devices.unlisted import guess_list
+from supervisor.core.devices.unlisted import guess_list, unused_gpus
 from supervisor.core.devices.vulkan import VulkanDevice
 from supervisor.probe import drivers
 from supervisor.probe.engine_list import identity, list_devices, list_worker, worker_is_free
@@ -75,8 +75,8 @@ class Prober:
             workers = self._rpc(binary, tuple(dict.fromkeys(rpc))) if binary else ()
             joined = join((*listed, *_numbered(workers)), found, env, host)
             failed = [run.problem for run in self._patience.runs if run.problem]
-            missing = () if binary else (_NO_ENGINE,)
-            return Machine(host, joined.devices, (*missing, *failed, *joined.problems))
+            about_engine = unused_gpus(found, joined.devices, env) if binary else (_NO_ENGINE,)
+            return Machine(host, joined.devices, (*about_engine, *failed, *joined.problems))
 
     def _forget(self) -> None:
         self._patience.forgive()

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import pynvml as nvml
+import pynvml
+
+nvml: Any = pynvml  # it ships no types
 
 
 def main() -> int:

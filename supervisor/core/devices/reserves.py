@@ -36,13 +36,13 @@ DEFAULTS: Mapping[str, Reserve] = {
     ),
     "rpc": Reserve(
         64 * _MIB, 16 * _MIB,
-        "measured on a worker that computes on a processor: under 2 MiB beside its buffers for each client; a worker "
-        "with a GPU holds its own context already, so that it counts as used",
+        "measured on a worker without a GPU: below 1 MiB beside its buffers for a client; one with a GPU holds its "
+        "context already, so that it counts as used",
     ),
     "cpu": Reserve(
         1024 * _MIB, 64 * _MIB,
-        "per machine what llama.cpp's own --fit leaves free by default; per engine measured: about 40 MiB of private "
-        "memory beside the buffers, without the vocabulary of a large model",
+        "per machine what llama.cpp's own --fit leaves free; per engine measured: 8 MiB of private memory with the "
+        "built-in model, buffers included; the rest is for the vocabulary of a large model",
     ),
 }  # fmt: skip
 """By back end; `cpu` is the host."""
