@@ -101,7 +101,7 @@ def check_folders(where: Places) -> Iterator[Finding]:
     folders = {"state": where.state, "cache": where.cache, "engines": where.engines, "runtime": where.runtime}
     for name, folder in folders.items():
         there = _nearest(folder)
-        if not os.access(there, os.W_OK | os.X_OK):
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
             advice = f"{there} cannot be written; change its owner, or set SUPERVISOR_HOME (runtime: XDG_RUNTIME_DIR)"
             yield Finding(f"folder {name}", "fail", advice)
             continue
@@ -143,5 +143,5 @@ def _shortcomings(known: Capabilities) -> Iterator[Finding]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
-    return next(path for path in (folder, *folder.parents) if path.is_dir())
+    """The folder, or the nearest thing above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())

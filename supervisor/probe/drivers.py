@@ -80,5 +80,5 @@ def holding(pid: int) -> Holding:
 def _parsed(parse: Callable[[str], tuple[Gpu, ...]], text: str) -> tuple[Gpu, ...]:
     try:
         return parse(text)
-    except (ValueError, TypeError, LookupError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise ProbeFailed(f"its answer makes no sense: {error}") from error

@@ -44,18 +44,20 @@ def list_worker(binary: Path, endpoint: str, env: Mapping[str, str], limit_s: fl
 
 
 def worker_is_free(endpoint: str, limit_s: float) -> bool:
-    """Whether a worker would answer; a worker serves one client at a time, and others wait.
+    """Whether a worker would answer now.
 
-    Raises ProbeFailed where nobody listens: llama-server would abort.
+    It serves one client at a time; one more waits to be accepted, and others cannot even connect. Raises ProbeFailed
+    where nobody listens: llama-server would abort.
     """
     host, _, port = endpoint.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=min(limit_s, _WORKER_SECONDS)) as connection:
-            with contextlib.suppress(TimeoutError, ConnectionError):
+            with contextlib.suppress(ConnectionError):
                 connection.sendall(_HELLO)
                 connection.recv(1)  # an answer, or the end: another version of the protocol
-                return True
-            return False
+            return True
+    except TimeoutError:
+        return False
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ProbeFailed(f"no worker answers at {endpoint} ({reason}); start ggml-rpc-server there") from error

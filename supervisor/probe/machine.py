@@ -132,7 +132,10 @@ class Prober:
         if worker_is_free(endpoint, self._around.limit_s):
             self._workers[endpoint] = list_worker(binary, endpoint, self._around.env, self._around.limit_s)
         elif endpoint not in self._workers:
-            raise ProbeFailed(f"the worker at {endpoint} serves another program and answers nobody else")
+            raise ProbeFailed(
+                f"the worker at {endpoint} does not answer: it serves another program (one at a time), "
+                "or its machine cannot be reached"
+            )
         return self._workers[endpoint]
 
 

@@ -109,6 +109,9 @@ class Patience:
 def _abandon(process: subprocess.Popen[str]) -> None:
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
+    for pipe in (process.stdout, process.stderr):
+        if pipe:
+            pipe.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_REAP_SECONDS)
         return

@@ -130,8 +130,9 @@ def _by_place(group: Sequence[Listed], visible: Visible, gpus: Sequence[Gpu]) ->
     if agree and (visible.sure or len(gpus) == 1):
         return [(gpu, _selector(gpu)) for gpu in visible.gpus]
     by_name = [[gpu for gpu in gpus if _name(gpu.name) == _name(one.description)] for one in group]
-    if all(len(candidates) == 1 for candidates in by_name):
-        return [(candidates[0], _selector(candidates[0])) for candidates in by_name]
+    told = [candidates[0] for candidates in by_name if len(candidates) == 1]
+    if len(told) == len(group) and all(told.count(gpu) == 1 for gpu in told):
+        return [(gpu, _selector(gpu)) for gpu in told]
     return None
 
 

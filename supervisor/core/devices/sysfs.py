@@ -79,7 +79,7 @@ def _amd(card: DrmCard, pci: str, compute: Mapping[str, tuple[int, KfdNode]]) ->
         total_bytes=total,
         free_bytes=max(0, total - used) if total is not None and used is not None else None,
         pci=pci,
-        uuid=f"GPU-{unique}" if unique else None,
+        uuid=f"GPU-{unique}" if unique.strip("0") else None,
         order=order,
         utilization_percent=_number(card, "gpu_busy_percent"),
         temperature_c=_degrees(_number(card, "temp1_input")),
