@@ -4,6 +4,7 @@ SupervisorError                     internal_error
 ├─ ConfigError                      config_invalid
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
+├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
 │  ├─ ModelIdTaken                  model_id_taken
@@ -82,6 +83,12 @@ class PackageOverwritten(SupervisorError):
     """Another distribution that also calls its package `supervisor` was installed over this one."""
 
     code = "package_overwritten"
+
+
+class ProfileInvalid(SupervisorError):
+    """The description of a machine's devices is wrong."""
+
+    code = "profile_invalid"
 
 
 class ModelError(SupervisorError):

@@ -33,6 +33,8 @@ from supervisor.engine_log import OutputLog
 from supervisor.paths import Places, places
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
+from supervisor.probe.machine import Prober
+from supervisor.probe.places import Surroundings
 from supervisor.proxy.relay import relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.records import end_leftovers
@@ -84,7 +86,10 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     stop = asyncio.Event()
     url = url_of(listener, settings.server.host)
     async with Pool(Scheduler(), maker.prepare, time.monotonic, _observe) as pool:
-        service = Service(pool, maker, own_log, url, time.time(), _to_epoch, stop.set)
+        prober = Prober(Surroundings(maker.env))
+        service = Service(
+            pool, maker, own_log, prober, settings.devices, url, time.time(), _to_epoch, request_shutdown=stop.set
+        )
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):

@@ -73,7 +73,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "core.describe": ("core.gguf", "core.spec"),
     "core.memory": ("core.architectures", "core.ggml", "core.gguf", "core.memory", "core.spec", "core.spec_parts"),
-    "core.devices": (),
+    "core.devices": ("core.devices",),
     "core.plan": ("core.memory", "core.devices", "core.spec"),
     "core.capabilities": (),
     "core.statelines": (),

@@ -29,6 +29,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.RouteNotFound: 404,
     e.RequestError: 400,
     e.ShuttingDown: 503,
+    e.ProfileInvalid: 422,
     e.SupervisorError: 500,
 }
 

@@ -53,6 +53,12 @@ async def status(service: ServiceOf) -> dict[str, Any]:
     return await service.status()
 
 
+@router.get("/devices")
+async def devices(service: ServiceOf, again: bool = False) -> dict[str, Any]:
+    """GPUs, RPC workers and the host, and what is free for engines; `again` asks all sources anew."""
+    return await service.devices(again=again)
+
+
 @router.get("/models")
 async def models(service: ServiceOf) -> dict[str, Any]:
     """All models with their state."""

@@ -10,13 +10,17 @@ from typing import Any
 
 from supervisor import __version__
 from supervisor.api.status import model_status
-from supervisor.config.settings import ModelOptions
+from supervisor.config.settings import DeviceSettings, ModelOptions
+from supervisor.core.devices import budgets
+from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, ModelLoadFailed
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
+from supervisor.probe.drivers import holding
+from supervisor.probe.machine import Prober
 from supervisor.targets import resolve_target
 
 
@@ -30,6 +34,8 @@ class Service:
     pool: Pool
     maker: EngineMaker
     own_log: OutputLog
+    prober: Prober
+    device_settings: DeviceSettings
     url: str
     started_at: float
     to_epoch: Callable[[float], float]
@@ -45,6 +51,10 @@ class Service:
             "engine": await self._engine(),
             "models": self.models(),
         }
+
+    async def devices(self, *, again: bool) -> dict[str, Any]:
+        """What the machine has; `again` asks everything anew, also what failed a short while ago."""
+        return await asyncio.to_thread(self._devices, again)
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""
@@ -89,6 +99,16 @@ class Service:
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
         return model_status(entry, self.pool.status(entry.id), self.to_epoch)
+
+    def _devices(self, again: bool) -> dict[str, Any]:
+        try:
+            binary = self.maker.binary()[0].path
+        except (EngineNotFound, EngineUnusable):
+            binary = None
+        machine = self.prober.machine(binary, self.device_settings.rpc, again=again)
+        pids = (self.pool.status(entry.id).pid for entry in self.maker.registry)
+        ours = tuple(holding(pid) for pid in pids if pid is not None)
+        return as_json(machine, budgets(machine, ours, self.device_settings.reserves()))
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

@@ -32,6 +32,8 @@ VERBS = {
     "logs": "supervisor.cli.logs",
     "stop": "supervisor.cli.stop",
     "engine": "supervisor.cli.engine",
+    "devices": "supervisor.cli.devices",
+    "doctor": "supervisor.cli.doctor",
     "clean": "supervisor.cli.clean",
 }
 """Verb to module, in the order of the help text."""

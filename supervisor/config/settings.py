@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from supervisor.core.devices.reserves import Reserves
+
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
@@ -31,6 +33,21 @@ class EngineSettings(_Strict):
     path: str | None = None
     stall_timeout: Annotated[float, Field(gt=0)] = 120
     stop_timeout: Annotated[float, Field(gt=0)] = 10
+
+
+Mebibytes = Annotated[int, Field(ge=0)]
+
+
+class DeviceSettings(_Strict):
+    """RPC workers that count as devices, and what is kept back, in MiB by device name (`CUDA0`, `CPU`) or back end."""
+
+    rpc: tuple[Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$")], ...] = ()
+    reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
+    engine_reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
+
+    def reserves(self) -> Reserves:
+        """The same in bytes, over the defaults."""
+        return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib))
 
 
 class ModelOptions(_Strict):
@@ -65,4 +82,9 @@ class Settings(_Strict):
 
     server: ServerSettings = ServerSettings()
     engine: EngineSettings = EngineSettings()
+    devices: DeviceSettings = DeviceSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
+
+
+def _bytes(mebibytes: dict[str, int]) -> dict[str, int]:
+    return {name: count << 20 for name, count in mebibytes.items()}

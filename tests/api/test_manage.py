@@ -46,6 +46,16 @@ def test_options_that_cannot_be_leave_a_loaded_model_alone(daemon: RunningDaemon
     assert daemon.load("talker")["pid"] == first["pid"]
 
 
+def test_devices_are_told_with_what_is_free(daemon: RunningDaemon) -> None:
+    daemon.load("demo")
+    found = daemon.http.get("/api/v1/devices", params={"again": True}).json()
+    host = found["host"]
+    assert 0 < host["usable_bytes"] <= host["total_bytes"] - host["reserve_bytes"]
+    assert 0 < host["available_bytes"] <= host["total_bytes"]
+    assert not [problem for problem in found["problems"] if problem["probe"] == "engine"]
+    assert daemon.http.get("/api/v1/devices", params={"again": "x"}).json()["error"]["code"] == "invalid_request"
+
+
 def test_load_streams_its_states(daemon: RunningDaemon) -> None:
     headers = {"accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "demo"}, headers=headers) as answer:

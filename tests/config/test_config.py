@@ -25,12 +25,14 @@ def test_the_example_is_valid_and_shows_every_setting() -> None:
     assert shown == set(ModelSettings.model_fields)
     assert settings.server.model_fields_set == set(type(settings.server).model_fields)
     assert settings.engine.model_fields_set == set(type(settings.engine).model_fields)
+    assert settings.devices.model_fields_set == set(type(settings.devices).model_fields)
 
 
 def test_the_example_shows_the_defaults() -> None:
     settings = load_settings(EXAMPLE, {})
     assert settings.server == Settings().server
     assert settings.engine == Settings().engine
+    assert settings.devices == Settings().devices
 
 
 def test_no_file_means_defaults() -> None:
@@ -62,6 +64,8 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
         ("- a list", "mapping at its top level"),
         ("server: [", "not valid YAML"),
         ("server: 5", "server"),
+        ("devices: {rpc: [no-port]}", "devices.rpc.0"),
+        ("devices: {reserve_mib: {CUDA0: -1}}", "devices.reserve_mib.CUDA0"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:

@@ -6,38 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from supervisor.core.devices import Budget, Budgets
 from supervisor.core.memory import EstimateOptions, MemoryEstimate
 from supervisor.core.spec import ModelSpec
 
 SplitMode = Literal["layer", "none"]
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one device, or the host (`CPU`), has for our engines.
-
-    Attributes:
-        total_bytes: of the hardware.
-        usable_bytes: for all our engines together: total − used by others − reserve.
-        reserve_bytes: what is kept back on it for each engine: runtime context, fragmentation.
-        backend: as `Device.backend`; `cpu` for the host.
-        shares_host: what it holds counts on the host too.
-    """
-
-    name: str
-    backend: str
-    total_bytes: int
-    usable_bytes: int
-    reserve_bytes: int = 0
-    shares_host: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Budgets:
-    """The machine as the planner sees it: devices in llama.cpp's order, and the host."""
-
-    devices: tuple[Budget, ...]
-    host: Budget
+__all__ = [
+    "Budget",
+    "Budgets",
+    "DevicePlan",
+    "DoesNotFit",
+    "Explicit",
+    "Learned",
+    "Placement",
+    "PlanRequest",
+    "Policy",
+    "Resident",
+    "Shortage",
+    "SplitMode",
+]
 
 
 @dataclass(frozen=True, slots=True)
