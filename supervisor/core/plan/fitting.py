@@ -205,13 +205,18 @@ def _prefer(
     count = len(fallback)
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, count))
     assert board is not None  # it was looked at before
-    order = sorted(range(len(pool.devices)), key=lambda device: (board.room.others[device], -device))
-    windows = [
-        replace(pool, devices=tuple(sorted(pool.devices[device] for device in order[at : at + count])), listed=True)
-        for at in range(len(order) - count + 1)
-    ]
-    if roomy(windows[-1]):
-        return next(window for window in windows if roomy(window))
-    fitting = (window for window in reversed(windows) if fits_list(sizes, setting, space, window))
-    chosen = tuple(sorted(pool.devices[device] for device in fallback))
-    return next(fitting, replace(pool, devices=chosen, listed=True))
+    rooms = board.room.others
+    tightest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (rooms[device], device)), count)
+    freest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (-rooms[device], device)), count)
+    if roomy(freest[0]):
+        return next(devices for devices in tightest if roomy(devices))
+    fitting = (devices for devices in freest if fits_list(sizes, setting, space, devices))
+    return next(fitting, _list_of(pool, fallback))
+
+
+def _neighbours(pool: Pool, order: Sequence[int], count: int) -> list[Pool]:
+    return [_list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1)]
+
+
+def _list_of(pool: Pool, places: Sequence[int]) -> Pool:
+    return replace(pool, devices=tuple(sorted(pool.devices[place] for place in places)), listed=True)

@@ -69,6 +69,8 @@ class Sizes:
         self.budgets = budgets
         self.n_places = request.spec.n_layer_all + 1
         self.projector_bytes = request.projector_bytes or request.options.mmproj or 0
+        listed = request.explicit.devices
+        self._names = tuple(budget.name for budget in budgets.devices) if listed is None else listed
         self._scale = part, whole
         self._tables: dict[bool, WeightTable] = {}
         self._demands: dict[tuple[object, ...], Demand | Refusal] = {}
@@ -85,7 +87,7 @@ class Sizes:
             n_cpu_moe=setting.n_cpu_moe,
             mmproj=self.projector_bytes or None,
             cuda=cuda or self.request.options.cuda,
-            devices=tuple(budget.name for budget in self.budgets.devices),
+            devices=self._names,
             tensor_split=(),
             n_gpu_layers=None,
         )
@@ -116,6 +118,12 @@ class Sizes:
                 found = found.scaled(*self._scale)
             self._tables[cuda] = found
         return found
+
+    def refusal(self, setting: Setting) -> Refusal | None:
+        """Why the engine would not start like this, or not with this draft model, whatever the memory."""
+        found = self._demand(setting, "host", cuda=False)
+        draft = self.draft(setting.ctx_size, cuda=False, on_host=True)
+        return next((answer for answer in (found, draft) if isinstance(answer, Refusal)), None)
 
     def draft(self, ctx_size: int, cuda: bool, on_host: bool) -> Draft | Refusal:
         """The draft model, whole on one device or on the host."""
