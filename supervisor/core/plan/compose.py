@@ -67,7 +67,7 @@ def _compose(task: Task, setting: Setting, space: Space, pool: Pool, counts: lis
         evict=(),
         why=(),
         learned=bool(learned and (learned.compute or learned.overhead_bytes)),
-        draft_device=names[0] if request.draft is not None and on_devices else None,
+        draft_device=_draft_device(task, names) if request.draft is not None and on_devices else None,
     )
 
 
@@ -79,6 +79,11 @@ def _names(task: Task, pool: Pool) -> tuple[str, ...]:
     if explicit.split_mode == "none" and explicit.main_gpu is not None and pool.devices:
         return tuple(budget.name for budget in task.budgets.devices)
     return tuple(task.budgets.devices[device].name for device in pool.devices)
+
+
+def _draft_device(task: Task, names: tuple[str, ...]) -> str:
+    """The first device; the whole list where `--main-gpu` counts in it, since the draft model counts with it too."""
+    return ",".join(names) if task.request.explicit.split_mode == "none" else names[0]
 
 
 def _options(

@@ -88,12 +88,12 @@ def _lists(budgets: Sequence[Budget]) -> tuple[tuple[int, ...], ...]:
 
 
 def _choices(budgets: Sequence[Budget]) -> Iterator[list[int]]:
+    """Kinds one by one stay in the list beside their mixture: a mixture may take more than one kind alone."""
     shared = [number for number, budget in enumerate(budgets) if budget.shares_host]
     remote = [number for number, budget in enumerate(budgets) if budget.backend == "rpc" and not budget.shares_host]
     own = [number for number in range(len(budgets)) if number not in shared and number not in remote]
-    yield [number for number in own if budgets[number].backend in CUDA_LIKE]
-    yield [number for number in own if budgets[number].backend not in CUDA_LIKE]
-    yield own
-    yield from ([*own, number] for number in shared)
-    yield own + remote
-    yield from ([*own, *remote, number] for number in shared)
+    cuda = [number for number in own if budgets[number].backend in CUDA_LIKE]
+    other = [number for number in own if number not in cuda]
+    for far in ([], remote):
+        for one in ([], *([number] for number in shared)):
+            yield from (near + far + one for near in (cuda, other, own))

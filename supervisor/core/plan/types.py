@@ -187,8 +187,8 @@ class Placement:
         evict: engines that must leave first.
         why: the reasoning, a sentence each.
         learned: figures come from an earlier start.
-        draft_device: what `--device-draft` must say, so that all of the draft model is there; None: no draft, or the
-            host alone.
+        draft_device: what `--device-draft` must say, so that all of the draft model is on the first device that holds
+            layers; None: no draft, or the host alone.
     """
 
     model: str
