@@ -211,7 +211,7 @@ _NOTHING = LayerPart(Part(), Part(), Part())
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
     """`places` as `place_layers` gives them."""
     found = PlacedWeights([0] * (len(options.devices) + 1), [])
-    route = _router(options)
+    route = router(options)
     drafts = options.drafts and spec.architecture.mtp
     for layer, parts in enumerate(weights.layers):
         loaded = parts if drafts or layer < spec.n_layer else weights.kept.get(layer, _NOTHING)
@@ -258,7 +258,8 @@ class Router:
         return next((target for pattern, target in self.patterns if pattern.search(name)), device)
 
 
-def _router(options: EstimateOptions) -> Router:
+def router(options: EstimateOptions) -> Router:
+    """The overrides of these options."""
     patterns = tuple(
         (re.compile(pattern), options.devices.index(place) if place in options.devices else -1)
         for pattern, place in options.override_tensors

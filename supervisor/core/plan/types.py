@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from supervisor.core.devices import Budget, Budgets
-from supervisor.core.memory import EstimateOptions, MemoryEstimate
+from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal
 from supervisor.core.spec import ModelSpec
 
 SplitMode = Literal["layer", "none"]
@@ -175,6 +175,8 @@ class Placement:
         evict: engines that must leave first.
         why: the reasoning, a sentence each.
         learned: figures come from an earlier start.
+        draft_device: what `--device-draft` must say, so that all of the draft model is on the first device that holds
+            layers; None: no draft, or the host alone.
     """
 
     model: str
@@ -193,11 +195,39 @@ class Placement:
     evict: tuple[int, ...]
     why: tuple[str, ...]
     learned: bool = False
+    draft_device: str | None = None
 
     @property
     def used_bytes(self) -> dict[str, int]:
         """What the engine will hold by device name, `CPU` included: what a `Resident` needs."""
         return {part.name: part.total_bytes for part in self.parts}
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `plan --json`; `ctx_size` is of all slots, `estimate` the whole estimate."""
+        options = self.options
+        return {
+            "fits": True,
+            "model": self.model,
+            "devices": list(self.devices),
+            "split_mode": self.split_mode,
+            "main_gpu": self.main_gpu,
+            "n_gpu_layers": self.n_gpu_layers,
+            "tensor_split": list(self.tensor_split),
+            "n_cpu_moe": self.n_cpu_moe,
+            "draft_device": self.draft_device,
+            "ctx_size": options.ctx_size,
+            "cache_type_k": options.cache_type_k,
+            "cache_type_v": options.cache_type_v,
+            "request_ctx": self.estimate.n_ctx_seq,
+            "wanted_ctx": self.wanted_ctx,
+            "native_ctx": self.native_ctx,
+            "fitting_ctx": self.fitting_ctx,
+            "parts": [asdict(part) | {"total_bytes": part.total_bytes} for part in self.parts],
+            "evict": list(self.evict),
+            "why": list(self.why),
+            "learned": self.learned,
+            "estimate": self.estimate.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +242,9 @@ class Shortage:
     def missing_bytes(self) -> int:
         return max(0, self.needed_bytes - self.usable_bytes)
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"missing_bytes": self.missing_bytes}
+
 
 @dataclass(frozen=True, slots=True)
 class DoesNotFit:
@@ -223,6 +256,7 @@ class DoesNotFit:
         shortages: by device.
         hints: what would help, most useful first: a sentence each.
         blockers: engines that would have to leave and cannot yet.
+        refusal: the engine would not start with these options, however much memory there is: its code and reason.
     """
 
     model: str
@@ -231,3 +265,17 @@ class DoesNotFit:
     shortages: tuple[Shortage, ...] = ()
     hints: tuple[str, ...] = ()
     blockers: tuple[int, ...] = ()
+    refusal: Refusal | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `plan --json` where nothing fits."""
+        return {
+            "fits": False,
+            "model": self.model,
+            "later": self.later,
+            "message": self.message,
+            "shortages": [shortage.to_json() for shortage in self.shortages],
+            "hints": list(self.hints),
+            "blockers": list(self.blockers),
+            "refusal": asdict(self.refusal) if self.refusal else None,
+        }

@@ -1,0 +1,85 @@
+"""A context grows towards the native one with memory that is free anyway.
+
+Growing evicts nobody, adds no device and moves nothing to the host. Of what is free on the chosen devices once the
+smaller context is there, and of what is free on the host, a share is left to the next model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from supervisor.core.memory import CELL_PAD
+from supervisor.core.plan.fitting import board_of, fits_list, margin, shape_on
+from supervisor.core.plan.ladder import Task
+from supervisor.core.plan.pools import Pool
+from supervisor.core.plan.sizes import Setting
+from supervisor.core.plan.space import Space
+
+
+def can_be_native(task: Task, setting: Setting, space: Space, pool: Pool) -> bool:
+    """Whether the setting fits on these devices with as much context as it may come to have."""
+    if not fits_list(task.sizes, setting, space, pool):
+        return False
+    if task.contexts.fixed or setting.ctx_size >= task.contexts.native:
+        return True
+    most = setting._replace(ctx_size=task.contexts.native)
+    return fits_list(task.sizes, most, for_growth(task, setting, space, pool), pool)
+
+
+def grown(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
+    """The setting with the context it gets in the end, on these devices."""
+    if task.contexts.fixed or setting.ctx_size >= task.contexts.native:
+        return setting
+    return largest(task, setting, for_growth(task, setting, space, pool), pool)
+
+
+def largest(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
+    """The setting, which fits or is taken to, with the largest context up to the native one that fits."""
+    unit = CELL_PAD * task.contexts.streams
+    native = task.contexts.native
+
+    def probe(step: int) -> int:
+        return margin(task.sizes, setting._replace(ctx_size=min(step * unit, native)), space, pool)
+
+    low, high = setting.ctx_size // unit, -(-native // unit)
+    if low >= high:
+        return setting
+    found = largest_step(low, high, probe)
+    return setting._replace(ctx_size=max(setting.ctx_size, min(found * unit, native)))
+
+
+def largest_step(low: int, high: int, probe: Callable[[int], int]) -> int:
+    """The largest step from `low` on, which counts as fitting, whose margin is not negative; margins fall.
+
+    They fall almost in a straight line, so the crossing is guessed; every other guess halves instead.
+    """
+    above = probe(high)
+    if above >= 0:
+        return high
+    below = max(0, probe(low))
+    halve = False
+    while high - low > 1:
+        guess = (low + high) // 2 if halve else low + (high - low) * below // (below - above)
+        at = min(max(guess, low + 1), high - 1)
+        found = probe(at)
+        low, below, high, above = (at, found, high, above) if found >= 0 else (low, below, at, found)
+        halve = not halve
+    return low
+
+
+def for_growth(task: Task, setting: Setting, space: Space, pool: Pool) -> Space:
+    """The space without the share that is left to others, once the setting has what it needs."""
+    board = board_of(task.sizes, setting, space, pool, shape_on(task.sizes, setting, len(pool.devices)))
+    if board is None:
+        return space
+    share = min(1.0, max(0.0, task.policy.growth_share))
+    devices = list(space.devices)
+    shared = 0
+    total = sum(board.free)
+    if pool.devices and total > 0:
+        used = total - max(0, board.room.first[0] + sum(board.room.others[1:]) - board.need)
+        for device, free in zip(pool.devices, board.free, strict=True):
+            filled = free * used // total
+            devices[device] = free - int(share * (free - filled))
+            shared += filled if task.budgets.devices[device].shares_host else 0
+    return Space(tuple(devices), space.host - int(share * max(0, board.host_left - shared)))

@@ -1,0 +1,191 @@
+"""The ladder: ways to start a model, the best first, and what each comes to in a given space.
+
+1. everything on devices, with the wanted context and the best cache type; as few devices as will do
+2. the same with the next cache type that the policy allows
+3. everything on devices with a smaller context: speed stays, which on the next rungs falls to a fraction
+4. mixtures of experts: the experts of as few layers as possible on the host
+5. as many layers as possible on devices, the others on the host
+6. the host alone
+
+From rung 3 on the cache type is the last that is allowed; from rung 4 on the wanted context comes first, then a
+smaller one. Every step is asked for what fits in what is free, then for what fits if idle engines leave. Whether a
+step fits can only change from no to yes as memory or devices are added, so a plan never falls to a later step by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from supervisor.core.memory import CELL_PAD, Refusal
+from supervisor.core.plan.contexts import Contexts, contexts_of
+from supervisor.core.plan.fitting import fits
+from supervisor.core.plan.pools import Pool, pools_of
+from supervisor.core.plan.sizes import Setting, Sizes
+from supervisor.core.plan.space import Space
+from supervisor.core.plan.types import Budgets, PlanRequest, Policy
+
+Family = Literal["devices", "experts", "layers", "host"]
+UNLIMITED = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rung with all but one thing decided.
+
+    Attributes:
+        shrink: a context below the wanted one.
+        n_cpu_moe: where the family is not `experts`, which looks for the number.
+    """
+
+    family: Family
+    kv: tuple[str, str]
+    shrink: bool
+    n_cpu_moe: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A request, prepared."""
+
+    request: PlanRequest
+    budgets: Budgets
+    policy: Policy
+    pools: tuple[Pool, ...]
+    contexts: Contexts
+    sizes: Sizes
+    steps: tuple[Step, ...]
+    kvs: tuple[tuple[str, str], ...]
+
+
+def task_of(request: PlanRequest, budgets: Budgets, policy: Policy, scale: tuple[int, int] = (1, 1)) -> Task | Refusal:
+    """The steps of a request, or why the engine would never start like that."""
+    pools = pools_of(request, budgets)
+    if isinstance(pools, Refusal):
+        return pools
+    sizes = Sizes(request, budgets, *scale)
+    contexts = contexts_of(request, policy)
+    accepted: list[tuple[str, str]] = []
+    refusal = Refusal("no_cache_type", "The policy allows no cache type; name one in kv_types.")
+    for kv in reversed(_cache_types(request, policy)):
+        found = sizes.refusal(Setting(contexts.floor, kv, request.explicit.n_cpu_moe or 0, 0))
+        if found:
+            refusal = found
+        else:
+            accepted.insert(0, kv)
+    if not accepted:
+        return refusal
+    kvs = tuple(accepted)
+    steps = tuple(_steps(request, policy, sizes, pools, kvs, contexts))
+    return Task(request, budgets, policy, pools, contexts, sizes, steps, kvs)
+
+
+def _cache_types(request: PlanRequest, policy: Policy) -> list[tuple[str, str]]:
+    """Pairs of keys and values; where the user names one of the two, also that one for both: some models need it."""
+    keys, values = request.explicit.cache_type_k, request.explicit.cache_type_v
+    if keys and values:
+        return [(keys, values)]
+    found = [(keys or kind, values or kind) for kind in policy.kv_types]
+    named = keys or values
+    return list(dict.fromkeys([*found, (named, named)] if named else found))
+
+
+def _steps(
+    request: PlanRequest,
+    policy: Policy,
+    sizes: Sizes,
+    pools: tuple[Pool, ...],
+    kvs: tuple[tuple[str, str], ...],
+    contexts: Contexts,
+) -> Iterator[Step]:
+    base = request.explicit.n_cpu_moe or 0
+    families = list(_families(request, policy, sizes, pools))
+    shrinks = contexts.floor < contexts.wanted
+    first, kept = families[0]
+    yield from (Step(first, kv, False, base if kept is None else kept) for kv in kvs)
+    if shrinks:
+        yield Step(first, kvs[-1], True, base)
+    for family, moved in families[1:]:
+        for shrink in (False, True) if shrinks else (False,):
+            yield Step(family, kvs[-1], shrink, base if moved is None else moved)
+
+
+def _families(
+    request: PlanRequest, policy: Policy, sizes: Sizes, pools: tuple[Pool, ...]
+) -> Iterator[tuple[Family, int | None]]:
+    """With the number of layers whose experts are on the host; None: the user's, or none."""
+    explicit = request.explicit
+    if not pools or explicit.n_gpu_layers == 0:
+        yield "host", None
+        return
+    yield "devices", None
+    experts = policy.cpu_moe and explicit.n_cpu_moe is None and not request.options.cpu_moe
+    experts = experts and sizes.table().has_experts
+    if experts:
+        yield "experts", None
+    if not policy.partial_offload or explicit.n_gpu_layers is not None:
+        return
+    if experts:
+        yield "layers", sizes.n_places - 1
+    yield "layers", None
+    if not pools[0].listed:  # the user did not choose devices
+        yield "host", None
+
+
+def find(task: Task, step: Step, space: Space) -> Setting | None:
+    """The best setting of a step that fits; without regard to growth."""
+    contexts = task.contexts
+    if not step.shrink:
+        return settle(task, step, space, contexts.wanted)
+    found = settle(task, step, space, contexts.floor)
+    if found is None:
+        return None
+    unit = CELL_PAD * contexts.streams
+    low, high = contexts.floor // unit, -(-contexts.wanted // unit)  # `high` does not fit, or is what was wanted
+    while high - low > 1:
+        middle = (low + high) // 2
+        better = settle(task, step, space, middle * unit)
+        found, low, high = (better, middle, high) if better else (found, low, middle)
+    return found
+
+
+def possible(task: Task, step: Step, space: Space) -> bool:
+    """Whether `find` would find something."""
+    contexts = task.contexts
+    return settle(task, step, space, contexts.floor if step.shrink else contexts.wanted) is not None
+
+
+def settle(task: Task, step: Step, space: Space, ctx_size: int) -> Setting | None:
+    """The best setting of a step at one context."""
+    sizes = task.sizes
+    setting = Setting(ctx_size, step.kv, step.n_cpu_moe, first_layer(task, step))
+    beside = Space(space.devices, UNLIMITED)  # what devices leave to the host is looked at once they hold the most
+    if step.family == "experts":
+        found = _least(step.n_cpu_moe + 1, sizes.n_places - 1, lambda n: setting._replace(n_cpu_moe=n), task, beside)
+    elif step.family == "layers":
+        found = _least(1, sizes.n_places - 1, lambda n: setting._replace(start=n), task, beside)
+    else:
+        found = setting
+    return found if found and fits(sizes, found, space, task.pools) else None
+
+
+def first_layer(task: Task, step: Step) -> int:
+    """The first layer on a device as far as the user or the family decides it."""
+    asked = task.request.explicit.n_gpu_layers
+    if step.family == "host":
+        return task.sizes.n_places
+    return 0 if asked is None or asked < 0 else max(0, task.sizes.n_places - asked)
+
+
+def _least(low: int, high: int, make: Callable[[int], Setting], task: Task, space: Space) -> Setting | None:
+    """The smallest number from `low` to `high` whose setting fits; more is always easier on the devices."""
+    if low > high or not fits(task.sizes, make(high), space, task.pools):
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if fits(task.sizes, make(middle), space, task.pools):
+            high = middle
+        else:
+            low = middle + 1
+    return make(high)
