@@ -34,10 +34,11 @@ def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> Laun
     """
     placement, chosen = placed.placement, placed.placement.options
     several, alone = len(placement.devices) > 1, not placement.devices
+    known = flags is None or "--device" in flags
     moved = replace(
         options,
         rpc=placed.rpc,
-        device=tuple(placed.names.get(name, name) for name in placement.devices) if _has("--device", flags) else None,
+        device=None if alone and not known else tuple(placed.names.get(name, name) for name in placement.devices),
         n_gpu_layers=0 if alone else placement.n_gpu_layers,
         tensor_split=tuple(map(float, placement.tensor_split)) if several else (),
         split_mode=None if alone else placement.split_mode,
@@ -61,10 +62,6 @@ def merged_env(options: LaunchOptions, placed: Placed) -> Mapping[str, str]:
                 f"{name} cannot be set: it hides devices, which the plan chooses; use the option device", param="env"
             )
     return {**options.env, **placed.visible_env}
-
-
-def _has(flag: str, flags: Flags | None) -> bool:
-    return flags is None or flag in flags
 
 
 def _renamed(options: LaunchOptions, names: Mapping[str, str]) -> LaunchOptions:
