@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
-from supervisor.core.launch import LaunchOptions, LaunchSpec, build_launch, check_options, facts_of
+from supervisor.core.launch import LaunchOptions, LaunchSpec, build_launch, check_extra, check_options, facts_of
 from supervisor.core.registry import ModelEntry, Registry
+from supervisor.cores import physical_cores
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
+from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
-from supervisor.modelfiles import open_model
+from supervisor.modelfiles import ModelFile, open_model
 from supervisor.paths import Places
+from supervisor.projectors import projector_beside
 from supervisor.sockets import fresh_socket
 
 
@@ -52,12 +55,16 @@ class EngineMaker:
             environ=self.env,
         )
 
-    def check(self, options: LaunchOptions) -> None:
-        """Raise InvalidRequest or OptionNotSupported where no engine could be started with these options."""
+    def check(self, options: LaunchOptions, client_args: Sequence[str] = ()) -> None:
+        """Raise InvalidRequest or OptionNotSupported where no engine could be started with these options.
+
+        `client_args` are those of its further arguments that a client gave, who may give less than the configuration.
+        """
         try:
             flags = self.binary()[1].flags
         except (EngineNotFound, EngineUnusable):
             flags = None  # that is for the load to say
+        check_extra(client_args, flags, "client")
         check_options(options, flags)
 
     def log(self, model_id: str) -> OutputLog:
@@ -85,9 +92,17 @@ class EngineMaker:
             str(fresh_socket(self.places.runtime)),
             entry.id,
             entry.options,
-            facts_of(model.header),
+            facts_of(model.header, _projector(entry.options, model)),
             known.flags,
+            cores=physical_cores(),
+            libraries=runtime_libraries(binary.path, self.env, known.backends),
         )
+
+
+def _projector(options: LaunchOptions, model: ModelFile) -> str | None:
+    """The projector beside the model, where one is to be looked for."""
+    found = projector_beside(model) if options.mmproj_auto and options.mmproj is None else None
+    return None if found is None else str(found)
 
 
 async def make_demo_model(places: Places) -> Path:

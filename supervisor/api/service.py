@@ -71,7 +71,7 @@ class Service:
         """
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
-            await asyncio.to_thread(self.maker.check, entry.options)
+            await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
         if self.maker.registry.add(entry):
             self.pool.ask_unload(entry.id)
         self.pool.ask_load(entry.id)

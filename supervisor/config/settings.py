@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from supervisor.core.devices.reserves import Reserves
 
@@ -50,30 +50,121 @@ class DeviceSettings(_Strict):
         return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib))
 
 
-class ModelOptions(_Strict):
-    """How a model is launched; names and meanings are llama-server's own."""
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1)]
 
-    ctx_size: Annotated[int, Field(ge=0)] | None = None
-    parallel: Annotated[int, Field(ge=1)] | None = None
-    batch_size: Annotated[int, Field(ge=1)] | None = None
-    ubatch_size: Annotated[int, Field(ge=1)] | None = None
-    n_gpu_layers: Annotated[int, Field(ge=0)] | None = None
-    threads: Annotated[int, Field(ge=1)] | None = None
+
+class ModelOptions(_Strict):
+    """How a model is launched; names and meanings are llama-server's own (docs/launch.md).
+
+    These are for everybody, clients of the REST interface included: none names a file or host of the machine.
+    """
+
+    ctx_size: Natural | None = None
+    parallel: Positive | None = None
+    kv_unified: bool | None = None
+    batch_size: Positive | None = None
+    ubatch_size: Positive | None = None
+    cache_type_k: CacheType | None = None
+    cache_type_v: CacheType | None = None
+    flash_attn: Literal["on", "off", "auto"] | None = None
+    swa_full: bool = False
+    context_shift: bool | None = None
+    cache_ram: Annotated[int, Field(ge=-1)] | None = None
+    ctx_checkpoints: Natural | None = None
+    threads: Positive | None = None
+    threads_batch: Positive | None = None
+    device: tuple[str, ...] | None = None
+    n_gpu_layers: Natural | None = None
+    tensor_split: tuple[Share, ...] = ()
+    split_mode: Literal["none", "layer", "row", "tensor"] | None = None
+    main_gpu: Natural | None = None
+    cpu_moe: bool = False
+    n_cpu_moe: Natural | None = None
+    n_cpu_ffn: Natural | None = None
+    override_tensor: tuple[str, ...] = ()
+    kv_offload: bool | None = None
+    op_offload: bool | None = None
+    repack: bool | None = None
+    load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None = None
+    fit: Literal["on", "off"] | None = None
     embeddings: Literal["auto", "on", "off"] = "auto"
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
+    reranking: bool = False
+    jinja: bool | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     skip_chat_parsing: bool = False
+    reasoning: Literal["on", "off", "auto"] | None = None
+    reasoning_format: str | None = None
+    reasoning_effort: str | None = None
+    reasoning_budget: Annotated[int, Field(ge=-1)] | None = None
+    reasoning_budget_message: str | None = None
+    reasoning_preserve: bool | None = None
+    mmproj_auto: bool | None = None
+    mmproj_offload: bool | None = None
+    mmproj_device: str | None = None
+    rope_scaling: Literal["none", "linear", "yarn"] | None = None
+    rope_scale: Number | None = None
+    rope_freq_base: Number | None = None
+    rope_freq_scale: Number | None = None
+    yarn_orig_ctx: Natural | None = None
+    yarn_ext_factor: Number | None = None
+    yarn_attn_factor: Number | None = None
+    yarn_beta_slow: Number | None = None
+    yarn_beta_fast: Number | None = None
+    spec_type: tuple[str, ...] = ()
+    spec_draft_n_max: Natural | None = None
+    spec_draft_n_min: Natural | None = None
+    spec_draft_p_min: Probability | None = None
+    spec_draft_p_split: Probability | None = None
+    spec_draft_ngl: Natural | None = None
+    spec_draft_device: tuple[str, ...] | None = None
+    spec_draft_type_k: CacheType | None = None
+    spec_draft_type_v: CacheType | None = None
+    spec_draft_cpu_moe: bool = False
+    spec_draft_n_cpu_moe: Natural | None = None
+    spec_draft_override_tensor: tuple[str, ...] = ()
+    spec_ngram_mod_n_min: Natural | None = None
+    spec_ngram_mod_n_max: Natural | None = None
+    spec_ngram_mod_n_match: Positive | None = None
+    spec_ngram_simple_size_n: Positive | None = None
+    spec_ngram_simple_size_m: Positive | None = None
+    spec_ngram_simple_min_hits: Positive | None = None
+    spec_ngram_map_k_size_n: Positive | None = None
+    spec_ngram_map_k_size_m: Positive | None = None
+    spec_ngram_map_k_min_hits: Positive | None = None
+    spec_ngram_map_k4v_size_n: Positive | None = None
+    spec_ngram_map_k4v_size_m: Positive | None = None
+    spec_ngram_map_k4v_min_hits: Positive | None = None
     extra_args: tuple[str, ...] = ()
+
+
+class LoraSettings(_Strict):
+    """An adapter's file, and how strongly it is applied."""
+
+    path: str
+    scale: Number = 1.0
 
 
 class ModelSettings(ModelOptions):
     """One model of the catalogue: a GGUF file and how to launch it.
 
-    `env` and `chat_template_file` reach the machine: only who writes the configuration may set them, no REST client.
+    What is here and not in ModelOptions reaches the machine: only who writes the configuration may set it, no client.
     """
 
     file: str
     aliases: tuple[str, ...] = ()
     chat_template_file: str | None = None
+    slot_save_path: str | None = None
+    lora: tuple[LoraSettings, ...] = ()
+    mmproj: str | None = None
+    spec_draft_model: str | None = None
+    rpc: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
 
 

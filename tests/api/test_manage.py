@@ -56,6 +56,18 @@ def test_devices_are_told_with_what_is_free(daemon: RunningDaemon) -> None:
     assert daemon.http.get("/api/v1/devices", params={"again": "x"}).json()["error"]["code"] == "invalid_request"
 
 
+def test_what_the_configuration_allowed_a_client_need_not_repeat(
+    engine_binary: Path, talker: Path, tmp_path: Path
+) -> None:
+    """Arguments that only the configuration may give stay when a client changes another option."""
+    model = {"file": str(talker), "parallel": 1, "extra_args": ["--media-path", str(tmp_path)]}
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": {"m": model}}) as daemon:
+        assert daemon.load("m", ctx_size=2048)["n_ctx"] == 2048
+        asked = {"target": "m", "options": {"extra_args": ["--media-path", "/"]}}
+        answer = daemon.http.post("/api/v1/models/load", json=asked)
+        assert answer.json()["error"]["param"] == "extra_args"
+
+
 def test_load_streams_its_states(daemon: RunningDaemon) -> None:
     headers = {"accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "demo"}, headers=headers) as answer:
@@ -85,6 +97,12 @@ def test_a_failed_load_streams_its_reason(daemon: RunningDaemon, tmp_path: Path,
         ({"target": "demo", "options": {"ctx_sise": 1}}, 400, "invalid_request"),
         ({"target": "demo", "options": {"env": {"LD_PRELOAD": "/x.so"}}}, 400, "invalid_request"),
         ({"target": "demo", "options": {"chat_template_file": "/etc/passwd"}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"lora": [{"path": "/etc/passwd"}]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"mmproj": "/etc/passwd"}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"rpc": ["10.0.0.1:1"]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"extra_args": ["--media-path", "/"]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"extra_args": ["--ctx-size", "512"]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"extra_args": ["--temp", "--seed", "1"]}}, 400, "invalid_request"),
         ({}, 400, "invalid_request"),
     ],
 )

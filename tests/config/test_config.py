@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.settings import ModelOptions, ModelSettings
+from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
 from supervisor.errors import ConfigError
+from supervisor.targets import launch_options
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 
@@ -45,6 +48,24 @@ def test_model_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     assert settings.models["m"].file == str(tmp_path / "sub" / "m.gguf")
 
 
+def test_so_are_all_other_files(tmp_path: Path) -> None:
+    text = """models: {m: {file: m.gguf, mmproj: p.gguf, spec_draft_model: /abs/d.gguf, chat_template_file: t.jinja,
+      slot_save_path: slots, lora: [{path: a.gguf}, {path: b.gguf, scale: 0.5}]}}"""
+    model = load(tmp_path, text).models["m"]
+    assert (model.mmproj, model.spec_draft_model) == (str(tmp_path / "p.gguf"), "/abs/d.gguf")
+    assert (model.chat_template_file, model.slot_save_path) == (str(tmp_path / "t.jinja"), str(tmp_path / "slots"))
+    expected = (LoraAdapter(str(tmp_path / "a.gguf")), LoraAdapter(str(tmp_path / "b.gguf"), 0.5))
+    assert launch_options(model).lora == expected
+
+
+def test_the_settings_are_the_launch_options() -> None:
+    """One list of options, of which clients get all that do not name things of the machine."""
+    fields = {field.name for field in dataclasses.fields(LaunchOptions)}
+    assert ModelSettings.model_fields.keys() - {"file", "aliases"} == fields
+    assert ModelOptions.model_fields.keys() == fields - MACHINE_FIELDS
+    assert launch_options(ModelOptions()) == LaunchOptions()
+
+
 def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
     text = "server: {api_keys: [from-the-file]}"
     settings = load(tmp_path, text, {"SUPERVISOR_API_KEY": "from-the-environment"})
@@ -60,6 +81,10 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
         ("server: {port: 99999}", "server.port"),
         ("models: {m: {ctx_size: 5}}", "models.m.file"),
         ("models: {m: {file: a, embeddings: maybe}}", "models.m.embeddings"),
+        ("models: {m: {file: a, cache_type_k: q3}}", "models.m.cache_type_k"),
+        ("models: {m: {file: a, rope_scale: .inf}}", "models.m.rope_scale"),
+        ("models: {m: {file: a, tensor_split: [-1]}}", "models.m.tensor_split.0"),
+        ("models: {m: {file: a, lora: [{scale: 1}]}}", "models.m.lora.0.path"),
         ("server: {api_keys: [short]}", "server.api_keys.0"),
         ("- a list", "mapping at its top level"),
         ("server: [", "not valid YAML"),
