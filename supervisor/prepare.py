@@ -15,6 +15,8 @@ from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
+from supervisor.learning import Learning, StartNotes, intent_of
+from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
 from supervisor.modelfiles import open_model
@@ -34,6 +36,7 @@ class EngineMaker:
     env: Mapping[str, str]
     engine_path: str | None
     limits: EngineLimits
+    learning: Learning | None = None
     _logs: dict[str, OutputLog] = field(default_factory=dict)
 
     async def prepare(self, model_id: str) -> Engine:
@@ -43,13 +46,14 @@ class EngineMaker:
         """
         entry = self.registry.find(model_id)
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
-        launch = await asyncio.to_thread(self._launch, entry, path)
+        launch, notes = await asyncio.to_thread(self._launch, entry, path)
         return Engine(
             launch,
             log=self.log(entry.id),
             record_dir=self.places.pid_records,
             limits=self.limits,
             environ=self.env,
+            notes=notes,
         )
 
     def check(self, options: LaunchOptions) -> None:
@@ -76,10 +80,10 @@ class EngineMaker:
         for log in self._logs.values():
             log.close()
 
-    def _launch(self, entry: ModelEntry, path: Path) -> LaunchSpec:
+    def _launch(self, entry: ModelEntry, path: Path) -> tuple[LaunchSpec, StartNotes | None]:
         model = open_model(path)
         binary, known = self.binary()
-        return build_launch(
+        launch = build_launch(
             str(binary.path),
             str(model.path),
             str(fresh_socket(self.places.runtime)),
@@ -88,6 +92,12 @@ class EngineMaker:
             facts_of(model.header),
             known.flags,
         )
+        if self.learning is None:
+            return launch, None
+        digest = engine_digest(binary.path, self.places.cache / "engine-digests.json")
+        intent = intent_of(model.header, launch, entry.options, known.backends)
+        notes = self.learning.begin(model.header, intent, digest, known.build)
+        return notes.asked(launch, known.flags), notes
 
 
 async def make_demo_model(places: Places) -> Path:
