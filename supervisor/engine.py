@@ -285,12 +285,13 @@ class Engine:
 
     async def _noted(self, info: ReadyInfo, pid: int, seconds: float) -> ReadyInfo:
         """With its footprint."""
-        if self._notes is None:
-            return info
         if self._hushed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TOLD_S):
                     await self._told.wait()
+        self._told.set()
+        if self._notes is None:
+            return info
         found = self._notes.ready(pid, seconds, info.n_ctx, self._account.footprint())
         return replace(info, footprint=found)
 

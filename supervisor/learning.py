@@ -113,6 +113,10 @@ class Learning:
             _log.warning("store_unreadable", reason=str(error))
             return None
 
+    def flush(self) -> None:
+        """Wait until everything is written that was to be."""
+        self._writer.submit(lambda: None).result()
+
     def close(self) -> None:
         """Write what is pending and close the database."""
         self._writer.shutdown(wait=True)
@@ -181,7 +185,7 @@ def intent_of(header: GgufHeader, launch: LaunchSpec, options: LaunchOptions, ba
 
 
 def _arguments(launch: LaunchSpec) -> tuple[str, ...]:
-    """Of the command line and the environment what is not of one start alone; of values, which may be secret, a hash."""
+    """Of the command line and the environment what is not of one start alone; of values, maybe secret, a hash."""
     arguments, rest = [], iter(launch.argv[1:])
     for argument in rest:
         if argument in _OF_ONE_START:

@@ -59,19 +59,20 @@ class Database:
     @classmethod
     def read(cls, path: Path) -> Self:
         """For reading only, while another process may write; raises StoreTooNew, StoreUnusable."""
-        connection = None
         try:
             connection = _connect(f"{path.absolute().as_uri()}?mode=ro")
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"{path} cannot be read: {error}") from error
+        try:
             if _version(connection, path) < VERSION:
                 raise StoreUnusable(
                     f"{path} is of an earlier version; start the daemon once, which brings it up to date"
                 )
             return cls(connection)
-        except sqlite3.Error as error:
-            raise StoreUnusable(f"{path} cannot be read: {error}") from error
-        except BaseException:
-            if connection is not None:
-                connection.close()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise StoreUnusable(f"{path} cannot be read: {error}") from error
             raise
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
