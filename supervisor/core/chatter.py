@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 _TEXTS = (
+    rb"   - prompt ",  # one for every prompt in the cache, so it comes first
     rb"conv_id=",
     rb"chat format: ",
     rb" - skipping, ",
@@ -17,7 +18,6 @@ _TEXTS = (
     rb"prompt cache update took ",
     rb" - looking for better prompt",
     rb" - found better prompt",
-    rb"   - prompt ",
     rb" - prompt is already in the cache",
     rb" - removing obsolete cached prompt",
     rb" - saving prompt with length",
