@@ -40,6 +40,8 @@ SupervisorError                     internal_error
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
    ├─ ShuttingDown                  shutting_down
+   ├─ StoreUnusable                 store_unusable
+   │  └─ StoreTooNew                store_too_new
    └─ RemoteError                   (the code the daemon gave)
 
 `code` is a promise to scripts; a message says what is wrong and what to do. HTTP statuses live in
@@ -318,6 +320,18 @@ class ShuttingDown(DaemonError):
     """The daemon is stopping and takes no new work."""
 
     code = "shutting_down"
+
+
+class StoreUnusable(DaemonError):
+    """The database in the state folder cannot be opened."""
+
+    code = "store_unusable"
+
+
+class StoreTooNew(StoreUnusable):
+    """The database was made by a later version of this program."""
+
+    code = "store_too_new"
 
 
 class RemoteError(DaemonError):

@@ -17,6 +17,8 @@ from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
 from supervisor.llamacpp.libraries import runtime_libraries
+from supervisor.learning import Learning, StartNotes, intent_of
+from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
 from supervisor.modelfiles import ModelFile, open_model
@@ -37,6 +39,7 @@ class EngineMaker:
     env: Mapping[str, str]
     engine_path: str | None
     limits: EngineLimits
+    learning: Learning | None = None
     _logs: dict[str, OutputLog] = field(default_factory=dict)
 
     async def prepare(self, model_id: str) -> Engine:
@@ -46,13 +49,14 @@ class EngineMaker:
         """
         entry = self.registry.find(model_id)
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
-        launch = await asyncio.to_thread(self._launch, entry, path)
+        launch, notes = await asyncio.to_thread(self._launch, entry, path)
         return Engine(
             launch,
             log=self.log(entry.id),
             record_dir=self.places.pid_records,
             limits=self.limits,
             environ=self.env,
+            notes=notes,
         )
 
     def check(self, options: LaunchOptions, client_args: Sequence[str] = ()) -> None:
@@ -83,10 +87,10 @@ class EngineMaker:
         for log in self._logs.values():
             log.close()
 
-    def _launch(self, entry: ModelEntry, path: Path) -> LaunchSpec:
+    def _launch(self, entry: ModelEntry, path: Path) -> tuple[LaunchSpec, StartNotes | None]:
         model = open_model(path)
         binary, known = self.binary()
-        return build_launch(
+        launch = build_launch(
             str(binary.path),
             str(model.path),
             str(fresh_socket(self.places.runtime)),
@@ -97,6 +101,12 @@ class EngineMaker:
             cores=physical_cores(),
             libraries=runtime_libraries(binary.path, self.env, known.backends),
         )
+        if self.learning is None:
+            return launch, None
+        digest = engine_digest(binary.path, self.places.cache / "engine-digests.json")
+        intent = intent_of(model.header, launch, entry.options, known.backends)
+        notes = self.learning.begin(model.header, intent, digest, known.build)
+        return notes.asked(launch, known.flags), notes
 
 
 def _projector(options: LaunchOptions, model: ModelFile) -> str | None:

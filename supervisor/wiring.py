@@ -30,6 +30,7 @@ from supervisor.core.schedule import Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
 from supervisor.engine import EngineLimits
 from supervisor.engine_log import OutputLog
+from supervisor.learning import Learning
 from supervisor.paths import Places, places
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
@@ -38,6 +39,7 @@ from supervisor.probe.places import Surroundings
 from supervisor.proxy.relay import relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.records import end_leftovers
+from supervisor.store import Database
 from supervisor.targets import configured_models
 
 _log = structlog.get_logger()
@@ -66,8 +68,9 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, _maker(settings, where, env), own_log, listener))
+        learning = Learning(Database.open(where.database), time.time)
+        with contextlib.closing(learning), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(settings, _maker(settings, where, env, learning), own_log, listener))
     return 0
 
 
@@ -106,7 +109,7 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     _log.info("daemon_stopped")
 
 
-def _maker(settings: Settings, where: Places, env: Mapping[str, str]) -> EngineMaker:
+def _maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:
     third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
     return EngineMaker(
         registry=configured_models(settings),
@@ -114,6 +117,7 @@ def _maker(settings: Settings, where: Places, env: Mapping[str, str]) -> EngineM
         env=env,
         engine_path=settings.engine.path,
         limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
+        learning=learning,
     )
 
 

@@ -17,7 +17,8 @@ def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float]
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
-    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, error {code, message, log_lines}.
+    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), error {code,
+    message, log_lines}.
     """
     view, ready = pool.view, pool.ready
     progress = pool.progress if view.state in STARTING else None
@@ -38,6 +39,7 @@ def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float]
         "load_seconds": pool.load_seconds,
         "rss_bytes": _resident_bytes(pool.pid),
         "size_bytes": _file_bytes(entry.path),
+        "footprint": ready.footprint.used_bytes if ready and ready.footprint else None,
         "error": _error(pool),
     }
 

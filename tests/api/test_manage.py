@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from supervisor.store import Database
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 
 pytestmark = pytest.mark.engine
@@ -178,3 +180,43 @@ def test_following_a_log_shows_new_lines_and_ends_with_the_daemon(daemon: Runnin
         assert daemon.http.post("/api/v1/shutdown").status_code == 202
         assert any("daemon_stopping" in line for line in lines)
     assert daemon.process.wait(20) == 0
+
+
+def test_a_footprint_is_shown_and_remembered_and_the_log_is_not_filled_by_it(
+    daemon: RunningDaemon, talker: Path
+) -> None:
+    first = daemon.load(str(talker), ctx_size=4096, parallel=1)
+    assert set(first["footprint"]) == {"CPU"}
+    assert first["footprint"]["CPU"] > 1 << 20
+    for number in range(3):
+        assert daemon.chat("talker", f"hello {number}").status_code == 200
+    log = daemon.http.get("/api/v1/logs", params={"model": "talker"}).text
+    assert "CPU KV buffer size" in log
+    assert "print_timing" in log
+    assert "sampler params" not in log
+    assert daemon.http.post("/api/v1/models/unload", json={"model": "talker"}).json()["footprint"] is None
+    assert daemon.load("talker")["footprint"] == first["footprint"]
+    assert "-lv" not in psutil.Process(daemon.model("talker")["pid"]).cmdline()
+
+
+def test_what_is_learned_can_be_read_while_the_daemon_runs_and_outlives_it(engine_binary: Path, talker: Path) -> None:
+    with scratch_home() as home:
+        with running_daemon(home, engine_binary) as daemon:
+            footprint = daemon.load(str(talker))["footprint"]
+            wait_until(lambda: _starts(home) == 1, 5, "the start is written down")
+        with running_daemon(home, engine_binary) as daemon:
+            assert daemon.load(str(talker))["footprint"] == footprint
+            wait_until(lambda: _starts(home) == 2, 5, "the start is written down")
+
+
+def test_a_damaged_database_does_not_keep_the_daemon_from_starting(engine_binary: Path, talker: Path) -> None:
+    with scratch_home() as home:
+        (home / "state.db").write_bytes(b"no database" * 1000)
+        with running_daemon(home, engine_binary) as daemon:
+            assert daemon.load(str(talker))["footprint"] is not None
+        assert "store_damaged" in (home / "daemon-output.log").read_text()
+
+
+def _starts(home: Path) -> int:
+    with Database.read(home / "state.db") as database:
+        return len(database.rows("SELECT * FROM load_times"))

@@ -101,11 +101,13 @@ class Learned:
         compute: measured / estimated bytes of the compute buffers, by device name (`CPU` included).
         overhead_bytes: by device name: what the process held beside its buffers (runtime context, libraries).
         same: the options are those of the plan, so that the figures are exact.
+        source: where they come from, in words.
     """
 
     compute: Mapping[str, float]
     overhead_bytes: Mapping[str, int]
     same: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
