@@ -16,9 +16,9 @@ from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
-from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.learning import Learning, StartNotes, intent_of
 from supervisor.llamacpp.digest import engine_digest
+from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
 from supervisor.modelfiles import ModelFile, open_model
