@@ -29,7 +29,14 @@ from supervisor.store import Database, Footprints, LoadTime, LoadTimes
 _log = structlog.get_logger()
 
 _HOST_BACKENDS = frozenset({"cpu", "blas", "rpc"})
-_DECIDED = frozenset({"devices", "embeddings"})
+_DECIDED = frozenset({"devices", "embeddings", "mmproj"})
+_ESTIMATED = frozenset(
+    {"--ctx-size", "--parallel", "--kv-unified", "--batch-size", "--ubatch-size", "--cache-type-k", "--cache-type-v"}
+    | {"--flash-attn", "--swa-full", "--n-gpu-layers", "--threads", "--embeddings", "--pooling", "--jinja", "--metrics"}
+    | {"--slots", "--no-ui", "--no-webui", "--log-prefix", "--log-timestamps", "--chat-template-file"}
+    | {"--skip-chat-parsing"}
+)
+"""Flags that the estimate knows, or that take no memory."""
 _OF_ONE_START = frozenset({"-m", "--host", "--alias"})
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
@@ -176,9 +183,11 @@ def intent_of(header: GgufHeader, launch: LaunchSpec, options: LaunchOptions, ba
     }
     chosen = EstimateOptions(**given, devices=(), embeddings="--embeddings" in launch.argv)
     on_host = _HOST_BACKENDS.issuperset(backends) and "--rpc" not in launch.argv
+    arguments = _arguments(launch)
     plain = on_host and not options.extra_args and not options.env
+    plain = plain and _ESTIMATED.issuperset(argument for argument in arguments if argument.startswith("--"))
     return Intent(
-        plain_settings(chosen, extra=_arguments(launch)),
+        plain_settings(chosen, extra=arguments),
         estimated=_estimate(header, chosen) if plain else None,
         fixed=on_host,
     )
