@@ -323,8 +323,6 @@ class RemoteError(DaemonError):
         log_lines: as in SupervisorError.
     """
 
-    def __init__(
-        self, message: str, *, code: str, param: str | None = None, log_lines: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, message: str, *, code: str, param: str | None = None, log_lines: tuple[str, ...] = ()) -> None:
         super().__init__(message, param=param, log_lines=log_lines)
         self.code = code

@@ -158,9 +158,7 @@ def _bytes(path: Path) -> int:
     """The bytes of a file or of all files below a folder; links count as themselves."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_size
-    return sum(
-        os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names
-    )
+    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
 
 
 def _checkout() -> Path | None:
