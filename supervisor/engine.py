@@ -157,6 +157,23 @@ class Engine:
             await self.stop()
             raise
 
+    async def alive(self, within: float) -> bool:
+        """Whether it answers /health within that many seconds, or at least works: takes CPU time or does I/O."""
+        if self._child is None or await self._answers(within / 2):
+            return True
+        before = processes.activity(self._child.pid)
+        deadline = asyncio.get_running_loop().time() + within / 2
+        if await self._answers(within / 2):
+            return True
+        await asyncio.sleep(deadline - asyncio.get_running_loop().time())
+        now = processes.activity(self._child.pid)
+        return now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * within / 2
+
+    def kill(self) -> None:
+        """End the child without asking, also while `stop` waits for it."""
+        if self._child is not None:
+            self._child.kill()
+
     async def stop(self) -> None:
         """End it: afterwards the child is reaped, the socket file gone and `client` closed.
 
@@ -294,6 +311,13 @@ class Engine:
             return info
         found = self._notes.ready(pid, seconds, info.n_ctx, self._account.footprint())
         return replace(info, footprint=found)
+
+    async def _answers(self, within: float) -> bool:
+        try:
+            async with asyncio.timeout(within), self.client.get("/health") as response:
+                return response.status > 0
+        except (EngineUnreachable, TimeoutError):
+            return False
 
     async def _get(self, path: str) -> object:
         """JSON from the engine; None when it does not answer 200 with some in time."""

@@ -12,7 +12,9 @@ SupervisorError                     internal_error
 │  │  ├─ GgufError                  gguf_invalid
 │  │  └─ ShardMissing               shard_missing
 │  ├─ EstimateRefused               estimate_refused
+│  ├─ ModelDoesNotFit               does_not_fit
 │  └─ ModelLoadFailed               model_load_failed
+│     ├─ CrashLoop                  crash_loop
 │     └─ LoadCancelled              load_cancelled
 ├─ EngineError
 │  ├─ EngineNotFound                engine_not_found
@@ -39,6 +41,7 @@ SupervisorError                     internal_error
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
+   ├─ QueueFull                     queue_full
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
    │  └─ StoreTooNew                store_too_new
@@ -154,10 +157,22 @@ class EstimateRefused(ModelError):
         self.code = code
 
 
+class ModelDoesNotFit(ModelError):
+    """The machine has no room for the model, whatever leaves; the message has the numbers."""
+
+    code = "does_not_fit"
+
+
 class ModelLoadFailed(ModelError):
     """An engine could not be brought up for the model."""
 
     code = "model_load_failed"
+
+
+class CrashLoop(ModelLoadFailed):
+    """The model's engine failed too often in a row; it is started again when somebody asks with `load`."""
+
+    code = "crash_loop"
 
 
 class LoadCancelled(ModelLoadFailed):
@@ -314,6 +329,21 @@ class InsecureBind(DaemonError):
     """A non-loopback address without a key."""
 
     code = "insecure_bind"
+
+
+class QueueFull(DaemonError):
+    """Too many requests wait.
+
+    Args:
+        message: as in SupervisorError.
+        retry_after: seconds after which it is worth another try.
+    """
+
+    code = "queue_full"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ShuttingDown(DaemonError):

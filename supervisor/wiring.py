@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -25,14 +25,15 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.child import StopGrace
 from supervisor.config import Settings, find_config, load_settings
-from supervisor.core.events import Failure
+from supervisor.core.events import Failure, Plan
+from supervisor.core.plan import Resident
 from supervisor.core.schedule import Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
-from supervisor.engine import EngineLimits
+from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.learning import Learning
 from supervisor.paths import Places, places
-from supervisor.pool import Pool
+from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
@@ -86,27 +87,74 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
 
 
 async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
-    stop = asyncio.Event()
     url = url_of(listener, settings.server.host)
-    async with Pool(Scheduler(), maker.prepare, time.monotonic, _observe) as pool:
+    stop = _Stop()
+    async with Pool(Scheduler(_anywhere), _edges(maker)) as pool:
         prober = Prober(Surroundings(maker.env))
         service = Service(
-            pool, maker, own_log, prober, settings.devices, url, time.time(), _to_epoch, request_shutdown=stop.set
+            pool, maker, own_log, prober, settings.devices, url, time.time(), _to_epoch, request_shutdown=stop.ask
         )
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):
             _log.info("daemon_ready", url=url, pid=os.getpid())
             gc.freeze()  # what is there now stays: collections need not look at it
-            await asyncio.wait({serving, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({serving, asyncio.ensure_future(stop.asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
-        pool.shut_down()
-        await pool.drained()  # open streams end with their engines, before the server closes
+        await _drain(pool, stop)  # open streams end with their engines, before the server closes
         maker.close()
         own_log.close()  # ends those who follow
         server.leave()
         await serving
     _log.info("daemon_stopped")
+
+
+class _Stop:
+    """Whether the daemon is to stop, and whether at once: somebody asked twice."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.now = asyncio.Event()
+
+    def ask(self) -> None:
+        """Ask once more."""
+        (self.now if self.asked.is_set() else self.asked).set()
+
+
+async def _drain(pool: Pool, stop: _Stop) -> None:
+    """End every engine: after its requests, within a limit, or at once."""
+    pool.shut_down()
+    drained, now = asyncio.ensure_future(pool.drained()), asyncio.ensure_future(stop.now.wait())
+    await asyncio.wait({drained, now}, return_when=asyncio.FIRST_COMPLETED)
+    now.cancel()
+    if not drained.done():
+        pool.shut_down()
+    await drained
+
+
+@dataclass(frozen=True)
+class _Anywhere:
+    """A place for a model while nothing is known of the machine: llama-server decides, and nobody has to leave."""
+
+    evict: tuple[int, ...] = ()
+    used_bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+def _anywhere(model: str, residents: tuple[Resident, ...]) -> Plan:
+    return _Anywhere()
+
+
+def _edges(maker: EngineMaker) -> PoolEdges:
+    async def prepare(model: str, plan: Plan) -> Engine:
+        return await maker.prepare(model)
+
+    async def learn(model: str) -> None:
+        return None
+
+    async def see_room() -> Mapping[str, int]:
+        return {}
+
+    return PoolEdges(prepare, learn, see_room, time.monotonic, _observe)
 
 
 def _maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:
@@ -137,7 +185,7 @@ def _application(settings: Settings, service: Service) -> ASGIApp:
 class _Server(uvicorn.Server):
     """uvicorn whose signals set our own event: engines end first, so that open streams get a proper ending."""
 
-    def __init__(self, stop: asyncio.Event, app: ASGIApp) -> None:
+    def __init__(self, stop: _Stop, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -167,11 +215,11 @@ class _Server(uvicorn.Server):
         self._leaving.set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A second signal ends the server at once."""
-        if self._stop.is_set():
+        """The first asks, the second ends the engines at once, a third one the server as well."""
+        if self._stop.now.is_set():
             super().handle_exit(signal.SIGINT, frame)
             self._leaving.set()
-        self._stop.set()
+        self._stop.ask()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -16,7 +16,7 @@ from supervisor.engine_log import OutputLog
 
 router = APIRouter(prefix="/api/v1")
 
-_SETTLED = frozenset({"ready", "failed", "unloaded"})
+_SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
 
 
 def _service(request: Request) -> Service:

@@ -16,8 +16,8 @@ from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, ModelLoadFailed
-from supervisor.pool import Pool
+from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
+from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
 from supervisor.probe.drivers import holding
 from supervisor.probe.machine import Prober
@@ -72,20 +72,21 @@ class Service:
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
-        if self.maker.registry.add(entry):
-            self.pool.ask_unload(entry.id)
-        self.pool.ask_load(entry.id)
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry))
         return entry.id
 
     async def loaded(self, model_id: str) -> dict[str, Any]:
-        """The status once the load is over; raises ModelLoadFailed with the reason, or LoadCancelled."""
+        """The status once the load is over.
+
+        Raises ModelLoadFailed with the reason, ModelDoesNotFit, CrashLoop, or LoadCancelled.
+        """
         outcome = await self.pool.settled(model_id)
         if outcome.view.state is EngineState.READY:
             return self.model(model_id)
         failure = outcome.view.failure
         if failure is None:
             raise LoadCancelled("The load was called off: the model was unloaded or the daemon is stopping.")
-        raise ModelLoadFailed(failure.message, log_lines=failure.log_lines)
+        raise error_of(failure)
 
     async def unload(self, name: str, *, now: bool) -> dict[str, Any]:
         """Unload and wait until the process is gone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -114,7 +114,8 @@ class Responder:
         """Send the last piece of the body."""
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
-    async def whole(self, status: int, body: bytes) -> None:
-        """Send a JSON response in one go."""
-        await self.start(status, [*JSON_HEADERS, (b"content-length", str(len(body)).encode())])
+    async def whole(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Send a JSON response in one go, with further `headers`."""
+        further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])
         await self.end(body)

@@ -33,7 +33,7 @@ class _Engine:
         self.status, self.content_type = 200, "text/event-stream"
         self._parts = parts
 
-    async def acquire(self, model: str) -> _Engine:
+    async def acquire(self, model: str, affinity: str | None) -> _Engine:
         self.leased += 1
         return self
 
