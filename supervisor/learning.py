@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import structlog
 
 from supervisor import processes
-from supervisor.core.footprint import Footprint, asking
-from supervisor.core.gguf import GgufHeader
-from supervisor.core.identity import Settings, Start, backend_of, model_identity, options_hash, plain_settings
+from supervisor.core.devices import Device
+from supervisor.core.footprint import Footprint, asking, renamed
+from supervisor.core.identity import Settings, Start, backend_of, options_hash, plain_settings
 from supervisor.core.launch import LaunchOptions, LaunchSpec
 from supervisor.core.learn import Observation, overhead
-from supervisor.core.memory import EstimateOptions, MemoryEstimate, estimate
-from supervisor.core.spec import read_spec
-from supervisor.errors import ModelFileError
+from supervisor.core.memory import EstimateOptions, MemoryEstimate
+from supervisor.core.plan import Explicit, Placement
 from supervisor.store import Database, Footprints, LoadTime, LoadTimes
 
 _log = structlog.get_logger()
@@ -52,14 +51,12 @@ class Intent:
         names: devices it may use, as `--device` names them.
         devices: what these are, as in `Start`.
         estimated: what was estimated for it; None where nothing was.
-        fixed: its memory follows from the settings; not so where the engine itself may fit them to what is free.
     """
 
     settings: Settings
     names: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     estimated: MemoryEstimate | None = None
-    fixed: bool = True
 
 
 class Learning:
@@ -81,28 +78,16 @@ class Learning:
         self._process_bytes = process_bytes
         self._writer = ThreadPoolExecutor(1, "store")
 
-    def begin(self, header: GgufHeader, intent: Intent, engine: str, build: int | None) -> StartNotes:
+    def begin(self, start: Start, intent: Intent, names: Mapping[str, str], n_ctx_train: int | None) -> StartNotes:
         """Look up what is known of such a start. Blocks shortly.
 
         Args:
-            header: the model's.
-            intent: how it will be started.
-            engine: the engine's digest.
-            build: its number; 0 counts as none.
+            start, intent: how it will be started.
+            names: the engine's name of a device → ours, where they differ.
+            n_ctx_train: the model's native context.
         """
-        start = Start(
-            model=model_identity(header),
-            options=options_hash(intent.settings),
-            settings=intent.settings,
-            engine=engine,
-            backend=backend_of(intent.names),
-            devices=intent.devices,
-            build=build or None,
-        )
         known = [one for one in self.observations(start.model) if _same_start(one.start, start)]
-        return StartNotes(
-            self, start, intent, known[0].footprint if known and intent.fixed else None, header.n_ctx_train
-        )
+        return StartNotes(self, start, intent, known[0].footprint if known else None, names, n_ctx_train)
 
     def observations(self, model: str) -> tuple[Observation, ...]:
         """What is known of a model, newest first; nothing where the store cannot say."""
@@ -156,9 +141,10 @@ class StartNotes:
     start: Start
     intent: Intent
     known: Footprint | None
+    names: Mapping[str, str] = field(default_factory=dict)
     n_ctx_train: int | None = None
 
-    def asked(self, launch: LaunchSpec, flags: frozenset[str]) -> LaunchSpec:
+    def asked(self, launch: LaunchSpec, flags: Collection[str]) -> LaunchSpec:
         """The launch that makes the engine tell its buffers, where that is of use and it knows how."""
         return launch if self.known else replace(launch, argv=asking(launch.argv, flags))
 
@@ -167,6 +153,7 @@ class StartNotes:
 
         A known one counts only while its slots have the context they had then.
         """
+        account = renamed(account, self.names) if account else None
         self.learning.keep(self, pid, seconds, account)
         if account is None and self.known is not None:
             slot = min(self.known.n_ctx_seq, self.n_ctx_train or self.known.n_ctx_seq)
@@ -174,46 +161,47 @@ class StartNotes:
         return account
 
 
-def intent_of(header: GgufHeader, launch: LaunchSpec, options: LaunchOptions, backends: Iterable[str]) -> Intent:
-    """How a model is started where nobody planned it: on the host as the options say, else as the engine likes."""
-    given = {
-        field.name: value
-        for field in fields(EstimateOptions)
-        if (value := getattr(options, field.name, None)) is not None and field.name not in _DECIDED
-    }
-    chosen = EstimateOptions(**given, devices=(), embeddings="--embeddings" in launch.argv)
-    on_host = _HOST_BACKENDS.issuperset(backends) and "--rpc" not in launch.argv
-    arguments = _arguments(launch)
-    plain = on_host and not options.extra_args and not options.env
-    plain = plain and _ESTIMATED.issuperset(argument for argument in arguments if argument.startswith("--"))
+def intent_of(placement: Placement, options: LaunchOptions, devices: Sequence[Device]) -> Intent:
+    """How a model is started where a plan says; `devices` are the placement's, in its order."""
     return Intent(
-        plain_settings(chosen, extra=arguments),
-        estimated=_estimate(header, chosen) if plain else None,
-        fixed=on_host,
+        plain_settings(
+            placement.options,
+            split_mode=placement.split_mode,
+            main_gpu=placement.main_gpu,
+            extra=_beside(options),
+        ),
+        names=placement.devices,
+        devices=tuple(device.endpoint or device.description for device in devices),
+        estimated=placement.estimate,
     )
 
 
-def _arguments(launch: LaunchSpec) -> tuple[str, ...]:
-    """Of the command line and the environment what is not of one start alone; of values, maybe secret, a hash."""
-    arguments, rest = [], iter(launch.argv[1:])
-    for argument in rest:
-        if argument in _OF_ONE_START:
-            next(rest, None)
-        else:
-            arguments.append(argument)
-    return (*arguments, *(f"{name}={_hidden(value)}" for name, value in sorted(launch.env.items())))
+def start_of(identity: str, intent: Intent, engine: str, build: int | None) -> Start:
+    """The key of a start: `identity` is the model's, `engine` the program's digest; a build of 0 counts as none."""
+    return Start(
+        model=identity,
+        options=options_hash(intent.settings),
+        settings=intent.settings,
+        engine=engine,
+        backend=backend_of(intent.names),
+        devices=intent.devices,
+        build=build or None,
+    )
+
+
+def _beside(options: LaunchOptions) -> tuple[str, ...]:
+    """What may decide memory beside the estimate's options and the plan; of variables, maybe secret, a hash."""
+    given = {
+        field.name: value
+        for field in fields(LaunchOptions)
+        if field.name not in _PLANNED and (value := getattr(options, field.name)) != field.default and value
+    }
+    plain = [f"{name}={value}" for name, value in given.items() if name != "env"]
+    return (*sorted(plain), *(f"{name}={_hidden(value)}" for name, value in sorted(options.env.items())))
 
 
 def _hidden(value: str) -> str:
     return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _estimate(header: GgufHeader, options: EstimateOptions) -> MemoryEstimate | None:
-    try:
-        found = estimate(read_spec(header), options)
-    except ModelFileError:
-        return None
-    return found if isinstance(found, MemoryEstimate) else None
 
 
 def _same_start(one: Start, other: Start) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from supervisor.child import ExitStatus
-from supervisor.core.events import Failure, ModelId
+from supervisor.core.events import Failure, ModelId, Plan
 from supervisor.core.schedule import EngineView, ModelView
 from supervisor.engine import LoadProgress, ReadyInfo
 from supervisor.engine_client import EngineClient
@@ -57,6 +57,7 @@ class Running:
     """The pool's side of one engine. `hung`: it is ended because it does not answer."""
 
     model: ModelId
+    plan: Plan
     asked_at: float
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)

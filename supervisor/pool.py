@@ -16,6 +16,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from supervisor.core.devices import Holding
 from supervisor.core.events import (
     CheckRoom,
     Command,
@@ -192,6 +193,14 @@ class Pool:
         view = self._scheduler.view(model)
         return PoolStatus(view, tuple(EngineStatus.of(one, self._running.get(one.engine)) for one in view.engines))
 
+    def holdings(self) -> tuple[Holding, ...]:
+        """What every engine that has a process holds, as far as that was planned."""
+        return tuple(
+            Holding(running.engine.pid, running.plan.used_bytes)
+            for running in self._running.values()
+            if running.engine is not None and running.engine.pid is not None
+        )
+
     # ── events in, commands out ──────────────────────────────────────────────────────────────────────────────────
 
     def _apply(self, event: Event) -> None:
@@ -208,7 +217,7 @@ class Pool:
                 self._checks.add(task)
                 task.add_done_callback(self._checks.discard)
             case StartEngine(engine, model, plan):
-                self._running[engine] = Running(model, self._edges.clock())
+                self._running[engine] = Running(model, plan, self._edges.clock())
                 self._tasks.create_task(self._live(engine, plan), name=f"engine-{engine}")
                 self._edges.observe("engine_start", model, engine, None)
             case StopEngine(engine, now):

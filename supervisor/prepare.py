@@ -1,30 +1,33 @@
-"""From a model id to an engine that can be started: files, binary, command line."""
+"""From a catalogue entry and a place to an engine that can be started: files, binary, command line."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
-from supervisor.core.launch import LaunchOptions, LaunchSpec, build_launch, check_extra, check_options, facts_of
+from supervisor.core.devices import Device
+from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.cores import physical_cores
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
-from supervisor.learning import Learning, StartNotes, intent_of
+from supervisor.header_cache import HeaderCache
+from supervisor.learning import Learning, StartNotes, intent_of, start_of
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
-from supervisor.modelfiles import ModelFile, open_model
 from supervisor.paths import Places
-from supervisor.projectors import projector_beside
+from supervisor.planning import Known
 from supervisor.sockets import fresh_socket
+from supervisor.subjects import read_subject
 
 
 @dataclass
@@ -39,20 +42,29 @@ class EngineMaker:
     env: Mapping[str, str]
     engine_path: str | None
     limits: EngineLimits
-    learning: Learning | None = None
+    learning: Learning
     _logs: dict[str, OutputLog] = field(default_factory=dict)
 
-    async def prepare(self, model_id: str) -> Engine:
-        """The engine for a model, not started.
+    def __post_init__(self) -> None:
+        self._headers = HeaderCache(self.places.cache / "headers")
 
-        Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing, OptionNotSupported and their like.
+    async def know(self, entry: ModelEntry) -> Known:
+        """Read the model and look up what is known of it.
+
+        Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing and their like.
         """
-        entry = self.registry.find(model_id)
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
-        launch, notes = await asyncio.to_thread(self._launch, entry, path)
+        return await asyncio.to_thread(self._know, entry, path)
+
+    async def prepare(self, known: Known, placed: Placed, devices: Sequence[Device]) -> Engine:
+        """The engine for a model at its place, not started; `devices` are those of the placement, in its order.
+
+        Raises EngineNotFound, EngineUnusable, OptionNotSupported and their like.
+        """
+        launch, notes = await asyncio.to_thread(self._launch, known, placed, devices)
         return Engine(
             launch,
-            log=self.log(entry.id),
+            log=self.log(known.entry.id),
             record_dir=self.places.pid_records,
             limits=self.limits,
             environ=self.env,
@@ -82,37 +94,43 @@ class EngineMaker:
         binary = locate(self.places, self.env, self.engine_path)
         return binary, capabilities(binary.path, capability_cache(self.places))
 
+    def binary_path(self) -> Path | None:
+        """The `llama-server` in use; None where there is none."""
+        with contextlib.suppress(EngineNotFound, EngineUnusable):
+            return self.binary()[0].path
+        return None
+
     def close(self) -> None:
         """Close the logs."""
         for log in self._logs.values():
             log.close()
 
-    def _launch(self, entry: ModelEntry, path: Path) -> tuple[LaunchSpec, StartNotes | None]:
-        model = open_model(path)
-        binary, known = self.binary()
+    def _know(self, entry: ModelEntry, path: Path) -> Known:
+        subject = read_subject(path, entry.options, self._headers)
+        binary, able = self.binary()
+        digest = engine_digest(binary.path, self.places.cache / "engine-digests.json")
+        return Known(entry, subject, self.learning.observations(subject.identity), digest, able.build)
+
+    def _launch(self, known: Known, placed: Placed, devices: Sequence[Device]) -> tuple[LaunchSpec, StartNotes]:
+        entry, subject = known.entry, known.subject
+        binary, able = self.binary()
         launch = build_launch(
             str(binary.path),
-            str(model.path),
+            str(subject.model.path),
             str(fresh_socket(self.places.runtime)),
             entry.id,
             entry.options,
-            facts_of(model.header, _projector(entry.options, model)),
-            known.flags,
+            subject.facts,
+            able.flags,
+            placed=placed,
             cores=physical_cores(),
-            libraries=runtime_libraries(binary.path, self.env, known.backends),
+            libraries=runtime_libraries(binary.path, self.env, able.backends),
         )
-        if self.learning is None:
-            return launch, None
-        digest = engine_digest(binary.path, self.places.cache / "engine-digests.json")
-        intent = intent_of(model.header, launch, entry.options, known.backends)
-        notes = self.learning.begin(model.header, intent, digest, known.build)
-        return notes.asked(launch, known.flags), notes
-
-
-def _projector(options: LaunchOptions, model: ModelFile) -> str | None:
-    """The projector beside the model, where one is to be looked for."""
-    found = projector_beside(model) if options.mmproj_auto and options.mmproj is None else None
-    return None if found is None else str(found)
+        intent = intent_of(placed.placement, entry.options, devices)
+        start = start_of(subject.identity, intent, known.engine, known.build)
+        ours = {theirs: name for name, theirs in placed.names.items()}
+        notes = self.learning.begin(start, intent, ours, subject.model.header.n_ctx_train)
+        return notes.asked(launch, able.flags), notes
 
 
 async def make_demo_model(places: Places) -> Path:

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -25,14 +25,16 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.child import StopGrace
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.core.devices import Holding
 from supervisor.core.events import Failure, Plan
-from supervisor.core.plan import Resident
+from supervisor.core.plan import Placement
 from supervisor.core.schedule import Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.learning import Learning
 from supervisor.paths import Places, places
+from supervisor.planning import Planner, Rules
 from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
@@ -89,11 +91,9 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
 async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
     url = url_of(listener, settings.server.host)
     stop = _Stop()
-    async with Pool(Scheduler(_anywhere), _edges(maker)) as pool:
-        prober = Prober(Surroundings(maker.env))
-        service = Service(
-            pool, maker, own_log, prober, settings.devices, url, time.time(), _to_epoch, request_shutdown=stop.ask
-        )
+    planner = _planner(settings, maker, lambda: pool.holdings())
+    async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
+        service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):
@@ -132,29 +132,18 @@ async def _drain(pool: Pool, stop: _Stop) -> None:
     await drained
 
 
-@dataclass(frozen=True)
-class _Anywhere:
-    """A place for a model while nothing is known of the machine: llama-server decides, and nobody has to leave."""
-
-    evict: tuple[int, ...] = ()
-    used_bytes: Mapping[str, int] = field(default_factory=dict)
+def _planner(settings: Settings, maker: EngineMaker, holdings: Callable[[], Sequence[Holding]]) -> Planner:
+    rules = Rules(settings.policy(), settings.devices.reserves(), settings.devices.rpc)
+    prober = Prober(Surroundings(maker.env))
+    return Planner(maker.registry, maker.know, prober, maker.binary_path, rules, holdings)
 
 
-def _anywhere(model: str, residents: tuple[Resident, ...]) -> Plan:
-    return _Anywhere()
-
-
-def _edges(maker: EngineMaker) -> PoolEdges:
+def _edges(maker: EngineMaker, planner: Planner) -> PoolEdges:
     async def prepare(model: str, plan: Plan) -> Engine:
-        return await maker.prepare(model)
+        assert isinstance(plan, Placement)  # all that our planner gives
+        return await maker.prepare(planner.known(model), planner.placed(plan), planner.devices_of(plan))
 
-    async def learn(model: str) -> None:
-        return None
-
-    async def see_room() -> Mapping[str, int]:
-        return {}
-
-    return PoolEdges(prepare, learn, see_room, time.monotonic, _observe)
+    return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe)
 
 
 def _maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:

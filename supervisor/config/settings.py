@@ -7,9 +7,12 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from supervisor.core.devices.reserves import Reserves
+from supervisor.core.plan import Policy
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 
 class _Strict(BaseModel):
@@ -25,6 +28,22 @@ class ServerSettings(_Strict):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body_mib: Annotated[int, Field(ge=1)] = 256
+
+
+class ContextSettings(_Strict):
+    """How much context a model gets where nobody says; tokens per request, `growth_share` a share of what is free."""
+
+    target: Annotated[int, Field(ge=256)] = Policy.context_target
+    min: Annotated[int, Field(ge=256)] = Policy.context_min
+    growth_share: Annotated[float, Field(ge=0, le=1)] = Policy.growth_share
+
+
+class PlacementSettings(_Strict):
+    """What may be done for a model that does not fit as it is (docs/planning.md)."""
+
+    kv_types: Annotated[tuple[CacheType, ...], Field(min_length=1)] = ("f16",)
+    cpu_moe: bool = Policy.cpu_moe
+    partial_offload: bool = Policy.partial_offload
 
 
 class EngineSettings(_Strict):
@@ -50,7 +69,6 @@ class DeviceSettings(_Strict):
         return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib))
 
 
-CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 Natural = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]

@@ -14,7 +14,7 @@ the host, and an RPC worker's carries its address and its own number. Lines that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 HOST = "CPU"
@@ -109,7 +109,7 @@ class Footprint:
         return next((device for device in self.devices if device.name == name), DeviceFootprint(name))
 
 
-def asking(argv: tuple[str, ...], flags: frozenset[str]) -> tuple[str, ...]:
+def asking(argv: tuple[str, ...], flags: Collection[str]) -> tuple[str, ...]:
     """The command line that makes llama-server tell its buffers, unless it says by itself how much is told."""
     if "-lv" not in flags or any(argument.partition("=")[0] in _VERBOSITY for argument in argv):
         return argv

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from supervisor.core.launch import with_libraries
 from supervisor.llamacpp.libraries import runtime_libraries
 
 
@@ -82,3 +85,29 @@ def test_a_missing_binary_is_for_others_to_report(tmp_path: Path) -> None:
 def test_the_variable(binary: Path, tmp_path: Path, toolkits: dict[str, str]) -> None:
     path = runtime_libraries(binary, {}, ("cuda",), [], tmp_path)
     assert path.variable == ("DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="made with the linker of Linux")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_program_that_the_loader_cannot_start_by_itself_starts(tmp_path: Path) -> None:
+    toolkit, program = tmp_path / "toolkit" / "lib64", tmp_path / "engine" / "llama-server"
+    make(toolkit)
+    make(program.parent)
+    compile_c(
+        "int version(void) { return 7; }",
+        toolkit / "libcudart.so.12",
+        "-shared",
+        "-fPIC",
+        "-Wl,-soname,libcudart.so.12",
+    )
+    compile_c("int version(void); int main(void) { return version(); }", program, str(toolkit / "libcudart.so.12"))
+    bare = {"PATH": "/bin"}
+    assert subprocess.run([program], env=bare, check=False, capture_output=True).returncode == 127
+    env = with_libraries(bare, runtime_libraries(program, {"CUDA_HOME": str(tmp_path / "toolkit")}, (), [], tmp_path))
+    assert subprocess.run([program], env=env, check=False).returncode == 7
+
+
+def compile_c(text: str, made: Path, *arguments: str) -> None:
+    source = made.parent / f"{made.name}.c"
+    source.write_text(text)
+    subprocess.run(["cc", str(source), *arguments, "-o", str(made)], check=True, timeout=60)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-_INHERITED_SETTING = re.compile(r"LLAMA_(?:ARG|SERVER)_|LLAMA_API_KEY$")
+_SETTING = re.compile(r"LLAMA_(?:ARG|SERVER)_|LLAMA_API_KEY$")
 _VARIABLES = {"darwin": "DYLD_LIBRARY_PATH", "win32": "PATH"}
 # Back ends whose libraries come from a toolkit of their own, and how its files begin
 RUNTIMES: Mapping[str, tuple[str, ...]] = {
@@ -49,10 +49,15 @@ def with_libraries(env: Mapping[str, str], path: LibraryPath) -> dict[str, str]:
     return {**env, path.variable: path.separator.join(dict.fromkeys((*path.folders, *before)))}
 
 
+def is_setting(name: str) -> bool:
+    """Whether llama-server reads an option, or how it is to behave, from this variable."""
+    return _SETTING.match(name) is not None
+
+
 def without_settings(env: Mapping[str, str]) -> dict[str, str]:
     """The environment without llama.cpp's own settings.
 
     llama-server reads every option from `LLAMA_ARG_*` too; one left in a shell's profile would silently change every
     engine, and a key there would lock us out.
     """
-    return {name: value for name, value in env.items() if not _INHERITED_SETTING.match(name)}
+    return {name: value for name, value in env.items() if not is_setting(name)}

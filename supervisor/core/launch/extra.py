@@ -8,6 +8,7 @@ from typing import Literal
 
 from supervisor.core.capabilities import Flags
 from supervisor.core.launch.emit import unknown_option
+from supervisor.core.launch.environment import is_setting
 from supervisor.core.launch.options import MACHINE_FIELDS
 from supervisor.core.launch.rules import NEWER, Rule, rule_of
 from supervisor.errors import InvalidRequest
@@ -17,7 +18,6 @@ Trust = Literal["configuration", "client"]
 
 _PARAM = "extra_args"
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
-_RESERVED_ENV = re.compile(r"LLAMA_(?:ARG|SERVER)_|LLAMA_API_KEY$")
 
 
 def check_extra(extra: Sequence[str], flags: Flags | None, trust: Trust = "configuration") -> None:
@@ -47,7 +47,7 @@ def check_env(env: Mapping[str, str]) -> None:
     for name, value in env.items():
         if not name or "=" in name or "\0" in name + value:
             raise InvalidRequest(f"{name!r} cannot be set: not a variable's name and value", param="env")
-        if _RESERVED_ENV.match(name):
+        if is_setting(name):
             raise InvalidRequest(
                 f"{name} cannot be set: llama-server reads an option from it; give that among the model's options",
                 param="env",
