@@ -12,8 +12,7 @@ from supervisor.core.devices.engine_list import Listed, parse_device_list
 from supervisor.core.devices.visibility import MASKS
 from supervisor.probe.tool import ProbeFailed, run_tool
 
-_HELLO = bytes([14]) + (24).to_bytes(8, "little") + bytes(24)  # ggml-rpc.cpp: command, size, capabilities: none
-_WORKER_SECONDS = 1.0
+_WORKER_SECONDS = 1.5  # a connection that was turned away is tried again after one
 # Nothing is to be known of the machine's own GPUs while a worker is asked: no context, no wait for a driver.
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1", "GGML_VK_VISIBLE_DEVICES": ""}
 
@@ -46,15 +45,17 @@ def list_worker(binary: Path, endpoint: str, env: Mapping[str, str], limit_s: fl
 def worker_is_free(endpoint: str, limit_s: float) -> bool:
     """Whether a worker would answer now.
 
-    It serves one client at a time; one more waits to be accepted, and others cannot even connect. Raises ProbeFailed
-    where nobody listens: llama-server would abort.
+    It serves one client at a time; one more waits to be accepted, and others cannot even connect. Nothing is said to
+    it: a client that only ends its side is ended at once by a worker that has time. A greeting would be answered
+    later, when nobody is there, and that kills ggml-rpc-server (SIGPIPE). Raises ProbeFailed where nobody listens:
+    llama-server would abort.
     """
     host, _, port = endpoint.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), timeout=min(limit_s, _WORKER_SECONDS)) as connection:
             with contextlib.suppress(ConnectionError):
-                connection.sendall(_HELLO)
-                connection.recv(1)  # an answer, or the end: another version of the protocol
+                connection.shutdown(socket.SHUT_WR)
+                connection.recv(1)
             return True
     except TimeoutError:
         return False

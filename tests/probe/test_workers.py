@@ -97,7 +97,7 @@ def test_one_that_serves_somebody_is_what_it_was(engine_binary: Path, worker: Wo
         stranger = probe_machine(os.environ, engine_binary, [endpoint])
         assert [device for device in stranger.devices if device.backend == "rpc"] == []
         assert any("serves another program (one at a time)" in problem.message for problem in stranger.problems)
-    assert worker_is_free(endpoint, 5)
+    assert any(worker_is_free(endpoint, 5) for _ in range(5))  # it first sees off those who gave up
 
 
 def test_names_are_those_that_the_engine_itself_takes(engine_binary: Path, worker: Worker) -> None:

@@ -90,12 +90,6 @@ def join(listed: Sequence[Listed], found: Found, env: Mapping[str, str], host: H
     return Joined(devices, tuple(problems))
 
 
-def refreshed(device: Device, gpus: Sequence[Gpu]) -> Device:
-    """The same device with its driver's new figures; unchanged where no GPU is known to be it."""
-    same = _gpu_that_is(device, gpus)
-    return device if same is None else _with_figures(device, same)
-
-
 def is_known(device: Device, gpus: Sequence[Gpu]) -> bool:
     """Whether a driver tells this device's free memory."""
     same = _gpu_that_is(device, gpus)

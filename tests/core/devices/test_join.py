@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.devices import Device, Host, names_in_child, rpc_endpoints, visible_env
 from supervisor.core.devices.engine_list import MIB, Listed, parse_device_list
-from supervisor.core.devices.join import Found, Joined, is_known, join, listing_env, refreshed
+from supervisor.core.devices.join import Found, Joined, is_known, join, listing_env
 from supervisor.core.devices.nvidia import parse_nvml
 from supervisor.core.devices.physical import APPLE, Gpu
 from supervisor.core.devices.unlisted import guess_list, unused_gpus
@@ -122,13 +122,12 @@ def test_a_worker_in_the_hosts_memory_is_recognised() -> None:
     assert shared == [True, False, False]
 
 
-def test_figures_are_refreshed_and_totals_stay() -> None:
-    (device,) = joined(listed("CUDA0", total=23 * GIB), Found(nvidia_gpus(1))).devices
-    later = replace(nvidia_gpus(1)[0], free_bytes=5, processes={1: 2})
-    fresh = refreshed(device, [later])
-    assert (fresh.free_bytes, fresh.processes, fresh.total_bytes) == (5, {1: 2}, 23 * GIB)
-    assert is_known(device, [later])
-    assert not is_known(replace(device, uuid=None, pci=None), [later])
+def test_whether_a_driver_tells_what_is_free() -> None:
+    gpus = nvidia_gpus(1)
+    (device,) = joined(listed("CUDA0"), Found(gpus)).devices
+    assert is_known(device, gpus)
+    assert not is_known(device, [replace(gpus[0], free_bytes=None)])
+    assert not is_known(replace(device, uuid=None, pci=None), gpus)
 
 
 def test_without_an_engine_the_drivers_gpus_are_named() -> None:
