@@ -12,7 +12,7 @@ from supervisor.core.devices import HOST
 from supervisor.core.memory import Refusal
 from supervisor.core.plan.cover import missing, reach
 from supervisor.core.plan.evict import Leaving, cheapest, cost_of
-from supervisor.core.plan.fitting import HOST_ONLY, board_of, shape_on, shared_out, spent
+from supervisor.core.plan.fitting import HOST_ONLY, board_of, list_of, shape_on, shared_out, spent
 from supervisor.core.plan.ladder import UNLIMITED, Step, Task, find, first_layer, possible, settle, task_of
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.sizes import Setting
@@ -89,13 +89,17 @@ def _attempt(task: Task, step: Step, space: Space) -> Attempt:
     setting = settle(task, step, Space(space.devices, UNLIMITED), ctx_size) or _weakest(task, step, ctx_size)
     if setting.start >= task.sizes.n_places:
         return Attempt(setting, _short(task, setting, space, HOST_ONLY))
-    lists: list[Pool] = []
-    for pool in task.pools:
-        lists += [pool] if not pool.single or pool.listed else []
-        if not pool.listed:
-            lists += [replace(pool, devices=(device,)) for device in pool.devices]
-    attempts = [Attempt(setting, _short(task, setting, space, replace(pool, listed=True))) for pool in lists]
+    attempts = [Attempt(setting, _short(task, setting, space, pool)) for pool in _lists(task)]
     return min(attempts, key=lambda attempt: attempt.total)
+
+
+def _lists(task: Task) -> Iterator[Pool]:
+    """The pools, and every device of them alone."""
+    for pool in task.pools:
+        if pool.listed or not pool.single:
+            yield pool
+        if not pool.listed:
+            yield from (list_of(pool, [place]) for place in range(len(pool.devices)))
 
 
 def _weakest(task: Task, step: Step, ctx_size: int) -> Setting:
@@ -108,23 +112,31 @@ def _weakest(task: Task, step: Step, ctx_size: int) -> Setting:
 def _short(task: Task, setting: Setting, space: Space, pool: Pool) -> tuple[Shortage, ...]:
     """Where it is too little if every device of the list is filled beyond its limit by about the same."""
     sizes = task.sizes
-    shape = shape_on(sizes, setting, len(pool.devices))
     beside = Space(space.devices, UNLIMITED)
-    board = board_of(sizes, setting, beside, pool, shape)
+    board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices)))
     if board is None:
         return (Shortage(HOST, UNLIMITED, space.host),)
-    found = []
-    shared = 0
-    if pool.devices and shape != "host":
-        counts = shared_out(sizes, setting, pool) if pool.shares else []
-        if not counts:
-            extra = missing(board.load.layers, board.room, setting.start)
-            counts = reach(board.load.layers, board.room.more(extra), setting.start)[1]
-        for device, needed in zip(pool.devices, spent(board.load, counts, setting.start), strict=True):
-            budget = task.budgets.devices[device]
-            found.append(Shortage(budget.name, needed, max(0, space.devices[device])))
-            shared += needed if budget.shares_host else 0
-    found.append(Shortage(HOST, board.load.host + shared, max(0, space.host)))
+    if setting.start >= sizes.n_places:
+        return _too_much([Shortage(HOST, board.load.host, max(0, space.host))])
+    counts = shared_out(sizes, setting, pool) if pool.shares else []
+    if not counts:
+        extra = missing(board.load.layers, board.room, setting.start)
+        counts = reach(board.load.layers, board.room.more(extra), setting.start)[1]
+    if not pool.listed:  # devices without layers would not be in the list
+        pool = list_of(pool, [place for place, count in enumerate(counts) if count])
+        counts = [count for count in counts if count]
+        board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices))) or board
+    needs = spent(board.load, counts, setting.start)
+    budgets = [task.budgets.devices[device] for device in pool.devices]
+    shared = sum(need for need, budget in zip(needs, budgets, strict=True) if budget.shares_host)
+    found = [
+        Shortage(budget.name, need, max(0, space.devices[device]))
+        for device, budget, need in zip(pool.devices, budgets, needs, strict=True)
+    ]
+    return _too_much([*found, Shortage(HOST, board.load.host + shared, max(0, space.host))])
+
+
+def _too_much(found: list[Shortage]) -> tuple[Shortage, ...]:
     return tuple(shortage for shortage in found if shortage.missing_bytes)
 
 

@@ -95,6 +95,12 @@ def fits_pool(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
     return board is not None and board.host_left >= 0 and board.uncovered() == 0
 
 
+def host_left(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> int:
+    """Bytes of the host beside devices that share its memory; falls as more goes to the host."""
+    board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, min(2, len(pool.devices))))
+    return -1 if board is None else board.host_left
+
+
 def fits_list(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
     """Whether these very devices do."""
     return margin(sizes, setting, space, pool) >= 0
@@ -211,12 +217,13 @@ def _prefer(
     if roomy(freest[0]):
         return next(devices for devices in tightest if roomy(devices))
     fitting = (devices for devices in freest if fits_list(sizes, setting, space, devices))
-    return next(fitting, _list_of(pool, fallback))
+    return next(fitting, list_of(pool, fallback))
 
 
 def _neighbours(pool: Pool, order: Sequence[int], count: int) -> list[Pool]:
-    return [_list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1)]
+    return [list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1)]
 
 
-def _list_of(pool: Pool, places: Sequence[int]) -> Pool:
+def list_of(pool: Pool, places: Sequence[int]) -> Pool:
+    """Some devices of a pool, by their places in it, as an engine's list."""
     return replace(pool, devices=tuple(sorted(pool.devices[place] for place in places)), listed=True)

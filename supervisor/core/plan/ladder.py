@@ -7,20 +7,22 @@
 5. as many layers as possible on devices, the others on the host
 6. the host alone
 
-From rung 3 on the cache type is the last that is allowed; from rung 4 on the wanted context comes first, then a
-smaller one. Every step is asked for what fits in what is free, then for what fits if idle engines leave. Whether a
-step fits can only change from no to yes as memory or devices are added, so a plan never falls to a later step by that.
+From rung 3 on the cache type is the last that is allowed; only the host alone gets the best that fits. From rung 4 on
+the wanted context comes first, then a smaller one. Every step is asked for what fits in what is free, then for what
+fits if idle engines leave. Whether a step fits can only change from no to yes as memory or devices are added, so a plan
+never falls to a later step by that.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from supervisor.core.memory import CELL_PAD, Refusal
 from supervisor.core.plan.contexts import Contexts, contexts_of
-from supervisor.core.plan.fitting import fits
+from supervisor.core.plan.fitting import fits, fits_pool, host_left
 from supervisor.core.plan.pools import Pool, pools_of
 from supervisor.core.plan.sizes import Setting, Sizes
 from supervisor.core.plan.space import Space
@@ -28,6 +30,7 @@ from supervisor.core.plan.types import Budgets, PlanRequest, Policy
 
 Family = Literal["devices", "experts", "layers", "host"]
 UNLIMITED = 1 << 62
+_PLAIN = ("f16", "f16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +69,29 @@ def task_of(request: PlanRequest, budgets: Budgets, policy: Policy, scale: tuple
         return pools
     sizes = Sizes(request, budgets, *scale)
     contexts = contexts_of(request, policy)
-    accepted: list[tuple[str, str]] = []
-    refusal = Refusal("no_cache_type", "The policy allows no cache type; name one in kv_types.")
-    for kv in reversed(_cache_types(request, policy)):
-        found = sizes.refusal(Setting(contexts.floor, kv, request.explicit.n_cpu_moe or 0, 0))
-        if found:
-            refusal = found
-        else:
-            accepted.insert(0, kv)
-    if not accepted:
-        return refusal
-    kvs = tuple(accepted)
+    kvs = _accepted(request, policy, sizes, contexts)
+    if isinstance(kvs, Refusal):
+        return kvs
     steps = tuple(_steps(request, policy, sizes, pools, kvs, contexts))
     return Task(request, budgets, policy, pools, contexts, sizes, steps, kvs)
+
+
+def _accepted(
+    request: PlanRequest, policy: Policy, sizes: Sizes, contexts: Contexts
+) -> tuple[tuple[str, str], ...] | Refusal:
+    """The cache types that the engine takes for this model; where the policy names none of them, f16."""
+    wanted = _cache_types(request, policy)
+    refusals = {}
+    for kv in (*wanted, _PLAIN):
+        found = sizes.refusal(Setting(contexts.floor, kv, request.explicit.n_cpu_moe or 0, 0))
+        if found:
+            refusals[kv] = found
+    accepted = tuple(kv for kv in wanted if kv not in refusals)
+    if accepted:
+        return accepted
+    if _PLAIN in refusals or request.explicit.cache_type_k or request.explicit.cache_type_v:
+        return next(iter(refusals.values()))
+    return (_PLAIN,)
 
 
 def _cache_types(request: PlanRequest, policy: Policy) -> list[tuple[str, str]]:
@@ -100,15 +113,13 @@ def _steps(
     contexts: Contexts,
 ) -> Iterator[Step]:
     base = request.explicit.n_cpu_moe or 0
-    families = list(_families(request, policy, sizes, pools))
     shrinks = contexts.floor < contexts.wanted
-    first, kept = families[0]
-    yield from (Step(first, kv, False, base if kept is None else kept) for kv in kvs)
-    if shrinks:
-        yield Step(first, kvs[-1], True, base)
-    for family, moved in families[1:]:
-        for shrink in (False, True) if shrinks else (False,):
-            yield Step(family, kvs[-1], shrink, base if moved is None else moved)
+    for family, moved in _families(request, policy, sizes, pools):
+        n_cpu_moe = base if moved is None else moved
+        kept = kvs if family in {"devices", "host"} else kvs[-1:]
+        yield from (Step(family, kv, False, n_cpu_moe) for kv in kept)
+        if shrinks:
+            yield Step(family, kvs[-1], True, n_cpu_moe)
 
 
 def _families(
@@ -160,14 +171,12 @@ def settle(task: Task, step: Step, space: Space, ctx_size: int) -> Setting | Non
     """The best setting of a step at one context."""
     sizes = task.sizes
     setting = Setting(ctx_size, step.kv, step.n_cpu_moe, first_layer(task, step))
-    beside = Space(space.devices, UNLIMITED)  # what devices leave to the host is looked at once they hold the most
     if step.family == "experts":
-        found = _least(step.n_cpu_moe + 1, sizes.n_places - 1, lambda n: setting._replace(n_cpu_moe=n), task, beside)
-    elif step.family == "layers":
-        found = _least(1, sizes.n_places - 1, lambda n: setting._replace(start=n), task, beside)
-    else:
-        found = setting
-    return found if found and fits(sizes, found, space, task.pools) else None
+        numbers = step.n_cpu_moe + 1, sizes.n_places - 1
+        return _least(task, space, numbers, lambda number: setting._replace(n_cpu_moe=number))
+    if step.family == "layers":
+        return _least(task, space, (1, sizes.n_places - 1), lambda number: setting._replace(start=number))
+    return setting if fits(sizes, setting, space, task.pools) else None
 
 
 def first_layer(task: Task, step: Step) -> int:
@@ -178,14 +187,30 @@ def first_layer(task: Task, step: Step) -> int:
     return 0 if asked is None or asked < 0 else max(0, task.sizes.n_places - asked)
 
 
-def _least(low: int, high: int, make: Callable[[int], Setting], task: Task, space: Space) -> Setting | None:
-    """The smallest number from `low` to `high` whose setting fits; more is always easier on the devices."""
-    if low > high or not fits(task.sizes, make(high), space, task.pools):
+def _least(task: Task, space: Space, numbers: tuple[int, int], make: Callable[[int], Setting]) -> Setting | None:
+    """The setting with the smallest number that fits: a larger one is easier on devices and harder on the host."""
+    found = [number for pool in task.pools if (number := _least_on(task, space, pool, numbers, make)) is not None]
+    return make(min(found)) if found else None
+
+
+def _least_on(
+    task: Task, space: Space, pool: Pool, numbers: tuple[int, int], make: Callable[[int], Setting]
+) -> int | None:
+    """On one pool. What devices leave to the host counts once they hold the most.
+
+    A device that shares the host's memory may hold less than it could, so there the numbers that are left are tried.
+    """
+    beside = Space(space.devices, UNLIMITED)
+    low, high = numbers
+    if low > high or not fits_pool(task.sizes, make(high), beside, pool):
         return None
-    while low < high:
-        middle = (low + high) // 2
-        if fits(task.sizes, make(middle), space, task.pools):
-            high = middle
-        else:
-            low = middle + 1
-    return make(high)
+    least = bisect_left(range(low, high), True, key=lambda number: fits_pool(task.sizes, make(number), beside, pool))
+    last = low + least
+    if any(task.budgets.devices[device].shares_host for device in pool.devices):
+        last = high
+    for number in range(low + least, last + 1):
+        if fits_pool(task.sizes, make(number), space, pool):
+            return number
+        if host_left(task.sizes, make(number), space, pool) < 0:
+            return None
+    return None

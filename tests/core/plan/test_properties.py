@@ -168,7 +168,7 @@ def rank(found: Placement, request: PlanRequest, policy: Policy) -> tuple[int, .
         family = 2 if found.n_cpu_moe else 0 if reached else 1
     kv = [*policy.kv_types, *(found.options.cache_type_k,)].index(found.options.cache_type_k)
     moved = found.n_cpu_moe if family == 3 else 0
-    return family, kv if family == 0 else 0, -moved, 0 if reached or family == 1 else 1
+    return family, kv if family in {0, 4} and reached else 9, -moved, 0 if reached or family == 1 else 1
 
 
 @given(situations())
