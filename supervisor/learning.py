@@ -21,22 +21,14 @@ from supervisor.core.footprint import Footprint, asking, renamed
 from supervisor.core.identity import Settings, Start, backend_of, options_hash, plain_settings
 from supervisor.core.launch import LaunchOptions, LaunchSpec
 from supervisor.core.learn import Observation, overhead
-from supervisor.core.memory import EstimateOptions, MemoryEstimate
-from supervisor.core.plan import Explicit, Placement
+from supervisor.core.memory import MemoryEstimate
+from supervisor.core.plan import Placement
 from supervisor.store import Database, Footprints, LoadTime, LoadTimes
 
 _log = structlog.get_logger()
 
-_HOST_BACKENDS = frozenset({"cpu", "blas", "rpc"})
-_DECIDED = frozenset({"devices", "embeddings", "mmproj"})
-_ESTIMATED = frozenset(
-    {"--ctx-size", "--parallel", "--kv-unified", "--batch-size", "--ubatch-size", "--cache-type-k", "--cache-type-v"}
-    | {"--flash-attn", "--swa-full", "--n-gpu-layers", "--threads", "--embeddings", "--pooling", "--jinja", "--metrics"}
-    | {"--slots", "--no-ui", "--no-webui", "--log-prefix", "--log-timestamps", "--chat-template-file"}
-    | {"--skip-chat-parsing"}
-)
-"""Flags that the estimate knows, or that take no memory."""
-_OF_ONE_START = frozenset({"-m", "--host", "--alias"})
+# Decided by the plan, or part of what is estimated
+_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {"device", "rpc", "fit"}
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
 """What the driver says that a process holds, by device name."""

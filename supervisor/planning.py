@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisor.core.devices import (
@@ -27,7 +27,7 @@ from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
 from supervisor.core.plan import DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
 from supervisor.core.registry import ModelEntry, Registry
-from supervisor.learning import Learning, intent_of, start_of
+from supervisor.learning import intent_of, start_of
 from supervisor.probe.drivers import holding
 from supervisor.probe.machine import Prober
 from supervisor.subjects import Subject
@@ -48,7 +48,7 @@ class Known:
 class Rules:
     """What the configuration says about devices and contexts. `rpc`: `host:port` of workers."""
 
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     reserves: Reserves | None = None
     rpc: tuple[str, ...] = ()
 
@@ -137,8 +137,7 @@ class Planner:
 
     def _look(self, again: bool, ours: Sequence[Holding]) -> tuple[Machine, list[Holding]]:
         machine = self._prober.machine(self._binary(), self._rules.rpc, again=again)
-        held = {one.pid: holding(one.pid).host_bytes for one in ours if one.pid is not None}
-        return machine, [replace(one, host_bytes=held.get(one.pid)) for one in ours]
+        return machine, [replace(one, host_bytes=holding(one.pid).host_bytes) if one.pid else one for one in ours]
 
     def _decide(self, request: PlanRequest, residents: Sequence[Resident]) -> Placement | DoesNotFit:
         return plan(request, self.budgets, residents, self._rules.policy)

@@ -43,6 +43,7 @@ from supervisor.core.events import (
     UnloadAsked,
 )
 from supervisor.core.lifecycle import LEAVING, STARTING
+from supervisor.core.plan import Resident
 from supervisor.core.schedule import Scheduler
 from supervisor.engine import LoadProgress
 from supervisor.errors import SupervisorError
@@ -192,6 +193,10 @@ class Pool:
         """The model's status now."""
         view = self._scheduler.view(model)
         return PoolStatus(view, tuple(EngineStatus.of(one, self._running.get(one.engine)) for one in view.engines))
+
+    def residents(self) -> tuple[Resident, ...]:
+        """The engines there are, as the planner sees them."""
+        return self._scheduler.residents(self._edges.clock())
 
     def holdings(self) -> tuple[Holding, ...]:
         """What every engine that has a process holds, as far as that was planned."""

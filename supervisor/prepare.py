@@ -71,6 +71,10 @@ class EngineMaker:
             notes=notes,
         )
 
+    def arguments(self, known: Known, placed: Placed) -> tuple[str, ...]:
+        """What llama-server would be given for it, without its own path; the socket's is an example."""
+        return self._command(known, placed, "engine.sock").argv[1:]
+
     def check(self, options: LaunchOptions, client_args: Sequence[str] = ()) -> None:
         """Raise InvalidRequest or OptionNotSupported where no engine could be started with these options.
 
@@ -113,11 +117,20 @@ class EngineMaker:
 
     def _launch(self, known: Known, placed: Placed, devices: Sequence[Device]) -> tuple[LaunchSpec, StartNotes]:
         entry, subject = known.entry, known.subject
+        launch = self._command(known, placed, str(fresh_socket(self.places.runtime)))
+        intent = intent_of(placed.placement, entry.options, devices)
+        start = start_of(subject.identity, intent, known.engine, known.build)
+        ours = {theirs: name for name, theirs in placed.names.items()}
+        notes = self.learning.begin(start, intent, ours, subject.model.header.n_ctx_train)
+        return notes.asked(launch, self.binary()[1].flags), notes
+
+    def _command(self, known: Known, placed: Placed, socket: str) -> LaunchSpec:
+        entry, subject = known.entry, known.subject
         binary, able = self.binary()
-        launch = build_launch(
+        return build_launch(
             str(binary.path),
             str(subject.model.path),
-            str(fresh_socket(self.places.runtime)),
+            socket,
             entry.id,
             entry.options,
             subject.facts,
@@ -126,11 +139,6 @@ class EngineMaker:
             cores=physical_cores(),
             libraries=runtime_libraries(binary.path, self.env, able.backends),
         )
-        intent = intent_of(placed.placement, entry.options, devices)
-        start = start_of(subject.identity, intent, known.engine, known.build)
-        ours = {theirs: name for name, theirs in placed.names.items()}
-        notes = self.learning.begin(start, intent, ours, subject.model.header.n_ctx_train)
-        return notes.asked(launch, able.flags), notes
 
 
 async def make_demo_model(places: Places) -> Path:

@@ -39,6 +39,8 @@ SHELL = (
     "metrics",
     "modelfiles",
     "paths",
+    "planned",
+    "planning",
     "pool",
     "prepare",
     "probe",
@@ -49,6 +51,7 @@ SHELL = (
     "smoke",
     "sockets",
     "store",
+    "subjects",
     "targets",
 )
 
@@ -129,9 +132,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engine_client": (),
     "targets": ("config", "core.launch", "core.registry", "modelfiles", "paths"),
     "prepare": (
-        *(*CORE, "cores", "demo", "engine", "engine_log", "learning"),
-        *("llamacpp", "modelfiles", "paths", "projectors", "sockets"),
+        *(*CORE, "cores", "demo", "engine", "engine_log", "header_cache", "learning"),
+        *("llamacpp", "paths", "planning", "sockets", "subjects"),
     ),
+    "subjects": (
+        *("core.describe", "core.identity", "core.launch", "core.plan", "core.spec"),
+        *("header_cache", "modelfiles", "projectors"),
+    ),
+    "planning": (*CORE, "learning", "probe", "subjects"),
+    "planned": ("core.plan", "planning", "prepare"),
     "projectors": ("core.gguf", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),
     "lease": ("core.schedule", "core.events", "child", "engine", "engine_client"),

@@ -38,6 +38,16 @@ class LoadRequest(BaseModel):
     wait: bool = True
 
 
+class PlanRequest(BaseModel):
+    """What to plan for: as in a load."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: str
+    id: str | None = None
+    options: ModelOptions | None = None
+
+
 class UnloadRequest(BaseModel):
     """Which model goes: after its running requests, or `now`."""
 
@@ -63,6 +73,12 @@ async def devices(service: ServiceOf, again: bool = False) -> dict[str, Any]:
 async def models(service: ServiceOf) -> dict[str, Any]:
     """All models with their state."""
     return {"models": service.models()}
+
+
+@router.post("/plan")
+async def plan(body: PlanRequest, service: ServiceOf) -> dict[str, Any]:
+    """Where a model would go now: devices, context, flags, who would have to leave; or why it does not fit."""
+    return await service.plan(body.target, body.id, body.options)
 
 
 @router.post("/models/load", response_model=None)

@@ -10,17 +10,16 @@ from typing import Any
 
 from supervisor import __version__
 from supervisor.api.status import model_status
-from supervisor.config.settings import DeviceSettings, ModelOptions
-from supervisor.core.devices import budgets
+from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
+from supervisor.planned import planned_json
+from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
-from supervisor.probe.drivers import holding
-from supervisor.probe.machine import Prober
 from supervisor.targets import resolve_target
 
 
@@ -33,9 +32,8 @@ class Service:
 
     pool: Pool
     maker: EngineMaker
+    planner: Planner
     own_log: OutputLog
-    prober: Prober
-    device_settings: DeviceSettings
     url: str
     started_at: float
     to_epoch: Callable[[float], float]
@@ -54,7 +52,21 @@ class Service:
 
     async def devices(self, *, again: bool) -> dict[str, Any]:
         """What the machine has; `again` asks everything anew, also what failed a short while ago."""
-        return await asyncio.to_thread(self._devices, again)
+        machine = await self.planner.look(again=again)
+        return as_json(machine, self.planner.budgets)
+
+    async def plan(self, target: str, model_id: str | None, options: ModelOptions | None) -> dict[str, Any]:
+        """Where the model of a load target would go now, with these options; nothing is loaded or remembered.
+
+        Engines of the model itself count as gone, as they would be when it is loaded anew.
+        """
+        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
+        if options is not None:
+            await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
+        known = await self.maker.know(entry)
+        await self.planner.look()
+        residents = [one for one in self.pool.residents() if one.model != entry.id]
+        return planned_json(self.maker, self.planner, known, residents)
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""
@@ -100,16 +112,6 @@ class Service:
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
         return model_status(entry, self.pool.status(entry.id), self.to_epoch)
-
-    def _devices(self, again: bool) -> dict[str, Any]:
-        try:
-            binary = self.maker.binary()[0].path
-        except (EngineNotFound, EngineUnusable):
-            binary = None
-        machine = self.prober.machine(binary, self.device_settings.rpc, again=again)
-        pids = (self.pool.status(entry.id).pid for entry in self.maker.registry)
-        ours = tuple(holding(pid) for pid in pids if pid is not None)
-        return as_json(machine, budgets(machine, ours, self.device_settings.reserves()))
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

@@ -12,6 +12,8 @@ from supervisor.core.plan import Policy
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
+_DEFAULT = Policy()
+
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 
@@ -33,17 +35,17 @@ class ServerSettings(_Strict):
 class ContextSettings(_Strict):
     """How much context a model gets where nobody says; tokens per request, `growth_share` a share of what is free."""
 
-    target: Annotated[int, Field(ge=256)] = Policy.context_target
-    min: Annotated[int, Field(ge=256)] = Policy.context_min
-    growth_share: Annotated[float, Field(ge=0, le=1)] = Policy.growth_share
+    target: Annotated[int, Field(ge=256)] = _DEFAULT.context_target
+    min: Annotated[int, Field(ge=256)] = _DEFAULT.context_min
+    growth_share: Annotated[float, Field(ge=0, le=1)] = _DEFAULT.growth_share
 
 
 class PlacementSettings(_Strict):
     """What may be done for a model that does not fit as it is (docs/planning.md)."""
 
     kv_types: Annotated[tuple[CacheType, ...], Field(min_length=1)] = ("f16",)
-    cpu_moe: bool = Policy.cpu_moe
-    partial_offload: bool = Policy.partial_offload
+    cpu_moe: bool = _DEFAULT.cpu_moe
+    partial_offload: bool = _DEFAULT.partial_offload
 
 
 class EngineSettings(_Strict):
@@ -192,7 +194,21 @@ class Settings(_Strict):
     server: ServerSettings = ServerSettings()
     engine: EngineSettings = EngineSettings()
     devices: DeviceSettings = DeviceSettings()
+    context: ContextSettings = ContextSettings()
+    placement: PlacementSettings = PlacementSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
+
+    def policy(self) -> Policy:
+        """How the planner chooses where nobody says."""
+        context, placement = self.context, self.placement
+        return Policy(
+            context_target=context.target,
+            context_min=context.min,
+            growth_share=context.growth_share,
+            kv_types=placement.kv_types,
+            cpu_moe=placement.cpu_moe,
+            partial_offload=placement.partial_offload,
+        )
 
 
 def _bytes(mebibytes: dict[str, int]) -> dict[str, int]:

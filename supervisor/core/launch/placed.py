@@ -49,6 +49,7 @@ def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> Laun
         kv_unified=chosen.kv_unified if chosen.kv_unified is not None else options.kv_unified,
         cache_type_k=chosen.cache_type_k,
         cache_type_v=chosen.cache_type_v,
+        spec_draft_device=(placement.draft_device,) if placement.draft_device else options.spec_draft_device,
         fit="off" if flags is not None and "--fit" in flags else None,
     )
     return _renamed(moved, placed.names)
