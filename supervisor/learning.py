@@ -21,8 +21,8 @@ from supervisor.core.footprint import Footprint, asking, renamed
 from supervisor.core.identity import Settings, Start, backend_of, options_hash, plain_settings
 from supervisor.core.launch import LaunchOptions, LaunchSpec
 from supervisor.core.learn import Observation, overhead
-from supervisor.core.memory import MemoryEstimate
-from supervisor.core.plan import Placement
+from supervisor.core.memory import EstimateOptions, MemoryEstimate
+from supervisor.core.plan import Explicit, Placement
 from supervisor.store import Database, Footprints, LoadTime, LoadTimes
 
 _log = structlog.get_logger()
@@ -164,7 +164,7 @@ def intent_of(placement: Placement, options: LaunchOptions, devices: Sequence[De
         ),
         names=placement.devices,
         devices=tuple(device.endpoint or device.description for device in devices),
-        estimated=placement.estimate,
+        estimated=None if options.extra_args or options.env or options.lora else placement.estimate,
     )
 
 
