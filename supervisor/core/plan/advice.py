@@ -114,8 +114,6 @@ def _short(task: Task, setting: Setting, space: Space, pool: Pool) -> tuple[Shor
     sizes = task.sizes
     beside = Space(space.devices, UNLIMITED)
     board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices)))
-    if board is None:
-        return (Shortage(HOST, UNLIMITED, space.host),)
     if setting.start >= sizes.n_places:
         return _too_much([Shortage(HOST, board.load.host, max(0, space.host))])
     counts = shared_out(sizes, setting, pool) if pool.shares else []
@@ -125,7 +123,7 @@ def _short(task: Task, setting: Setting, space: Space, pool: Pool) -> tuple[Shor
     if not pool.listed:  # devices without layers would not be in the list
         pool = list_of(pool, [place for place, count in enumerate(counts) if count])
         counts = [count for count in counts if count]
-        board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices))) or board
+        board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices)))
     needs = spent(board.load, counts, setting.start)
     budgets = [task.budgets.devices[device] for device in pool.devices]
     shared = sum(need for need, budget in zip(needs, budgets, strict=True) if budget.shares_host)

@@ -69,21 +69,19 @@ def task_of(request: PlanRequest, budgets: Budgets, policy: Policy, scale: tuple
         return pools
     sizes = Sizes(request, budgets, *scale)
     contexts = contexts_of(request, policy)
-    kvs = _accepted(request, policy, sizes, contexts)
+    kvs = _accepted(request, policy, sizes)
     if isinstance(kvs, Refusal):
         return kvs
     steps = tuple(_steps(request, policy, sizes, pools, kvs, contexts))
     return Task(request, budgets, policy, pools, contexts, sizes, steps, kvs)
 
 
-def _accepted(
-    request: PlanRequest, policy: Policy, sizes: Sizes, contexts: Contexts
-) -> tuple[tuple[str, str], ...] | Refusal:
+def _accepted(request: PlanRequest, policy: Policy, sizes: Sizes) -> tuple[tuple[str, str], ...] | Refusal:
     """The cache types that the engine takes for this model; where the policy names none of them, f16."""
     wanted = _cache_types(request, policy)
     refusals = {}
     for kv in (*wanted, _PLAIN):
-        found = sizes.refusal(Setting(contexts.floor, kv, request.explicit.n_cpu_moe or 0, 0))
+        found = sizes.refusal(kv)
         if found:
             refusals[kv] = found
     accepted = tuple(kv for kv in wanted if kv not in refusals)
@@ -132,7 +130,7 @@ def _families(
         return
     yield "devices", None
     experts = policy.cpu_moe and explicit.n_cpu_moe is None and not request.options.cpu_moe
-    experts = experts and sizes.table().has_experts
+    experts = experts and sizes.table(pools[0].cuda).has_experts
     if experts:
         yield "experts", None
     if not policy.partial_offload or explicit.n_gpu_layers is not None:
