@@ -2,13 +2,22 @@
 
     estimate(spec, options)            what a way of starting the model takes, or why the engine would refuse it
     max_context(spec, options, bytes)  the largest context for a budget
-    demand(spec, options, table, shape)  what layers and devices take, whichever device gets which layer
+    demand(table, context, options)    what layers and devices take, whichever device gets which layer
 
 Rules are those of llama.cpp b11434; docs/memory.md tells which are measured.
 """
 
 from supervisor.core.memory.context import CELL_PAD
-from supervisor.core.memory.demand import Demand, Shape, WeightTable, demand, weight_table
+from supervisor.core.memory.demand import (
+    ContextDemand,
+    Demand,
+    Shape,
+    WeightTable,
+    context_demand,
+    demand,
+    refuse,
+    weight_table,
+)
 from supervisor.core.memory.estimate import estimate
 from supervisor.core.memory.invert import max_context
 from supervisor.core.memory.options import EstimateOptions
@@ -17,6 +26,7 @@ from supervisor.core.memory.result import DeviceEstimate, Growth, LayerEstimate,
 
 __all__ = [
     "CELL_PAD",
+    "ContextDemand",
     "Demand",
     "DeviceEstimate",
     "EstimateOptions",
@@ -26,9 +36,11 @@ __all__ = [
     "Refusal",
     "Shape",
     "WeightTable",
+    "context_demand",
     "demand",
     "estimate",
     "max_context",
     "place_layers",
+    "refuse",
     "weight_table",
 ]

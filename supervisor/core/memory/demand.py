@@ -10,7 +10,7 @@ where it is not needed after all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from supervisor.core.memory.buffers import Buffers, allocate
@@ -75,35 +75,53 @@ class WeightTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
-    """Bytes for every placement of one shape.
+class ContextDemand:
+    """What contexts take, caches and compute buffers, for every placement of one shape; bytes.
 
     Attributes:
         n_ctx, n_ctx_seq: as in `MemoryEstimate`.
-        layers: what goes with each layer to its device; the output layer is the last.
-        beside: what each layer leaves on the host though it is on a device.
-        home: what each layer takes on the host.
+        cached: caches and states of each layer; the output layer, which has none, is the last.
         first, others: compute buffers: of the first device that holds layers, of each after it.
-        lead: what the first device of the list holds beside that, to compute with the host's experts.
-        copied: on every device that holds layers, and on the host if it holds some.
-        named: fixed by overrides, by device.
-        host: input layer and what overrides send there.
         host_compute, output: on the host.
     """
 
     n_ctx: int
     n_ctx_seq: int
+    cached: Sequence[int]
+    first: int
+    others: int
+    host_compute: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What all of a model takes, for every placement of one shape; bytes.
+
+    Attributes:
+        layers: what goes with each layer to its device; the output layer is the last.
+        beside: what each layer leaves on the host though it is on a device.
+        home: what each layer takes on the host.
+        lead: what the first device of the list holds to compute with the host's experts.
+        copied: on every device that holds layers, and on the host if it holds some.
+        named: fixed by overrides, by device.
+        host: on the host always.
+        context: compute buffers and the like.
+    """
+
     layers: Sequence[int]
     beside: Sequence[int]
     home: Sequence[int]
-    first: int
-    others: int
     lead: int
     copied: int
+    named: Mapping[str, int]
     host: int
-    host_compute: int
-    output: int
-    named: Mapping[str, int] = field(default_factory=dict)
+    context: ContextDemand
+
+
+def refuse(spec: ModelSpec, options: EstimateOptions) -> Refusal | None:
+    """Why the engine would not start with these options, as `estimate` would say. No context changes the answer."""
+    return refuse_model(spec) or refuse_options(facts_of(spec), options, resolve_context(spec, options))
 
 
 def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
@@ -147,42 +165,42 @@ def _own(part: Part, route: Router, options: EstimateOptions, named: dict[str, i
     return found
 
 
-def demand(spec: ModelSpec, options: EstimateOptions, table: WeightTable, shape: Shape) -> Demand | Refusal:
-    """For all placements of a shape, or why the engine would not start. The options' layers and split do not count."""
-    refusal = refuse_model(spec)
-    if refusal:
-        return refusal
+def context_demand(spec: ModelSpec, options: EstimateOptions, shape: Shape) -> ContextDemand:
+    """For options that are not refused; their layers and split do not count, of `n_cpu_moe` only whether it is 0."""
     facts = facts_of(spec)
     context = resolve_context(spec, options)
-    return refuse_options(facts, options, context) or _demand(facts, options, context, table, shape)
-
-
-def _demand(facts: Facts, options: EstimateOptions, context: Context, table: WeightTable, shape: Shape) -> Demand:
     buffers = _buffers(facts, options, context, shape)
-    cached = [
-        kv + state * context.states
-        for kv, state in zip(buffers.kv_layers(facts.spec.n_layer_all), facts.states, strict=True)
-    ]
-    cached.append(0)
-    moved = min(_ALL if options.cpu_moe else options.n_cpu_moe, len(table.experts))
-    on_device = (*((0,) * moved), *table.experts[moved:])
-    nothing = (0,) * len(cached)
-    near, far = (cached, nothing) if options.offload_kv else (nothing, cached)
-    return Demand(
+    caches = buffers.kv_layers(spec.n_layer_all)
+    states = context.states
+    compute = buffers.compute
+    return ContextDemand(
         n_ctx=context.n_ctx,
         n_ctx_seq=context.cells,
-        layers=[sum(parts) for parts in zip(table.rest, on_device, near, strict=True)],
-        beside=[experts + kept for experts, kept in zip(table.home_experts[:moved], far, strict=False)]
-        + list(far[moved:]),
+        cached=[*(kv + state * states for kv, state in zip(caches, facts.states, strict=True)), 0],
+        first=compute[0] if shape != "host" else 0,
+        others=compute[-2] if shape != "host" else 0,
+        host_compute=compute[-1],
+        output=output_bytes(spec, options, context),
+    )
+
+
+def demand(table: WeightTable, context: ContextDemand, options: EstimateOptions) -> Demand:
+    """Both together. Of the options those count that say where experts and caches live."""
+    cached = context.cached
+    moved = min(_ALL if options.cpu_moe else options.n_cpu_moe, len(cached))
+    nothing = (0,) * len(cached)
+    experts = (*nothing[:moved], *table.experts[moved:])
+    left = (*table.home_experts[:moved], *nothing[moved:])
+    near, far = (cached, nothing) if options.offload_kv else (nothing, cached)
+    return Demand(
+        layers=[sum(parts) for parts in zip(table.rest, experts, near, strict=True)],
+        beside=[sum(parts) for parts in zip(left, far, strict=True)],
         home=[sum(parts) for parts in zip(table.home_rest, table.home_experts, cached, strict=True)],
-        first=buffers.compute[0] if shape != "host" else 0,
-        others=buffers.compute[-2] if shape != "host" else 0,
         lead=offloaded_experts(options, max(table.largest)) if moved else 0,
         copied=table.copied,
-        host=table.input + table.named.get("CPU", 0),
-        host_compute=buffers.compute[-1],
-        output=output_bytes(facts.spec, options, context),
         named=table.named,
+        host=table.input + table.named.get("CPU", 0),
+        context=context,
     )
 
 

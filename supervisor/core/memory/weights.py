@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from supervisor.core.ggml import TENSOR_TYPES, tensor_type
 from supervisor.core.gguf import TensorInfo
@@ -117,11 +118,11 @@ def sort_weights(spec: ModelSpec) -> Weights:
     inputs = places.get("input", [])
     tied = [tensor for tensor in inputs if spec.tied_embeddings and tensor.name == "token_embd.weight"]
     return Weights(
-        input=_part(inputs),
+        input=_input_part(inputs),
         layers=_layer_parts(spec, places.get("first", [])),
         output=_part(places.get("output", [])),
         copied=_part(places.get("copied", [])),
-        tied=_part(tied),
+        tied=_input_part(tied),
         kept={layer: _kept(spec, layer) for layer in range(spec.n_layer, spec.n_layer_all)},
     )
 
@@ -166,16 +167,28 @@ def _layer_part(tensors: Sequence[TensorInfo]) -> LayerPart:
 
 
 def _part(tensors: Sequence[TensorInfo]) -> Part:
-    plain = cuda = repackable = largest = 0
-    for tensor in tensors:
-        size = tensor_bytes(tensor)
-        plain += size
-        cuda += tensor_bytes(tensor, cuda=True)
-        if tensor.type in _REPACKED:
-            repackable += size if _is_repackable(tensor) else 0
-        if size > largest:
-            largest = size
-    return Part(tuple(tensors), plain, cuda, repackable, largest)
+    sums = _sums(tuple([(tensor.type, tensor.shape, tensor.n_bytes or 0) for tensor in tensors]))
+    return Part(tuple(tensors), *sums)
+
+
+def _input_part(tensors: Sequence[TensorInfo]) -> Part:
+    """The embedding is only looked up, so that its kernels have no wishes."""
+    part = _part(tensors)
+    looked_up = _part([tensor for tensor in tensors if tensor.name.startswith("token_embd")])
+    return replace(part, repackable=part.repackable - looked_up.repackable)
+
+
+@lru_cache(maxsize=1024)
+def _sums(tensors: tuple[tuple[int, tuple[int, ...], int], ...]) -> tuple[int, int, int, int]:
+    """The numbers of a `Part`, from types, shapes and bytes. Layers are alike, so most are known."""
+    sizes = [_sizes(*tensor) for tensor in tensors]
+    matrices = [
+        size
+        for (type_, shape, _), (size, _) in zip(tensors, sizes, strict=True)
+        if type_ in _REPACKED and len(shape) > 1
+    ]
+    plain = [size for size, _ in sizes]
+    return sum(plain), sum(cuda for _, cuda in sizes), sum(matrices), max(plain, default=0)
 
 
 def _joined(one: Part, other: Part) -> Part:
@@ -188,21 +201,14 @@ def _joined(one: Part, other: Part) -> Part:
     )
 
 
-def _is_repackable(tensor: TensorInfo) -> bool:
-    """Of a type that is: matrices but for the embedding, which is only looked up."""
-    return len(tensor.shape) > 1 and not tensor.name.startswith("token_embd")
-
-
-def tensor_bytes(tensor: TensorInfo, cuda: bool = False) -> int:
-    """What a tensor takes in a buffer."""
-    size = tensor.n_bytes or 0
-    if not cuda:
-        return size + -size % _ALIGNMENT
-    rest = tensor.shape[0] % _CUDA_ROW if tensor.shape else 0
+def _sizes(type_: int, shape: tuple[int, ...], n_bytes: int) -> tuple[int, int]:
+    """What a tensor takes in a buffer, and in one of CUDA's."""
+    plain = n_bytes + -n_bytes % _ALIGNMENT
+    rest = shape[0] % _CUDA_ROW if shape else 0
     if rest:
-        known = TENSOR_TYPES.get(tensor.type)
-        size += known.bytes_for(_CUDA_ROW - rest) if known and known.quantized else 0
-    return size + -size % _CUDA_ALIGNMENT
+        known = TENSOR_TYPES.get(type_)
+        n_bytes += known.bytes_for(_CUDA_ROW - rest) if known and known.quantized else 0
+    return plain, n_bytes + -n_bytes % _CUDA_ALIGNMENT
 
 
 _NOTHING = LayerPart(Part(), Part(), Part())

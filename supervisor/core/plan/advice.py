@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from supervisor.core.devices import HOST
 from supervisor.core.memory import Refusal
+from supervisor.core.plan.bounds import too_large
 from supervisor.core.plan.cover import missing, reach
 from supervisor.core.plan.evict import Leaving, cheapest, cost_of
 from supervisor.core.plan.fitting import HOST_ONLY, board_of, list_of, shape_on, shared_out, spent
@@ -34,7 +35,7 @@ def does_not_fit(task: Task, free: Space, residents: Sequence[Resident]) -> Does
     """`free`: beside all residents."""
     movable = free.plus(held_by(task.budgets, (resident for resident in residents if resident.evictable)))
     blockers = _blockers(task, free, residents)
-    attempt = min((_attempt(task, step, movable) for step in task.steps), key=lambda found: found.total)
+    attempt = min((_attempt(task, step, movable) for step in _weakest_steps(task)), key=lambda found: found.total)
     name = task.request.model
     where = "; ".join(
         f"{shortage.device}: {gib(shortage.needed_bytes)} needed, {gib(shortage.usable_bytes)} free, "
@@ -89,17 +90,20 @@ def _attempt(task: Task, step: Step, space: Space) -> Attempt:
     setting = settle(task, step, Space(space.devices, UNLIMITED), ctx_size) or _weakest(task, step, ctx_size)
     if setting.start >= task.sizes.n_places:
         return Attempt(setting, _short(task, setting, space, HOST_ONLY))
-    attempts = [Attempt(setting, _short(task, setting, space, pool)) for pool in _lists(task)]
+    widest = task.pools[-1]
+    lists = [widest]
+    if not widest.listed:
+        freest = max(range(len(widest.devices)), key=lambda place: space.devices[widest.devices[place]])
+        lists = [list_of(widest, [freest])] if widest.single else [widest, list_of(widest, [freest])]
+    attempts = [Attempt(setting, _short(task, setting, space, pool)) for pool in lists]
     return min(attempts, key=lambda attempt: attempt.total)
 
 
-def _lists(task: Task) -> Iterator[Pool]:
-    """The pools, and every device of them alone."""
-    for pool in task.pools:
-        if pool.listed or not pool.single:
-            yield pool
-        if not pool.listed:
-            yield from (list_of(pool, [place]) for place in range(len(pool.devices)))
+def _weakest_steps(task: Task) -> list[Step]:
+    """Of the steps that put all on devices, and of those that do not, the one that needs least."""
+    on_devices = [step for step in task.steps if step.family == task.steps[0].family]
+    elsewhere = [step for step in task.steps if step.family != "host"]
+    return list(dict.fromkeys([on_devices[-1], (elsewhere or on_devices)[-1]]))
 
 
 def _weakest(task: Task, step: Step, ctx_size: int) -> Setting:
@@ -114,8 +118,6 @@ def _short(task: Task, setting: Setting, space: Space, pool: Pool) -> tuple[Shor
     sizes = task.sizes
     beside = Space(space.devices, UNLIMITED)
     board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices)))
-    if board is None:
-        return (Shortage(HOST, UNLIMITED, space.host),)
     if setting.start >= sizes.n_places:
         return _too_much([Shortage(HOST, board.load.host, max(0, space.host))])
     counts = shared_out(sizes, setting, pool) if pool.shares else []
@@ -125,7 +127,7 @@ def _short(task: Task, setting: Setting, space: Space, pool: Pool) -> tuple[Shor
     if not pool.listed:  # devices without layers would not be in the list
         pool = list_of(pool, [place for place, count in enumerate(counts) if count])
         counts = [count for count in counts if count]
-        board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices))) or board
+        board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices)))
     needs = spent(board.load, counts, setting.start)
     budgets = [task.budgets.devices[device] for device in pool.devices]
     shared = sum(need for need, budget in zip(needs, budgets, strict=True) if budget.shares_host)
@@ -141,6 +143,12 @@ def _too_much(found: list[Shortage]) -> tuple[Shortage, ...]:
 
 
 def _hints(task: Task, space: Space) -> Iterator[str]:
+    if not too_large(task.sizes, space, task.pools):
+        yield from _other_settings(task, space)
+    yield from _sibling(task, space)
+
+
+def _other_settings(task: Task, space: Space) -> Iterator[str]:
     request, policy = task.request, task.policy
     yield from _smaller_context(task, space)
     for kind in _SMALLER_TYPES:
@@ -152,7 +160,6 @@ def _hints(task: Task, space: Space) -> Iterator[str]:
     for sentence, changed in _freer(task):
         if _would_fit(changed[0], task, changed[1], space):
             yield sentence
-    yield from _sibling(task, space)
 
 
 def _smaller_context(task: Task, space: Space) -> Iterator[str]:

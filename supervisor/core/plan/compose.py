@@ -17,7 +17,7 @@ from supervisor.core.plan.fitting import board_of, layers_on, shape_on
 from supervisor.core.plan.growth import largest
 from supervisor.core.plan.ladder import Task
 from supervisor.core.plan.pools import Pool
-from supervisor.core.plan.sizes import Draft, Setting
+from supervisor.core.plan.sizes import Setting
 from supervisor.core.plan.space import Space
 from supervisor.core.plan.types import Budget, DevicePlan, Placement
 
@@ -35,7 +35,7 @@ def _divisions(task: Task, setting: Setting, space: Space, pool: Pool) -> list[l
     """Balanced; and, should that exceed a limit, every device filled in turn."""
     found = [layers_on(task.sizes, setting, space, pool)]
     board = board_of(task.sizes, setting, space, pool, shape_on(task.sizes, setting, len(pool.devices)))
-    if board and len(pool.devices) > 1 and not pool.shares:
+    if len(pool.devices) > 1 and not pool.shares:
         found.append(reach(board.load.layers, board.room, setting.start)[1])
     return found
 
@@ -108,7 +108,6 @@ def _parts(
     pool, counts = division
     sizes = task.sizes
     draft = sizes.draft(setting.ctx_size, pool.cuda, not pool.devices)
-    assert isinstance(draft, Draft)  # a refusal was found before
     budgets = [task.budgets.devices[device] for device in pool.devices]
     parts = []
     shared = 0

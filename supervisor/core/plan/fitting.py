@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from supervisor.core.memory import EstimateOptions, Refusal, Shape, place_layers
+from supervisor.core.memory import EstimateOptions, Shape, place_layers
 from supervisor.core.plan.cover import Room, balance, fewest, reach
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.sizes import Load, Setting, Sizes
@@ -38,6 +38,14 @@ class Board:
         """Bytes of layers that find no place."""
         return self.load.layers[-1] - self.load.layers[reach(self.load.layers, self.room, self.start)[0]]
 
+    def spare(self) -> int:
+        """Bytes that the last device has left when the others are full; negative: that it lacks."""
+        layers, room = self.load.layers, self.room
+        at, _ = reach(layers, Room(room.first[:-1], room.others[:-1]), self.start)
+        rest = layers[-1] - layers[at]
+        spare = room.at(len(room.first) - 1, at == self.start) - rest
+        return spare if rest else max(0, spare)
+
 
 def shape_on(sizes: Sizes, setting: Setting, n_devices: int) -> Shape:
     """The shape of a setting in an engine with a list of so many devices."""
@@ -48,11 +56,9 @@ def shape_on(sizes: Sizes, setting: Setting, n_devices: int) -> Shape:
     return "solo" if n_devices == 1 else "pipeline"
 
 
-def board_of(sizes: Sizes, setting: Setting, space: Space, pool: Pool, shape: Shape) -> Board | None:
-    """None: the engine would refuse the setting."""
+def board_of(sizes: Sizes, setting: Setting, space: Space, pool: Pool, shape: Shape) -> Board:
+    """What is free on the pool, and what the setting takes there."""
     load = sizes.load(setting, shape, pool)
-    if isinstance(load, Refusal):
-        return None
     left = space.host - load.host
     budgets = sizes.budgets.devices
     sharing = sum(budgets[device].shares_host for device in pool.devices)
@@ -85,20 +91,19 @@ def fits_pool(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
         return fits_list(sizes, setting, space, pool)
     if setting.start == 0 or pool.single:
         board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, 1))
-        if board is None or board.host_left < 0:
+        if board.host_left < 0:
             return False
         if max(board.room.first) >= board.need:
             return True
         if pool.single:
             return False
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, 2))
-    return board is not None and board.host_left >= 0 and board.uncovered() == 0
+    return board.host_left >= 0 and board.uncovered() == 0
 
 
 def host_left(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> int:
     """Bytes of the host beside devices that share its memory; falls as more goes to the host."""
-    board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, min(2, len(pool.devices))))
-    return -1 if board is None else board.host_left
+    return board_of(sizes, setting, space, pool, shape_on(sizes, setting, min(2, len(pool.devices)))).host_left
 
 
 def fits_list(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
@@ -109,8 +114,6 @@ def fits_list(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
 def margin(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> int:
     """Bytes that are left on a list of devices, or, negative, that are missing: a measure to search by."""
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, len(pool.devices)))
-    if board is None:
-        return -(1 << 62)
     worst = min((size - less for size, less in zip(board.free, _idle(board.load), strict=True)), default=0)
     if board.host_left < 0 or worst < 0:
         return min(board.host_left, worst)
@@ -119,10 +122,7 @@ def margin(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> int:
     if pool.shares:
         counts = shared_out(sizes, setting, pool)
         return min(size - used for size, used in zip(board.free, spent(board.load, counts, setting.start), strict=True))
-    uncovered = board.uncovered()
-    if uncovered:
-        return -uncovered
-    return max(0, min(board.host_left, board.room.first[0] + sum(board.room.others[1:]) - board.need))
+    return min(board.host_left, board.spare())
 
 
 def _idle(load: Load) -> list[int]:
@@ -161,7 +161,6 @@ def layers_on(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> list[
     if pool.shares:
         return shared_out(sizes, setting, pool)
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, len(pool.devices)))
-    assert board is not None  # it fits
     return balance(board.load.layers, board.room, board.free, setting.start)
 
 
@@ -189,13 +188,13 @@ def _smallest(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> tuple
     alone = setting.start == 0 or pool.single
     if alone:
         board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, 1))
-        if board is None or board.host_left < 0:
+        if board.host_left < 0:
             return None
         enough = [device for device, room in enumerate(board.room.first) if room >= board.need]
         if enough or pool.single:
             return tuple(enough[:1]) or None
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, 2))
-    if board is None or board.host_left < 0:
+    if board.host_left < 0:
         return None
     return fewest(board.load.layers, board.room, setting.start, least=2 if alone else 1)
 
@@ -210,7 +209,6 @@ def _prefer(
     pool, fallback = found
     count = len(fallback)
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, count))
-    assert board is not None  # it was looked at before
     rooms = board.room.others
     tightest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (rooms[device], device)), count)
     freest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (-rooms[device], device)), count)
@@ -226,4 +224,5 @@ def _neighbours(pool: Pool, order: Sequence[int], count: int) -> list[Pool]:
 
 def list_of(pool: Pool, places: Sequence[int]) -> Pool:
     """Some devices of a pool, by their places in it, as an engine's list."""
-    return replace(pool, devices=tuple(sorted(pool.devices[place] for place in places)), listed=True)
+    devices = tuple(sorted(pool.devices[place] for place in places))
+    return Pool(devices, listed=True, single=pool.single, shares=pool.shares, cuda=pool.cuda)

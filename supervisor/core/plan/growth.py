@@ -51,27 +51,29 @@ def largest(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
 def largest_step(low: int, high: int, probe: Callable[[int], int]) -> int:
     """The largest step from `low` on, which counts as fitting, whose margin is not negative; margins fall.
 
-    They fall almost in a straight line, so the crossing is guessed; every other guess halves instead.
+    They fall almost in a straight line. So the crossing is guessed from both ends, and what comes after a guess that
+    fits is asked next, which settles it where the line is straight. An end that stays counts for half, so that it moves
+    soon; every fourth question halves the interval, whatever the line.
     """
     above = probe(high)
     if above >= 0:
         return high
     below = max(0, probe(low))
-    halve = False
+    settle, turn = False, 0
     while high - low > 1:
-        guess = (low + high) // 2 if halve else low + (high - low) * below // (below - above)
+        turn += 1
+        crossing = low + (high - low) * below // (below - above)
+        guess = low + 1 if settle else crossing if turn % 4 else (low + high) // 2
         at = min(max(guess, low + 1), high - 1)
         found = probe(at)
-        low, below, high, above = (at, found, high, above) if found >= 0 else (low, below, at, found)
-        halve = not halve
+        settle = found >= 0 and not settle
+        low, below, high, above = (at, found, high, above // 2) if found >= 0 else (low, below // 2, at, found)
     return low
 
 
 def for_growth(task: Task, setting: Setting, space: Space, pool: Pool) -> Space:
     """The space without the share that is left to others, once the setting has what it needs."""
     board = board_of(task.sizes, setting, space, pool, shape_on(task.sizes, setting, len(pool.devices)))
-    if board is None:
-        return space
     share = min(1.0, max(0.0, task.policy.growth_share))
     devices = list(space.devices)
     shared = 0

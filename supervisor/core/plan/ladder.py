@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from supervisor.core.memory import CELL_PAD, Refusal
+from supervisor.core.plan.bounds import too_large, too_large_for_devices, too_large_for_host
 from supervisor.core.plan.contexts import Contexts, contexts_of
 from supervisor.core.plan.fitting import fits, fits_pool, host_left
 from supervisor.core.plan.pools import Pool, pools_of
@@ -69,21 +70,19 @@ def task_of(request: PlanRequest, budgets: Budgets, policy: Policy, scale: tuple
         return pools
     sizes = Sizes(request, budgets, *scale)
     contexts = contexts_of(request, policy)
-    kvs = _accepted(request, policy, sizes, contexts)
+    kvs = _accepted(request, policy, sizes)
     if isinstance(kvs, Refusal):
         return kvs
     steps = tuple(_steps(request, policy, sizes, pools, kvs, contexts))
     return Task(request, budgets, policy, pools, contexts, sizes, steps, kvs)
 
 
-def _accepted(
-    request: PlanRequest, policy: Policy, sizes: Sizes, contexts: Contexts
-) -> tuple[tuple[str, str], ...] | Refusal:
+def _accepted(request: PlanRequest, policy: Policy, sizes: Sizes) -> tuple[tuple[str, str], ...] | Refusal:
     """The cache types that the engine takes for this model; where the policy names none of them, f16."""
     wanted = _cache_types(request, policy)
     refusals = {}
     for kv in (*wanted, _PLAIN):
-        found = sizes.refusal(Setting(contexts.floor, kv, request.explicit.n_cpu_moe or 0, 0))
+        found = sizes.refusal(kv)
         if found:
             refusals[kv] = found
     accepted = tuple(kv for kv in wanted if kv not in refusals)
@@ -132,7 +131,7 @@ def _families(
         return
     yield "devices", None
     experts = policy.cpu_moe and explicit.n_cpu_moe is None and not request.options.cpu_moe
-    experts = experts and sizes.table().has_experts
+    experts = experts and sizes.table(pools[0].cuda).has_experts
     if experts:
         yield "experts", None
     if not policy.partial_offload or explicit.n_gpu_layers is not None:
@@ -170,6 +169,8 @@ def possible(task: Task, step: Step, space: Space) -> bool:
 def settle(task: Task, step: Step, space: Space, ctx_size: int) -> Setting | None:
     """The best setting of a step at one context."""
     sizes = task.sizes
+    if _hopeless(task, step, space):
+        return None
     setting = Setting(ctx_size, step.kv, step.n_cpu_moe, first_layer(task, step))
     if step.family == "experts":
         numbers = step.n_cpu_moe + 1, sizes.n_places - 1
@@ -177,6 +178,17 @@ def settle(task: Task, step: Step, space: Space, ctx_size: int) -> Setting | Non
     if step.family == "layers":
         return _least(task, space, (1, sizes.n_places - 1), lambda number: setting._replace(start=number))
     return setting if fits(sizes, setting, space, task.pools) else None
+
+
+def _hopeless(task: Task, step: Step, space: Space) -> bool:
+    sizes, pools = task.sizes, task.pools
+    if step.family == "host":
+        return too_large_for_host(sizes, space)
+    if step.family == "layers":
+        return too_large(sizes, space, pools)
+    moved = sizes.n_places if step.family == "experts" else step.n_cpu_moe
+    start = first_layer(task, step)
+    return too_large_for_devices(sizes, space, pools, start, moved) or too_large(sizes, space, pools)
 
 
 def first_layer(task: Task, step: Step) -> int:
@@ -203,6 +215,8 @@ def _least_on(
     beside = Space(space.devices, UNLIMITED)
     low, high = numbers
     if low > high or not fits_pool(task.sizes, make(high), beside, pool):
+        return None
+    if host_left(task.sizes, make(low), space, pool) < 0:
         return None
     least = bisect_left(range(low, high), True, key=lambda number: fits_pool(task.sizes, make(number), beside, pool))
     last = low + least

@@ -13,7 +13,18 @@ from math import ceil
 from typing import NamedTuple
 
 from supervisor.core.devices import HOST
-from supervisor.core.memory import Demand, EstimateOptions, Refusal, Shape, WeightTable, demand, weight_table
+from supervisor.core.memory import (
+    ContextDemand,
+    Demand,
+    EstimateOptions,
+    Refusal,
+    Shape,
+    WeightTable,
+    context_demand,
+    demand,
+    refuse,
+    weight_table,
+)
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.types import Budget, Budgets, PlanRequest
 
@@ -61,6 +72,15 @@ class Draft(NamedTuple):
     host: int
 
 
+class _Common(NamedTuple):
+    """What of a load is the same for all pools."""
+
+    demand: Demand
+    layers: list[int]
+    lead: int
+    host: int
+
+
 class Sizes:
     """Loads of one request. `part`/`whole`: weights as if the file were that share of its size."""
 
@@ -73,9 +93,10 @@ class Sizes:
         self._names = tuple(budget.name for budget in budgets.devices) if listed is None else listed
         self._scale = part, whole
         self._tables: dict[bool, WeightTable] = {}
-        self._demands: dict[tuple[object, ...], Demand | Refusal] = {}
-        self._drafts: dict[tuple[int, bool, bool], Draft | Refusal] = {}
-        self._loads: dict[tuple[object, ...], Load | Refusal] = {}
+        self._contexts: dict[tuple[object, ...], ContextDemand] = {}
+        self._drafts: dict[tuple[int, bool, bool], Draft] = {}
+        self._commons: dict[tuple[Setting, Shape, bool], _Common] = {}
+        self._loads: dict[tuple[Setting, Shape, tuple[int, ...]], Load] = {}
 
     def options(self, setting: Setting, cuda: bool) -> EstimateOptions:
         """Everything but devices, split and layers."""
@@ -108,7 +129,7 @@ class Sizes:
             cuda=cuda or options.cuda,
         )
 
-    def table(self, cuda: bool = False) -> WeightTable:
+    def table(self, cuda: bool) -> WeightTable:
         """Weights by layer."""
         found = self._tables.get(cuda)
         if found is None:
@@ -119,13 +140,13 @@ class Sizes:
             self._tables[cuda] = found
         return found
 
-    def refusal(self, setting: Setting) -> Refusal | None:
-        """Why the engine would not start like this, or not with this draft model, whatever the memory."""
-        found = self._demand(setting, "host", cuda=False)
-        draft = self.draft(setting.ctx_size, cuda=False, on_host=True)
-        return next((answer for answer in (found, draft) if isinstance(answer, Refusal)), None)
+    def refusal(self, kv: tuple[str, str]) -> Refusal | None:
+        """Why the engine would not start with these cache types, or not with this draft model, whatever the memory."""
+        draft = self.request.draft
+        found = refuse(self.request.spec, self.options(Setting(0, kv, 0, 0), cuda=False))
+        return found or (refuse(draft, self.draft_options(0, cuda=False)) if draft else None)
 
-    def draft(self, ctx_size: int, cuda: bool, on_host: bool) -> Draft | Refusal:
+    def draft(self, ctx_size: int, cuda: bool, on_host: bool) -> Draft:
         """The draft model, whole on one device or on the host."""
         spec = self.request.draft
         if spec is None:
@@ -133,54 +154,59 @@ class Sizes:
         key = ctx_size, cuda, on_host
         if key not in self._drafts:
             options = self.draft_options(ctx_size, cuda)
-            found = demand(spec, options, weight_table(spec, options), "host" if on_host else "solo")
-            self._drafts[key] = found if isinstance(found, Refusal) else _draft(found, on_host)
+            context = context_demand(spec, options, "host" if on_host else "solo")
+            self._drafts[key] = _draft(demand(weight_table(spec, options), context, options), on_host)
         return self._drafts[key]
 
-    def load(self, setting: Setting, shape: Shape, pool: Pool) -> Load | Refusal:
+    def load(self, setting: Setting, shape: Shape, pool: Pool) -> Load:
         """What a setting takes in a shape that it can have: `solo` and `pipeline` need all layers on devices."""
         key = setting, shape, pool.devices
         if key not in self._loads:
             self._loads[key] = self._load(setting, shape, pool)
         return self._loads[key]
 
-    def _load(self, setting: Setting, shape: Shape, pool: Pool) -> Load | Refusal:
-        found = self._demand(setting, shape, pool.cuda)
-        draft = self.draft(setting.ctx_size, pool.cuda, shape == "host")
-        if isinstance(found, Refusal):
-            return found
-        if isinstance(draft, Refusal):
-            return draft
+    def _load(self, setting: Setting, shape: Shape, pool: Pool) -> Load:
+        common = self._common(setting, shape, pool.cuda)
+        found, context = common.demand, common.demand.context
         budgets = [self.budgets.devices[device] for device in pool.devices]
-        idle = tuple([self.reserve_of(budget) + found.named.get(budget.name, 0) for budget in budgets])
+        idle = [self.reserve_of(budget) + found.named.get(budget.name, 0) for budget in budgets]
         factors = [self.factor_of(budget.name) for budget in budgets]
-        fixed = found.copied
-        devices = 0 if shape == "host" else draft.device + self.projector_bytes
+        beside = list(zip(idle, factors, strict=True))
         return Load(
-            layers=list(accumulate(found.layers, initial=0)),
-            first=tuple([own + fixed + ceil(found.first * factor) for own, factor in zip(idle, factors, strict=True)]),
-            others=tuple([
-                own + fixed + ceil(found.others * factor) for own, factor in zip(idle, factors, strict=True)
-            ]),
-            idle=idle,
-            lead=tuple([devices + ceil(found.lead * factor) for factor in factors]),
-            host=self._host(found, draft, setting.start, shape),
+            layers=common.layers,
+            first=tuple([own + found.copied + ceil(context.first * factor) for own, factor in beside]),
+            others=tuple([own + found.copied + ceil(context.others * factor) for own, factor in beside]),
+            idle=tuple(idle),
+            lead=tuple([common.lead + ceil(found.lead * factor) for factor in factors]),
+            host=common.host,
         )
+
+    def _common(self, setting: Setting, shape: Shape, cuda: bool) -> _Common:
+        key = setting, shape, cuda
+        if key not in self._commons:
+            options = self.options(setting, cuda)
+            found = demand(self.table(cuda), self._context(setting, shape, options), options)
+            draft = self.draft(setting.ctx_size, cuda, shape == "host")
+            self._commons[key] = _Common(
+                found,
+                layers=list(accumulate(found.layers, initial=0)),
+                lead=0 if shape == "host" else draft.device + self.projector_bytes,
+                host=self._host(found, draft, setting.start, shape),
+            )
+        return self._commons[key]
 
     def _host(self, found: Demand, draft: Draft, start: int, shape: Shape) -> int:
         layers = sum(found.home[:start]) + sum(found.beside[start:]) + (found.copied if start else 0)
-        compute = ceil(found.host_compute * self.factor_of(HOST))
+        compute = ceil(found.context.host_compute * self.factor_of(HOST))
         projector = self.projector_bytes if shape == "host" else 0
-        fixed = found.host + found.output + draft.host + projector + self.reserve_of(self.budgets.host)
+        fixed = found.host + found.context.output + draft.host + projector + self.reserve_of(self.budgets.host)
         return layers + compute + fixed
 
-    def _demand(self, setting: Setting, shape: Shape, cuda: bool) -> Demand | Refusal:
-        key = setting.ctx_size, setting.kv, setting.n_cpu_moe, shape, cuda
-        found = self._demands.get(key)
-        if found is None:
-            options = self.options(setting, cuda)
-            found = self._demands[key] = demand(self.request.spec, options, self.table(cuda), shape)
-        return found
+    def _context(self, setting: Setting, shape: Shape, options: EstimateOptions) -> ContextDemand:
+        key = setting.ctx_size, setting.kv, setting.n_cpu_moe > 0, shape, options.cuda
+        if key not in self._contexts:
+            self._contexts[key] = context_demand(self.request.spec, options, shape)
+        return self._contexts[key]
 
     def factor_of(self, name: str) -> float:
         """Measured / estimated bytes of the compute buffer on a device."""
@@ -194,7 +220,8 @@ class Sizes:
 
 
 def _draft(found: Demand, on_host: bool) -> Draft:
-    outside = found.host + found.host_compute + found.output
+    context = found.context
+    outside = found.host + context.host_compute + context.output
     if on_host:
         return Draft(0, sum(found.home) + found.copied + outside)
-    return Draft(sum(found.layers) + found.first + found.copied, sum(found.beside) + outside)
+    return Draft(sum(found.layers) + context.first + found.copied, sum(found.beside) + outside)

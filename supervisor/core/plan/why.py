@@ -75,8 +75,6 @@ def _not_fewer(task: Task, setting: Setting, space: Space, count: int) -> Iterat
 
 def _left_over(task: Task, setting: Setting, space: Space, pool: Pool, count: int) -> int:
     board = board_of(task.sizes, setting, space, replace(pool, listed=False), shape_on(task.sizes, setting, count))
-    if board is None:
-        return 0
     if count == 1:
         return max(0, board.need - max(0, *board.room.first))
     return most(board.load.layers, board.room, setting.start, count)

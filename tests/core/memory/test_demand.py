@@ -13,9 +13,11 @@ from supervisor.core.memory import (
     MemoryEstimate,
     Refusal,
     Shape,
+    context_demand,
     demand,
     estimate,
     place_layers,
+    refuse,
     weight_table,
 )
 from supervisor.core.spec import ModelSpec
@@ -33,15 +35,21 @@ def shape_of(places: tuple[int, ...], options: EstimateOptions) -> Shape:
     return "solo" if len(options.devices) == 1 else "pipeline"
 
 
-def added_up(found: Demand, options: EstimateOptions, places: tuple[int, ...], projector: int = 0) -> list[int]:
+def of(spec: ModelSpec, options: EstimateOptions, places: tuple[int, ...]) -> Demand:
+    return demand(weight_table(spec, options), context_demand(spec, options, shape_of(places, options)), options)
+
+
+def added_up(found: Demand, options: EstimateOptions, places: tuple[int, ...]) -> list[int]:
     """Bytes by device, the host last, with the output buffer."""
-    total = [found.named.get(name, 0) for name in options.devices] + [found.host + found.host_compute + found.output]
+    context = found.context
+    total = [found.named.get(name, 0) for name in options.devices]
+    total.append(found.host + context.host_compute + context.output)
     used = sorted({place for place in places if place >= 0})
     for layer, place in enumerate(places):
         total[place] += found.home[layer] if place < 0 else found.layers[layer]
         total[-1] += found.beside[layer] if place >= 0 else 0
     for device in used:
-        total[device] += found.copied + (found.first if device == used[0] else found.others)
+        total[device] += found.copied + (context.first if device == used[0] else context.others)
     total[-1] += found.copied if -1 in places else 0
     if used:
         total[0] += found.lead
@@ -56,16 +64,16 @@ def test_a_demand_is_an_upper_bound(
     options = replace(options, override_tensors=overrides, cpu_moe=cpu_moe)
     truth = estimate(spec, options)
     places = place_layers(spec, options)
-    found = demand(spec, options, weight_table(spec, options), shape_of(places, options))
     if isinstance(truth, Refusal):
-        assert found == truth
+        assert refuse(spec, options) == truth
         return
-    assert isinstance(found, Demand)
+    assert refuse(spec, options) is None
+    found = of(spec, options, places)
     exact = [device.total_bytes for device in truth.devices]
     exact[-1] += truth.output_bytes
     bounds = added_up(found, options, places)
     assert all(bound >= size for bound, size in zip(bounds, exact, strict=True)), (bounds, exact)
-    assert (found.n_ctx, found.n_ctx_seq) == (truth.n_ctx, truth.n_ctx_seq)
+    assert (found.context.n_ctx, found.context.n_ctx_seq) == (truth.n_ctx, truth.n_ctx_seq)
 
 
 def test_it_is_exact_for_common_models() -> None:
@@ -82,8 +90,7 @@ def test_it_is_exact_for_common_models() -> None:
             )
             places = place_layers(spec, options)
             truth = estimate(spec, options)
-            found = demand(spec, options, weight_table(spec, options), shape_of(places, options))
-            assert isinstance(found, Demand)
+            found = of(spec, options, places)
             assert isinstance(truth, MemoryEstimate)
             excess = sum(added_up(found, options, places)) - sum(device.total_bytes for device in truth.devices)
             assert 0 <= excess - truth.output_bytes < MIB, (name, options)

@@ -45,7 +45,7 @@ def fails(
     request: PlanRequest, budgets: Budgets, residents: Sequence[Resident] = (), policy: Policy | None = None
 ) -> DoesNotFit:
     found = plan(request, budgets, residents, policy or Policy())
-    assert isinstance(found, DoesNotFit), found
+    assert isinstance(found, DoesNotFit), found.why
     return found
 
 
