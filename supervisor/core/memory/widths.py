@@ -10,7 +10,6 @@ from supervisor.core.spec import ModelSpec
 
 _PART = re.compile(r"\.ffn_(up|gate|gate_up|down)(|_exps|_shexp)\.weight$")
 
-
 @dataclass(frozen=True, slots=True)
 class Widths:
     """Elements per token unless said.
