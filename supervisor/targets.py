@@ -31,9 +31,7 @@ def configured_models(settings: Settings) -> Registry:
     return Registry((*entries, *(() if DEMO_ID in settings.models else (demo,))))
 
 
-def resolve_target(
-    registry: Registry, target: str, model_id: str | None, options: ModelOptions | None
-) -> ModelEntry:
+def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
     """The entry for a load target, known or new; the registry stays as it is.
 
     Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.

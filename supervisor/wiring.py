@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -34,6 +35,7 @@ from supervisor.paths import Places, places
 from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
 from supervisor.proxy.relay import relay_endpoints
+from supervisor.proxy.server import RelayingProtocol
 from supervisor.records import end_leftovers
 from supervisor.targets import configured_models
 
@@ -88,6 +90,7 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):
             _log.info("daemon_ready", url=url, pid=os.getpid())
+            gc.freeze()  # what is there now stays: collections need not look at it
             await asyncio.wait({serving, asyncio.ensure_future(stop.asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
         await _drain(pool, stop)  # open streams end with their engines, before the server closes
@@ -177,7 +180,7 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=RelayingProtocol,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -67,9 +67,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.spec_layers": ("core.architectures", "core.spec_keys"),
     "core.spec_parts": ("core.architectures", "core.spec_keys", "core.spec_layers"),
     "core.spec_blocks": ("core.architectures", "core.spec_keys", "core.spec_layers"),
+    "core.spec_tensors": ("core.gguf",),
     "core.spec": (
         *("core.architectures", "core.gguf", "core.template"),
-        *("core.spec_blocks", "core.spec_keys", "core.spec_layers", "core.spec_parts"),
+        *("core.spec_blocks", "core.spec_keys", "core.spec_layers", "core.spec_parts", "core.spec_tensors"),
     ),
     "core.describe": ("core.gguf", "core.spec"),
     "core.memory": ("core.architectures", "core.ggml", "core.gguf", "core.memory", "core.spec", "core.spec_parts"),

@@ -19,6 +19,9 @@ SSE_HEADERS = [
 ]
 
 
+_WRITE_BUFFER = 1 << 16  # bytes that may wait for a slow client before the engine is held back
+
+
 class ClientGone(Exception):
     """The client closed its connection; there is nobody to answer."""
 
@@ -77,11 +80,26 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> 
 
 
 class Responder:
-    """One HTTP response, sent piece by piece."""
+    """One HTTP response, sent piece by piece.
 
-    def __init__(self, send: Send) -> None:
+    Args:
+        send: ASGI's.
+        transport: of the client's connection, where the server shows it (see `proxy/server.py`).
+    """
+
+    def __init__(self, send: Send, transport: asyncio.Transport | None = None) -> None:
         self._send = send
+        self._transport = transport
         self.started = False
+
+    def write_now(self, data: bytes) -> bool:
+        """Send a piece of a streamed body in this very moment; False: it is not sent, `write` has to wait."""
+        transport = self._transport
+        if transport is None or transport.get_write_buffer_size() > _WRITE_BUFFER:
+            return False
+        if not transport.is_closing():
+            transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the status line and headers."""

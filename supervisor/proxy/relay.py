@@ -24,6 +24,7 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, S
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
+from supervisor.proxy.server import transport_of
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 
@@ -52,7 +53,7 @@ class RelayEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send)
+        responder = Responder(send, transport_of(scope))
         try:
             body = await read_body(receive, self.max_body)
             await while_connected(receive, self._answer(body, responder))

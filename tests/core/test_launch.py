@@ -109,9 +109,7 @@ def test_embeddings(options: LaunchOptions, facts: ModelFacts, expected: str) ->
     ],
 )
 @pytest.mark.parametrize("flags", [None, FLAGS])
-def test_what_takes_the_engine_out_of_our_hands_is_refused(
-    args: tuple[str, ...], flags: frozenset[str] | None
-) -> None:
+def test_what_takes_the_engine_out_of_our_hands_is_refused(args: tuple[str, ...], flags: frozenset[str] | None) -> None:
     with pytest.raises(InvalidRequest, match=r"cannot be given: \w+") as caught:
         launch(LaunchOptions(extra_args=args), flags=flags)
     assert caught.value.param == "extra_args"

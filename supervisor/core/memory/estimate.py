@@ -70,9 +70,7 @@ def _compose(facts: Facts, options: EstimateOptions, context: Context) -> Memory
 
 def _devices(options: EstimateOptions, parts: _Parts) -> tuple[DeviceEstimate, ...]:
     columns = zip(parts.weights.devices, parts.kv, parts.states, parts.compute, strict=True)
-    return tuple(
-        DeviceEstimate(name, *column) for name, column in zip((*options.devices, HOST), columns, strict=True)
-    )
+    return tuple(DeviceEstimate(name, *column) for name, column in zip((*options.devices, HOST), columns, strict=True))
 
 
 def _allocate(facts: Facts, options: EstimateOptions, context: Context) -> _Parts:

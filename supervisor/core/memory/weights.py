@@ -20,7 +20,7 @@ _ALIGNMENT = 32
 _CUDA_ALIGNMENT = 128
 _CUDA_ROW = 512  # CUDA's kernels read quantised rows in steps of so many elements
 
-_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
+_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.\d+\.")
 _INPUT = frozenset({"token_embd", "position_embd", "token_types", "per_layer_token_embd"})
 _OUTPUT = re.compile(
     r"output|cls\b|decision|dense_\d|altup_|(?:enc|dec)\.output|fc\.|d2t|markov_|selector_|conf_proj|nextn\.post"
@@ -111,32 +111,41 @@ class PlacedWeights:
 
 def sort_weights(spec: ModelSpec) -> Weights:
     """Every tensor to its place; those that llama.cpp leaves unread are dropped."""
-    places: dict[int | str, list[TensorInfo]] = {}
-    for tensor in spec.tensors:
+    places: dict[str, list[TensorInfo]] = {}
+    for tensor in spec.groups.loose:
         places.setdefault(_place(spec, tensor.name), []).append(tensor)
     inputs = places.get("input", [])
     tied = [tensor for tensor in inputs if spec.tied_embeddings and tensor.name == "token_embd.weight"]
     return Weights(
         input=_part(inputs),
-        layers=tuple(_layer_part(places.get(layer, [])) for layer in range(spec.n_layer_all)),
+        layers=_layer_parts(spec, places.get("first", [])),
         output=_part(places.get("output", [])),
         copied=_part(places.get("copied", [])),
         tied=_part(tied),
-        kept={layer: _kept(spec, places.get(layer, [])) for layer in range(spec.n_layer, spec.n_layer_all)},
+        kept={layer: _kept(spec, layer) for layer in range(spec.n_layer, spec.n_layer_all)},
     )
 
 
-def _kept(spec: ModelSpec, tensors: Sequence[TensorInfo]) -> LayerPart:
+def _layer_parts(spec: ModelSpec, with_first: Sequence[TensorInfo]) -> tuple[LayerPart, ...]:
+    """One per layer; layers that are alike share theirs, whose tensors have the names of the first of them."""
+    blocks = spec.groups.blocks
+    parts = {number: _layer_part(block.tensors) for number, block in enumerate(blocks) if block.like == number}
+    found = [parts[block.like] for block in blocks]
+    if with_first and found:
+        found[0] = _layer_part((*blocks[0].tensors, *with_first))
+    return tuple(found)
+
+
+def _kept(spec: ModelSpec, layer: int) -> LayerPart:
     pattern = _KEPT_NEXTN.get(spec.architecture.name)
+    tensors = spec.groups.blocks[layer].tensors
     return _layer_part([tensor for tensor in tensors if pattern and pattern.search(tensor.name)])
 
 
-def _place(spec: ModelSpec, name: str) -> int | str:
-    """The layer's number, or the name of another place."""
-    block = _BLOCK.match(name)
-    if block:  # blocks that are no layers belong to a head
-        layer = int(block[1])
-        return layer if layer < spec.n_layer_all else "output"
+def _place(spec: ModelSpec, name: str) -> str:
+    """Where a tensor of no layer belongs."""
+    if _BLOCK.match(name):  # blocks that are no layers belong to a head
+        return "output"
     if _COPIED.fullmatch(name):
         return "copied"
     stem = name.partition(".")[0]
@@ -144,7 +153,7 @@ def _place(spec: ModelSpec, name: str) -> int | str:
         return "input"
     if _OUTPUT.match(name) or (stem == "token_embd_norm" and spec.shortconv_l_cache):  # LFM2 calls its norm so
         return "output"
-    return "unused" if _UNUSED.match(name) else 0
+    return "unused" if _UNUSED.match(name) else "first"
 
 
 def _layer_part(tensors: Sequence[TensorInfo]) -> LayerPart:
@@ -206,6 +215,8 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
     drafts = options.drafts and spec.architecture.mtp
     for layer, parts in enumerate(weights.layers):
         loaded = parts if drafts or layer < spec.n_layer else weights.kept.get(layer, _NOTHING)
+        if route.patterns and layer and loaded is parts:
+            loaded = _layer_part(spec.groups.blocks[layer].tensors)  # patterns look at names: the layer's own
         found.layers.append(_add_layer(found, loaded, layer, places[layer], route))
     outside = [(weights.input, -1), (weights.output, places[-1])]
     outside += [(weights.copied, device) for device in set(places[: spec.n_layer])]
