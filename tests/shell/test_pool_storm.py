@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
@@ -81,7 +82,7 @@ class Storm:
         while not self.over:
             await asyncio.sleep(self.random.random() * 0.6)
             pids = [engine.pid for engine in self.bench.alive() if engine.pid is not None]
-            if pids:
+            with contextlib.suppress(IndexError, ProcessLookupError):  # there is none, or it has died by itself
                 os.kill(self.random.choice(pids), self.random.choice([signal.SIGKILL, signal.SIGSTOP]))
 
     async def people(self) -> None:

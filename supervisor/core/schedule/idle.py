@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from supervisor.core.lifecycle import EngineState
-from supervisor.core.schedule.queue import overdue, waits_since
+from supervisor.core.schedule.queue import waits_since
 from supervisor.core.schedule.replicas import one_less
-from supervisor.core.schedule.state import Engine, Model, State
+from supervisor.core.schedule.state import Engine, State
 
 
 def expire(state: State, now: float) -> None:
@@ -20,17 +20,11 @@ def expire(state: State, now: float) -> None:
             state.let_go(engine, now=True)
 
 
-def lingers(state: State, engine: Engine, claimant: Model, now: float) -> bool:
-    """Whether an idle engine is kept from the claimant for a moment: its next request is expected before a reload."""
-    if overdue(state, claimant, now):
-        return False
-    if state.policy_of(claimant.id).priority > state.policy_of(engine.model.id).priority:
-        return False
-    return now < linger_end(state, engine)
-
-
 def linger_end(state: State, engine: Engine) -> float:
-    """Until when: twice the usual pause of its clients, where that costs less than loading it again."""
+    """How long an idle engine is kept from those who are not in a hurry.
+
+    Twice the usual pause of its clients, where that is less than loading it again takes.
+    """
     gap = engine.model.gap_seconds
     if gap is None or 2 * gap >= engine.model.reload_seconds or engine.model.idle_since is None:
         return engine.idle_since

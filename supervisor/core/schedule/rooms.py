@@ -20,7 +20,7 @@ from supervisor.core.events import CheckRoom, Failure, Plan, StartEngine
 from supervisor.core.lifecycle import EngineState, Trigger, step
 from supervisor.core.plan import DoesNotFit, Resident
 from supervisor.core.schedule import crash
-from supervisor.core.schedule.idle import lingers
+from supervisor.core.schedule.idle import linger_end
 from supervisor.core.schedule.queue import goes_before, rank
 from supervisor.core.schedule.replicas import one_less
 from supervisor.core.schedule.state import Engine, Model, State
@@ -28,20 +28,19 @@ from supervisor.errors import SupervisorError
 
 
 def settle(state: State, now: float) -> bool:
-    """Take everybody who waits for room; whether somebody was refused or called back, so that others may profit."""
+    """Take everybody who waits for room; whether an engine that was leaving serves again, so that others profit."""
     pending = [engine for engine in state.engines.values() if engine.pending]
     pending.sort(key=lambda engine: (engine.extra, rank(state, engine.model, now), engine.id))
     claims: list[Engine] = []
-    changed = False
     for engine in pending:
         if engine.looking is None:
             if not engine.looked or state.vacated:
                 _look(state, engine)
             else:
-                changed |= _seek(state, engine, claims, now)
+                _seek(state, engine, claims, now)
         if engine.pending and engine.plan is not None:
             claims.append(engine)
-    return _call_back(state, claims) or changed
+    return _call_back(state, claims)
 
 
 def seen(state: State, engine: Engine, failure: Failure | None, now: float) -> None:
@@ -56,10 +55,10 @@ def seen(state: State, engine: Engine, failure: Failure | None, now: float) -> N
         crash.give_up(state, engine, failure, now)
 
 
-def residents(state: State, now: float, claimant: Model | None = None) -> tuple[Resident, ...]:
-    """What is on the machine. Evictable: idle, not pinned, and not kept a moment longer from this claimant."""
+def residents(state: State, now: float) -> tuple[Resident, ...]:
+    """What is on the machine. Evictable: idle, not pinned, and not kept a moment longer for its clients."""
     return tuple(
-        _resident(state, engine, now, evictable=_may_go(state, engine, claimant, now))
+        _resident(state, engine, now, evictable=_may_go(state, engine, now))
         for engine in state.engines.values()
         if engine.ordered is not None
     )
@@ -73,8 +72,8 @@ def _look(state: State, engine: Engine) -> None:
     state.out.append(CheckRoom(engine.id, engine.model.id, dict(needed)))
 
 
-def _seek(state: State, engine: Engine, claims: Sequence[Engine], now: float) -> bool:
-    """Decide for one; whether it was refused."""
+def _seek(state: State, engine: Engine, claims: Sequence[Engine], now: float) -> None:
+    """Decide for one."""
     engine.plan, engine.victims = None, frozenset()
     try:
         refusal, plan, victims = _ask(state, engine, claims, now)
@@ -82,35 +81,33 @@ def _seek(state: State, engine: Engine, claims: Sequence[Engine], now: float) ->
         refusal, plan, victims = Failure(error.code, error.message, error.log_lines), None, []
     if refusal is not None:
         crash.give_up(state, engine, refusal, now)
-        return True
+        return
     if plan is None or not all(_must_go(state, victim, engine.model, now) for victim in victims):
-        return False
+        return
     if victims and engine.extra:
-        return False
+        return
     engine.plan, engine.victims = plan, frozenset(victim.id for victim in victims)
     if now > state.looked_at + state.limits.look_age:
         _look(state, engine)
     elif any(victim.state is not EngineState.STOPPING for victim in victims):
-        return _evict(state, engine, victims, now)
+        _evict(state, engine, victims, now)
     elif not victims:
         engine.ordered, engine.used_bytes = now, plan.used_bytes
         engine.verdicts.clear()
         state.facts += 1
         state.out.append(StartEngine(engine.id, engine.model.id, plan))
-    return False
 
 
 def _ask(
     state: State, engine: Engine, claims: Sequence[Engine], now: float
 ) -> tuple[Failure | None, Plan | None, list[Engine]]:
     """A reason to refuse it, or the best plan and who leaves for it; no plan: it has to wait."""
-    model = engine.model
     living = [other for other in state.engines.values() if other.ordered is not None]
     pinned = [other for other in living if state.policy_of(other.model.id).pinned and not other.leaving]
     ever = _verdict(state, engine, "ever", [_resident(state, other, now, evictable=False) for other in pinned], ())
     if isinstance(ever, DoesNotFit):
         return Failure("does_not_fit", " ".join((ever.message, *ever.hints))), None, []
-    present = _verdict(state, engine, "present", residents(state, now, model), claims)
+    present = _verdict(state, engine, "present", residents(state, now), claims)
     if not isinstance(present, DoesNotFit):
         return None, present, _named(state, present)
     leaving = [
@@ -154,22 +151,20 @@ def _named(state: State, plan: Plan) -> list[Engine]:
     return [state.engines[number] for number in plan.evict]
 
 
-def _may_go(state: State, engine: Engine, claimant: Model | None, now: float) -> bool:
-    """Whether an engine is idle and can leave at once."""
-    if not engine.idle or state.policy_of(engine.model.id).pinned:
-        return False
-    return claimant is None or not lingers(state, engine, claimant, now)
+def _may_go(state: State, engine: Engine, now: float) -> bool:
+    """Whether an engine is idle, not expected to be used in a moment, and can leave at once."""
+    return engine.idle and not state.policy_of(engine.model.id).pinned and now >= linger_end(state, engine)
 
 
 def _must_go(state: State, victim: Engine, claimant: Model, now: float) -> bool:
     """Whether an engine has to make room for the claimant now, or does so already."""
-    if victim.leaving or _may_go(state, victim, claimant, now):
+    if victim.leaving or _may_go(state, victim, now):
         return True
     return victim.state is EngineState.READY and goes_before(state, claimant, victim.model, now)
 
 
-def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) -> bool:
-    """Let the victims go; whether it was tried too often."""
+def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) -> None:
+    """Let the victims go, unless that was done too often."""
     if any(victim.state is EngineState.READY for victim in victims):
         engine.rounds += 1
     if engine.rounds > state.limits.room_rounds:
@@ -178,12 +173,11 @@ def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) 
             "End what else uses the devices, or repeat the request."
         )
         crash.give_up(state, engine, Failure("does_not_fit", message), now)
-        return True
+        return
     for victim in victims:
         if victim.state is EngineState.READY:
             state.drain(victim, for_room=True)
             one_less(victim.model)
-    return False
 
 
 def _call_back(state: State, claims: Sequence[Engine]) -> bool:

@@ -82,7 +82,7 @@ class Scheduler:
 
 
 def _settle(state: State, now: float) -> None:
-    for _ in range(2 + 2 * len(state.engines)):  # each round but the last refuses an engine, or calls one back
+    for _ in range(2 + 2 * len(state.engines)):  # each round but the last calls an engine back
         for model in state.models.values():
             queue.lend(state, model, now)
         replicas.adjust(state, now)

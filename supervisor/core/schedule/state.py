@@ -218,8 +218,6 @@ class State:
         model.last = engine.state
         for request in engine.leases:
             self.leased.pop(request, None)
-        if engine.leases:
-            model.idle_since = None  # what comes next is no follow-up
         engine.leases.clear()
         if engine.ordered is not None:
             self.vacated[engine.id] = engine.used_bytes

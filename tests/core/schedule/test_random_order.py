@@ -60,6 +60,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.spawned: dict[int, StartEngine] = {}
         self.ready: dict[int, StartEngine] = {}
         self.stopping: set[int] = set()
+        self.ended_by_people: set[int] = set()
         self.hung: set[int] = set()
         self.left_over: dict[int, StartEngine] = {}  # gone, but the device still shows their memory
         self.closing = False
@@ -99,9 +100,8 @@ class AnyOrder(RuleBasedStateMachine):
         busy = engine in self.leased.values()
         allowed = isinstance(event, EngineHung | ShutdownAsked) or (isinstance(event, UnloadAsked) and event.now)
         assert not busy or allowed or self.closing, "stopped while leased"
-        model = self.alive[engine].model
-        if not isinstance(event, UnloadAsked | EngineHung | LoadAsked) and not self.closing and engine in self.ready:
-            assert model != "pinned", "a pinned engine made room"
+        if self.alive[engine].model == "pinned" and engine in self.ready and not isinstance(event, EngineHung):
+            assert self.closing or engine in self.ended_by_people, "a pinned engine made room"
         self.stopping.add(engine)
 
     @property
@@ -133,11 +133,17 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(model=MODELS, fresh=st.booleans())
     def load(self, model: str, fresh: bool) -> None:
+        if fresh:
+            self.people_end(model)
         self.tell(LoadAsked(model, fresh))
 
     @rule(model=MODELS, now=st.booleans())
     def unload(self, model: str, now: bool) -> None:
+        self.people_end(model)
         self.tell(UnloadAsked(model, now))
+
+    def people_end(self, model: str) -> None:
+        self.ended_by_people |= {engine for engine, command in self.alive.items() if command.model == model}
 
     # what time and the machine do
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import LoadAsked, TimePassed
-from supervisor.core.schedule import ModelPolicy
+from supervisor.core.events import LoadAsked, TimePassed, UnloadAsked
+from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from tests.core.schedule.toy import CRASH, Bench, grants, refusals, starts, stops
 
 SMALL = {"a": 2, "b": 2, "c": 10}
@@ -96,3 +96,32 @@ def test_each_replica_ends_by_its_own_idleness_and_is_not_brought_back() -> None
     assert starts(bench.gone(1)) == []
     bench.wait(5)
     assert stops(bench.tell(TimePassed())) == [2]
+
+
+def test_a_replica_that_left_for_another_model_is_not_brought_back_without_demand() -> None:
+    bench = Bench({"a": 5, "b": 5}, a=ModelPolicy(replicas_min=2, replicas_max=2))
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    bench.up(2)
+    (left,) = stops(bench.tell(LoadAsked("b")))
+    bench.gone(left)
+    assert len(bench.scheduler.view("a").engines) == 1
+    bench.up(3)
+    bench.tell(UnloadAsked("b"))
+    assert starts(bench.gone(3)) == []
+    assert starts(bench.arrive(1, "a")) == [(4, "a")]
+
+
+def test_a_replica_that_always_crashes_is_left_alone_while_the_others_serve() -> None:
+    bench = Bench(SMALL, limits=SchedulerLimits(crash_failures=3), a=ModelPolicy(replicas_min=2, replicas_max=2))
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    engine = 2
+    for _ in range(3):
+        bench.up(engine)
+        started = starts(bench.gone(engine, CRASH))
+        bench.wait(100)
+        started += starts(bench.tell(TimePassed()))
+        engine = started[0][0] if started else 0
+    assert engine == 0
+    assert grants(bench.arrive(1, "a")) == [(1, 1)]

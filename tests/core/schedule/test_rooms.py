@@ -286,3 +286,58 @@ def test_started_engines_tell_their_plan() -> None:
     (start,) = bench.arrive(1, "a")
     assert isinstance(start, StartEngine)
     assert bench.scheduler.view("a").engines[0].plan is start.plan
+
+
+def test_of_two_that_wait_too_long_the_older_one_goes_first_even_if_it_holds_the_room() -> None:
+    bench = Bench(limits=SchedulerLimits(max_swap_wait=10))
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.arrive(2, "a")
+    bench.wait(1)
+    bench.arrive(3, "b")
+    bench.wait(10)
+    bench.tell(TimePassed())
+    assert bench.scheduler.view("a").state is EngineState.READY
+    assert grants(bench.done(1)) == [(2, 1)]
+    assert bench.scheduler.view("a").state is EngineState.DRAINING
+
+
+def test_time_that_nobody_told_counts_as_well() -> None:
+    bench = Bench(limits=SchedulerLimits(max_swap_wait=10))
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.arrive(2, "b")
+    bench.wait(1)
+    bench.arrive(3, "a")
+    bench.wait(9)
+    commands = bench.done(1)
+    assert (grants(commands), stops(commands)) == ([], [1])
+
+
+def test_what_leaves_anyway_costs_the_planner_nothing() -> None:
+    bench = Bench(b=ModelPolicy(priority=1))
+    bench.tell(LoadAsked("a"))
+    bench.wait(5)
+    bench.up(1)
+    bench.arrive(1, "a")
+    assert [resident.reload_seconds for resident in bench.scheduler.residents(bench.now)] == [5]
+    bench.arrive(2, "b")
+    assert [resident.reload_seconds for resident in bench.scheduler.residents(bench.now)] == [0]
+
+
+def test_an_idle_engine_is_not_kept_from_one_who_waits_too_long() -> None:
+    bench = Bench(limits=SchedulerLimits(max_linger=5, max_swap_wait=3))
+    bench.tell(LoadAsked("a"))
+    bench.wait(10)
+    bench.up(1)
+    for request in (1, 2, 3):
+        bench.arrive(request, "a")
+        bench.done(request)
+        bench.wait(2)
+    bench.arrive(4, "a")
+    bench.arrive(5, "b")
+    bench.wait(2)
+    assert stops(bench.done(4)) == []
+    assert bench.scheduler.next_wake == bench.now + 1
+    bench.wait(1)
+    assert stops(bench.tell(TimePassed())) == [1]
