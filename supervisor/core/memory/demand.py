@@ -176,7 +176,7 @@ def _demand(facts: Facts, options: EstimateOptions, context: Context, table: Wei
         + list(far[moved:]),
         home=[sum(parts) for parts in zip(table.home_rest, table.home_experts, cached, strict=True)],
         first=buffers.compute[0] if shape != "host" else 0,
-        others=buffers.compute[-2] if shape != "host" else 0,
+        others=buffers.compute[min(1, len(buffers.compute) - 2)] if shape != "host" else 0,
         lead=offloaded_experts(options, max(table.largest)) if moved else 0,
         copied=table.copied,
         host=table.input + table.named.get("CPU", 0),
@@ -194,6 +194,6 @@ def _buffers(facts: Facts, options: EstimateOptions, context: Context, shape: Sh
     if shape == "pipeline":
         cut = 1 + max((layer for layer, owns in enumerate(facts.spec.kv_layers) if owns), default=0)
         places = (0,) * cut + (1,) * (total - cut)  # where layers share caches, the second device borrows one
-        return allocate(facts, replace(options, devices=("first", "other")), context, places)
+        return allocate(facts, replace(options, devices=("first", "other", "more")), context, places)
     places = (-1 if shape == "mixed" else 0,) + (0,) * (total - 1)
     return allocate(facts, replace(options, devices=("first",)), context, places)
