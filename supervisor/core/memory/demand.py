@@ -21,7 +21,7 @@ from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.output import output_bytes
 from supervisor.core.memory.refusals import refuse_model, refuse_options
 from supervisor.core.memory.result import Refusal
-from supervisor.core.memory.weights import LayerPart, Part, Router, router
+from supervisor.core.memory.weights import Part, Router, loaded_layers, router
 from supervisor.core.spec import ModelSpec
 
 Shape = Literal["solo", "pipeline", "mixed", "host"]
@@ -129,11 +129,7 @@ def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
     facts = facts_of(spec)
     route = router(options)
     weights = facts.weights
-    drafts = options.drafts and spec.architecture.mtp
-    rows = [
-        part if drafts or layer < spec.n_layer else weights.kept.get(layer, LayerPart(Part(), Part(), Part()))
-        for layer, part in enumerate(weights.layers)
-    ]
+    rows = loaded_layers(spec, weights, options)
     named: dict[str, int] = {}
     rests = [_own(row.rest, route, options, named) for row in rows]
     experts = [_own(row.experts, route, options, named) for row in rows]
@@ -178,7 +174,7 @@ def context_demand(spec: ModelSpec, options: EstimateOptions, shape: Shape) -> C
         n_ctx_seq=context.cells,
         cached=[*(kv + state * states for kv, state in zip(caches, facts.states, strict=True)), 0],
         first=compute[0] if shape != "host" else 0,
-        others=compute[-2] if shape != "host" else 0,
+        others=compute[min(1, len(compute) - 2)] if shape != "host" else 0,
         host_compute=compute[-1],
         output=output_bytes(spec, options, context),
     )
@@ -212,6 +208,6 @@ def _buffers(facts: Facts, options: EstimateOptions, context: Context, shape: Sh
     if shape == "pipeline":
         cut = 1 + max((layer for layer, owns in enumerate(facts.spec.kv_layers) if owns), default=0)
         places = (0,) * cut + (1,) * (total - cut)  # where layers share caches, the second device borrows one
-        return allocate(facts, replace(options, devices=("first", "other")), context, places)
+        return allocate(facts, replace(options, devices=("first", "other", "more")), context, places)
     places = (-1 if shape == "mixed" else 0,) + (0,) * (total - 1)
     return allocate(facts, replace(options, devices=("first",)), context, places)

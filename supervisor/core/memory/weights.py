@@ -214,16 +214,22 @@ def _sizes(type_: int, shape: tuple[int, ...], n_bytes: int) -> tuple[int, int]:
 _NOTHING = LayerPart(Part(), Part(), Part())
 
 
+def loaded_layers(spec: ModelSpec, weights: Weights, options: EstimateOptions) -> list[LayerPart]:
+    """What is loaded of each layer; with tensors of the layer's own names where overrides look at them."""
+    count = len(weights.layers) if options.drafts and spec.architecture.mtp else spec.n_layer
+    found = list(weights.layers[:count])
+    if options.override_tensors:
+        blocks = spec.groups.blocks[1:count]
+        found[1:] = [_layer_part(block.tensors) for block in blocks]
+    return found + [weights.kept.get(layer, _NOTHING) for layer in range(count, len(weights.layers))]
+
+
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
     """`places` as `place_layers` gives them."""
     found = PlacedWeights([0] * (len(options.devices) + 1), [])
     route = router(options)
-    drafts = options.drafts and spec.architecture.mtp
-    for layer, parts in enumerate(weights.layers):
-        loaded = parts if drafts or layer < spec.n_layer else weights.kept.get(layer, _NOTHING)
-        if route.patterns and layer and loaded is parts:
-            loaded = _layer_part(spec.groups.blocks[layer].tensors)  # patterns look at names: the layer's own
-        found.layers.append(_add_layer(found, loaded, layer, places[layer], route))
+    for layer, parts in enumerate(loaded_layers(spec, weights, options)):
+        found.layers.append(_add_layer(found, parts, layer, places[layer], route))
     outside = [(weights.input, -1), (weights.output, places[-1])]
     outside += [(weights.copied, device) for device in set(places[: spec.n_layer])]
     if places[-1] >= 0:
