@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from supervisor.core.devices import (
     Budgets,
@@ -29,7 +28,6 @@ from supervisor.core.plan import DoesNotFit, Placement, PlanRequest, Policy, Res
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.learning import intent_of, start_of
 from supervisor.probe.drivers import holding
-from supervisor.probe.machine import Prober
 from supervisor.subjects import Subject
 
 
@@ -46,11 +44,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the configuration says about devices and contexts. `rpc`: `host:port` of workers."""
+    """What the configuration says about contexts and about what is kept back on devices."""
 
     policy: Policy = field(default_factory=Policy)
     reserves: Reserves | None = None
-    rpc: tuple[str, ...] = ()
 
 
 class Planner:
@@ -58,7 +55,7 @@ class Planner:
 
     Args:
         read: opens a model's files and looks up what is known of it.
-        binary: the llama-server in use; None where there is none; called in a thread.
+        machine: looks at the machine; with True, without what is remembered of probes; called in a thread.
         holdings: what our engines hold.
     """
 
@@ -66,15 +63,13 @@ class Planner:
         self,
         registry: Registry,
         read: Callable[[ModelEntry], Awaitable[Known]],
-        prober: Prober,
-        binary: Callable[[], Path | None],
+        machine: Callable[[bool], Machine],
         rules: Rules,
         holdings: Callable[[], Sequence[Holding]],
     ) -> None:
         self._registry = registry
         self._read = read
-        self._prober = prober
-        self._binary = binary
+        self._look_at = machine
         self._rules = rules
         self._holdings = holdings
         self._known: dict[str, Known] = {}
@@ -136,8 +131,9 @@ class Planner:
         return tuple(named[name] for name in placement.devices)
 
     def _look(self, again: bool, ours: Sequence[Holding]) -> tuple[Machine, list[Holding]]:
-        machine = self._prober.machine(self._binary(), self._rules.rpc, again=again)
-        return machine, [replace(one, host_bytes=holding(one.pid).host_bytes) if one.pid else one for one in ours]
+        return self._look_at(again), [
+            replace(one, host_bytes=holding(one.pid).host_bytes) if one.pid else one for one in ours
+        ]
 
     def _decide(self, request: PlanRequest, residents: Sequence[Resident]) -> Placement | DoesNotFit:
         return plan(request, self.budgets, residents, self._rules.policy)

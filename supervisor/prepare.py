@@ -43,6 +43,7 @@ class EngineMaker:
     engine_path: str | None
     limits: EngineLimits
     learning: Learning
+    cores: int | None = field(default_factory=physical_cores)
     _logs: dict[str, OutputLog] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -53,6 +54,11 @@ class EngineMaker:
 
         Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing and their like.
         """
+        await asyncio.to_thread(self.binary)
+        return await self.glance(entry)
+
+    async def glance(self, entry: ModelEntry) -> Known:
+        """The same on a machine that may have no engine."""
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
         return await asyncio.to_thread(self._know, entry, path)
 
@@ -72,7 +78,10 @@ class EngineMaker:
         )
 
     def arguments(self, known: Known, placed: Placed) -> tuple[str, ...]:
-        """What llama-server would be given for it, without its own path; the socket's is an example."""
+        """What llama-server would be given for it, without its own path; the socket's is an example.
+
+        Without a llama-server that tells its options: by today's names, and nothing beyond what is needed.
+        """
         return self._command(known, placed, "engine.sock").argv[1:]
 
     def check(self, options: LaunchOptions, client_args: Sequence[str] = ()) -> None:
@@ -80,10 +89,8 @@ class EngineMaker:
 
         `client_args` are those of its further arguments that a client gave, who may give less than the configuration.
         """
-        try:
-            flags = self.binary()[1].flags
-        except (EngineNotFound, EngineUnusable):
-            flags = None  # that is for the load to say
+        found = self._usable()
+        flags = found[1].flags if found else None  # without one: that is for the load to say
         check_extra(client_args, flags, "client")
         check_options(options, flags)
 
@@ -100,9 +107,8 @@ class EngineMaker:
 
     def binary_path(self) -> Path | None:
         """The `llama-server` in use; None where there is none."""
-        with contextlib.suppress(EngineNotFound, EngineUnusable):
-            return self.binary()[0].path
-        return None
+        found = self._usable()
+        return found[0].path if found else None
 
     def close(self) -> None:
         """Close the logs."""
@@ -111,7 +117,10 @@ class EngineMaker:
 
     def _know(self, entry: ModelEntry, path: Path) -> Known:
         subject = read_subject(path, entry.options, self._headers)
-        binary, able = self.binary()
+        found = self._usable()
+        if found is None:
+            return Known(entry, subject)
+        binary, able = found
         digest = engine_digest(binary.path, self.places.cache / "engine-digests.json")
         return Known(entry, subject, self.learning.observations(subject.identity), digest, able.build)
 
@@ -126,19 +135,25 @@ class EngineMaker:
 
     def _command(self, known: Known, placed: Placed, socket: str) -> LaunchSpec:
         entry, subject = known.entry, known.subject
-        binary, able = self.binary()
+        found = self._usable()
         return build_launch(
-            str(binary.path),
+            str(found[0].path) if found else "llama-server",
             str(subject.model.path),
             socket,
             entry.id,
             entry.options,
             subject.facts,
-            able.flags,
+            found[1].flags if found else None,
             placed=placed,
-            cores=physical_cores(),
-            libraries=runtime_libraries(binary.path, self.env, able.backends),
+            cores=self.cores,
+            libraries=runtime_libraries(found[0].path, self.env, found[1].backends) if found else None,
         )
+
+    def _usable(self) -> tuple[EngineBinary, Capabilities] | None:
+        """The `llama-server` in use, where there is one."""
+        with contextlib.suppress(EngineNotFound, EngineUnusable):
+            return self.binary()
+        return None
 
 
 async def make_demo_model(places: Places) -> Path:

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -23,27 +23,23 @@ from supervisor.api.app import create_app
 from supervisor.api.errors import render_error
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
-from supervisor.child import StopGrace
 from supervisor.config import Settings, find_config, load_settings
-from supervisor.core.devices import Holding
 from supervisor.core.events import Failure, Plan
 from supervisor.core.plan import Placement
 from supervisor.core.schedule import Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
-from supervisor.engine import Engine, EngineLimits
+from supervisor.engine import Engine
 from supervisor.engine_log import OutputLog
 from supervisor.learning import Learning
 from supervisor.paths import Places, places
-from supervisor.planning import Planner, Rules
+from supervisor.planning import Planner
 from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
-from supervisor.probe.machine import Prober
-from supervisor.probe.places import Surroundings
 from supervisor.proxy.relay import relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.records import end_leftovers
 from supervisor.store import Database
-from supervisor.targets import configured_models
+from supervisor.workshop import engine_maker, planner_of
 
 _log = structlog.get_logger()
 
@@ -73,7 +69,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
             _log.info("leftover_child", **asdict(ended))
         learning = Learning(Database.open(where.database), time.time)
         with contextlib.closing(learning), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, _maker(settings, where, env, learning), own_log, listener))
+            runner.run(_serve(settings, engine_maker(settings, where, env, learning), own_log, listener))
     return 0
 
 
@@ -91,7 +87,7 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
 async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
     url = url_of(listener, settings.server.host)
     stop = _Stop()
-    planner = _planner(settings, maker, lambda: pool.holdings())
+    planner = planner_of(settings, maker, lambda: pool.holdings())
     async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
         service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
         server = _Server(stop, _application(settings, service))
@@ -132,30 +128,12 @@ async def _drain(pool: Pool, stop: _Stop) -> None:
     await drained
 
 
-def _planner(settings: Settings, maker: EngineMaker, holdings: Callable[[], Sequence[Holding]]) -> Planner:
-    rules = Rules(settings.policy(), settings.devices.reserves(), settings.devices.rpc)
-    prober = Prober(Surroundings(maker.env))
-    return Planner(maker.registry, maker.know, prober, maker.binary_path, rules, holdings)
-
-
 def _edges(maker: EngineMaker, planner: Planner) -> PoolEdges:
     async def prepare(model: str, plan: Plan) -> Engine:
         assert isinstance(plan, Placement)  # all that our planner gives
         return await maker.prepare(planner.known(model), planner.placed(plan), planner.devices_of(plan))
 
     return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe)
-
-
-def _maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:
-    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
-    return EngineMaker(
-        registry=configured_models(settings),
-        places=where,
-        env=env,
-        engine_path=settings.engine.path,
-        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
-        learning=learning,
-    )
 
 
 def _application(settings: Settings, service: Service) -> ASGIApp:

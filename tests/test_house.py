@@ -53,6 +53,7 @@ SHELL = (
     "store",
     "subjects",
     "targets",
+    "workshop",
 )
 
 # Module -> what it may import of this program; the longest matching row counts. A room's modules may import each
@@ -140,7 +141,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("header_cache", "modelfiles", "projectors"),
     ),
     "planning": (*CORE, "learning", "probe", "subjects"),
-    "planned": ("core.plan", "planning", "prepare"),
+    "planned": ("config", "core.plan", "planning", "prepare", "targets"),
+    "workshop": (
+        *("child", "config", "core.devices", "engine", "learning", "paths", "planning", "prepare"),
+        *("probe", "store", "targets"),
+    ),
     "projectors": ("core.gguf", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),
     "lease": ("core.schedule", "core.events", "child", "engine", "engine_client"),

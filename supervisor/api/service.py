@@ -16,7 +16,7 @@ from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
-from supervisor.planned import planned_json
+from supervisor.planned import Asked, planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
@@ -60,13 +60,7 @@ class Service:
 
         Engines of the model itself count as gone, as they would be when it is loaded anew.
         """
-        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
-        if options is not None:
-            await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
-        known = await self.maker.know(entry)
-        await self.planner.look()
-        residents = [one for one in self.pool.residents() if one.model != entry.id]
-        return planned_json(self.maker, self.planner, known, residents)
+        return await planned(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""

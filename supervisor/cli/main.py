@@ -29,6 +29,7 @@ VERBS = {
     "chat": "supervisor.cli.chat",
     "inspect": "supervisor.cli.inspect",
     "estimate": "supervisor.cli.estimate",
+    "plan": "supervisor.cli.plan",
     "logs": "supervisor.cli.logs",
     "stop": "supervisor.cli.stop",
     "engine": "supervisor.cli.engine",

@@ -75,6 +75,13 @@ class Database:
                 raise StoreUnusable(f"{path} cannot be read: {error}") from error
             raise
 
+    @classmethod
+    def empty(cls) -> Self:
+        """One in memory, which nobody else sees and which ends with its last user."""
+        connection = _connect("file::memory:")
+        _migrate(connection, Path(":memory:"))
+        return cls(connection)
+
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """What a SELECT finds."""
         with self._lock:

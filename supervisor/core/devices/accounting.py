@@ -66,6 +66,7 @@ def _device_budget(device: Device, ours: Sequence[Holding], reserves: Reserves, 
         usable_bytes=max(0, device.total_bytes - others - reserves.for_device(device.name, device.backend)),
         reserve_bytes=reserves.for_engine(device.name, device.backend),
         shares_host=device.shares_host,
+        endpoint=device.endpoint,
     )
 
 

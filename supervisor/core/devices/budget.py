@@ -15,6 +15,7 @@ class Budget:
         reserve_bytes: what is kept back on it for each engine: runtime context, fragmentation.
         backend: as `Device.backend`; `cpu` for the host.
         shares_host: what it holds counts on the host too.
+        endpoint: `host:port` of an RPC worker; its devices serve one engine at a time, all together.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Budget:
     usable_bytes: int
     reserve_bytes: int = 0
     shares_host: bool = False
+    endpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

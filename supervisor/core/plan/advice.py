@@ -5,8 +5,10 @@ What would help is not guessed: every hint is a variant of the request that was 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from supervisor.core.devices import HOST
 from supervisor.core.memory import Refusal
@@ -23,6 +25,8 @@ from supervisor.core.plan.why import gib, listed
 
 _SMALLER_TYPES = ("q8_0", "q4_0")
 _LEAST_CTX = 256
+_LEAST_BITS = 1.6  # per weight: IQ1_S, the smallest quantisation that llama.cpp makes
+_PARTS = 32
 _STAYS = 1e12  # seconds: what it costs to move an engine that cannot be moved
 
 
@@ -211,6 +215,22 @@ def _sibling(task: Task, space: Space) -> Iterator[str]:
         if 0 < size < own and _would_fit(task.request, task, task.policy, space, (size, own)):
             yield f"{name} ({gib(size)}) would fit."
             return
+    yield from _smaller_file(task, space, own)
+
+
+def _smaller_file(task: Task, space: Space, own: int) -> Iterator[str]:
+    """How small a quantisation would have to be, where there is one so small; in 32nds of this one."""
+    elements = sum(tensor.n_elements for tensor in task.request.spec.tensors)
+    least = max(1, ceil(_LEAST_BITS * elements * _PARTS / (8 * own))) if own else _PARTS
+
+    def too_large(part: int) -> bool:
+        return not _would_fit(task.request, task, task.policy, space, (part, _PARTS))
+
+    if least >= _PARTS or too_large(least):
+        return
+    size = own * (least + bisect_left(range(least + 1, _PARTS), True, key=too_large)) // _PARTS
+    bits = size * 8 / elements
+    yield f"A quantisation of {gib(size)} or less would fit: {bits:.1f} bits per weight; this one has {gib(own)}."
 
 
 def _would_fit(request: PlanRequest, task: Task, policy: Policy, space: Space, scale: tuple[int, int] = (1, 1)) -> bool:

@@ -1,7 +1,9 @@
 """A context grows towards the native one with memory that is free anyway.
 
 Growing evicts nobody, adds no device and moves nothing to the host. Of what is free on the chosen devices once the
-smaller context is there, and of what is free on the host, a share is left to the next model.
+smaller context is there, and of what is free on the host, a share is left to the next model. The host's memory is for
+the user's other programs too: a model on the host alone does not grow, and of a device that shares the host's memory
+at least half of what is free is left.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from supervisor.core.plan.ladder import Task
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.sizes import Setting
 from supervisor.core.plan.space import Space
+
+_SHARED = 0.5  # of what is free where other programs' memory is, how much is left to them at least
 
 
 def can_be_native(task: Task, setting: Setting, space: Space, pool: Pool) -> bool:
@@ -28,7 +32,8 @@ def can_be_native(task: Task, setting: Setting, space: Space, pool: Pool) -> boo
 
 def grown(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
     """The setting with the context it gets in the end, on these devices."""
-    if task.contexts.fixed or setting.ctx_size >= task.contexts.native:
+    on_host = setting.start >= task.sizes.n_places
+    if task.contexts.fixed or on_host or setting.ctx_size >= task.contexts.native:
         return setting
     return largest(task, setting, for_growth(task, setting, space, pool), pool)
 
@@ -74,7 +79,7 @@ def largest_step(low: int, high: int, probe: Callable[[int], int]) -> int:
 def for_growth(task: Task, setting: Setting, space: Space, pool: Pool) -> Space:
     """The space without the share that is left to others, once the setting has what it needs."""
     board = board_of(task.sizes, setting, space, pool, shape_on(task.sizes, setting, len(pool.devices)))
-    share = min(1.0, max(0.0, task.policy.growth_share))
+    budgets = task.budgets.devices
     devices = list(space.devices)
     shared = 0
     total = sum(board.free)
@@ -82,6 +87,17 @@ def for_growth(task: Task, setting: Setting, space: Space, pool: Pool) -> Space:
         used = total - max(0, board.room.first[0] + sum(board.room.others[1:]) - board.need)
         for device, free in zip(pool.devices, board.free, strict=True):
             filled = free * used // total
-            devices[device] = free - int(share * (free - filled))
-            shared += filled if task.budgets.devices[device].shares_host else 0
-    return Space(tuple(devices), space.host - int(share * max(0, board.host_left - shared)))
+            devices[device] = free - int(_left(task, budgets[device].shares_host) * (free - filled))
+            shared += filled if budgets[device].shares_host else 0
+    of_host = _left(task, any(budgets[device].shares_host for device in pool.devices))
+    return Space(tuple(devices), space.host - int(of_host * max(0, board.host_left - shared)))
+
+
+def share_left(task: Task, pool: Pool) -> float:
+    """Of what is free on the devices, the share that a growing context leaves free on each of them."""
+    return _left(task, all(task.budgets.devices[device].shares_host for device in pool.devices))
+
+
+def _left(task: Task, shares_host: bool) -> float:
+    share = min(1.0, max(0.0, task.policy.growth_share))
+    return max(share, _SHARED) if shares_host else share

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from supervisor.core.devices import HOST
-from supervisor.core.plan.types import Budgets, Resident
+from supervisor.core.plan.types import Budget, Budgets, Resident
 
 
 class Space(NamedTuple):
@@ -21,16 +21,28 @@ class Space(NamedTuple):
 
 
 def held_by(budgets: Budgets, residents: Iterable[Resident]) -> Space:
-    """What engines hold; on devices that share the host's memory also of the host."""
+    """What engines hold; on devices that share the host's memory also of the host.
+
+    An RPC worker serves one engine at a time: whoever is on one of its devices, were it without a layer, leaves less
+    than nothing of them to others.
+    """
     devices = [0] * len(budgets.devices)
     host = 0
     for resident in residents:
         host += resident.used_bytes.get(HOST, 0)
+        workers = {worker_of(budget) for budget in budgets.devices if budget.name in resident.used_bytes} - {None}
         for number, budget in enumerate(budgets.devices):
             used = resident.used_bytes.get(budget.name, 0)
-            devices[number] += used
+            devices[number] += max(used, budget.usable_bytes) + 1 if worker_of(budget) in workers else used
             host += used if budget.shares_host else 0
     return Space(tuple(devices), host)
+
+
+def worker_of(budget: Budget) -> str | None:
+    """What is the same for all devices of one RPC worker; None: the device is no worker's."""
+    if budget.backend != "rpc":
+        return None
+    return budget.endpoint or budget.name
 
 
 def free_of(budgets: Budgets, residents: Iterable[Resident]) -> Space:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from supervisor.core.plan.cover import most
 from supervisor.core.plan.evict import Leaving
 from supervisor.core.plan.fitting import board_of, shape_on
+from supervisor.core.plan.growth import share_left
 from supervisor.core.plan.ladder import Step, Task
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.sizes import Setting
@@ -33,7 +34,7 @@ def reasons(
     space, pool = ground
     found = [
         *_devices(task, step, settings[1], space, pool),
-        *_contexts(task, settings),
+        *_contexts(task, step, settings, pool),
         *_cache_type(task, step),
         *(_eviction(resident.model, resident.engine, resident.idle_seconds) for resident in leaving),
     ]
@@ -80,7 +81,7 @@ def _left_over(task: Task, setting: Setting, space: Space, pool: Pool, count: in
     return most(board.load.layers, board.room, setting.start, count)
 
 
-def _contexts(task: Task, settings: tuple[Setting, Setting]) -> Iterator[str]:
+def _contexts(task: Task, step: Step, settings: tuple[Setting, Setting], pool: Pool) -> Iterator[str]:
     contexts = task.contexts
     base, final = (contexts.request_ctx(setting.ctx_size) for setting in settings)
     wanted, native = (contexts.request_ctx(total) for total in (contexts.wanted, contexts.native))
@@ -91,8 +92,10 @@ def _contexts(task: Task, settings: tuple[Setting, Setting]) -> Iterator[str]:
     elif base < wanted:
         yield f"The context is {final:,} tokens: the {wanted:,} that are wanted would not fit."
     elif final > base:
-        share = f"{task.policy.growth_share:.0%}"
+        share = f"{share_left(task, pool):.0%}"
         yield f"The context grew from the wanted {wanted:,} to {final:,} tokens; {share} of what was free is left free."
+    elif step.family == "host":
+        yield f"The context is the wanted one, {wanted:,} tokens; on the host it does not grow to the native {native:,}."
     else:
         yield f"The context is the wanted one, {wanted:,} tokens; the native one is {native:,}."
     if contexts.slots > 1 and contexts.streams > 1:
