@@ -149,7 +149,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "projectors": ("core.gguf", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),
     "lease": ("core.schedule", "core.events", "child", "engine", "engine_client"),
-    "pool": ("core.schedule", "core.events", "core.lifecycle", "engine", "lease"),
+    "pool": (*("core.devices", "core.events", "core.lifecycle", "core.plan", "core.schedule"), "engine", "lease"),
     "proxy": (*CORE, "engine_client", "pool"),
     "demo": ("paths",),
     # start-up and the ways in

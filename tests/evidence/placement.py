@@ -48,20 +48,23 @@ def room(profile: str) -> Budgets:
     return budgets(load_profile(profile))
 
 
+_INTRODUCTION = """# Where models go
+
+Made by `python -m tests.evidence placement`; a test fails where it is out of date. Plans of well-known models for the
+machines of the profiles that come with the program, empty, with the default configuration: a context of 32,768 tokens
+is wanted, the cache is f16. [planning.md](planning.md) has the rules. `supervisor plan FILE --devices NAME` shows such
+a plan in full.
+
+Dimensions are the published ones. Matrices are Q4_K, with Q6_K for embeddings and output, which is a little below the
+size of a `Q4_K_M` file; gpt-oss has its own MXFP4 experts and Q8_0 for the rest. *Left* is what is left of the budget
+on the devices together, and on the host.
+
+| model | weights, GiB | layers | native context |
+|---|---|---|---|"""
+
+
 def _head() -> Iterator[str]:
-    yield "# Where models go"
-    yield ""
-    yield "Made by `python -m tests.evidence placement`; a test fails where it is out of date. Plans of well-known models for"
-    yield "the machines of the profiles that come with the program, empty, with the default configuration: a context of 32,768"
-    yield "tokens is wanted, the cache is f16. [planning.md](planning.md) has the rules. `supervisor plan FILE --devices NAME`"
-    yield "shows such a plan in full."
-    yield ""
-    yield "Dimensions are the published ones. Matrices are Q4_K, with Q6_K for embeddings and output, which is a little below the"
-    yield "size of a `Q4_K_M` file; gpt-oss has its own MXFP4 experts and Q8_0 for the rest. *Left* is what is left of the budget on"
-    yield "the devices together, and on the host."
-    yield ""
-    yield "| model | weights, GiB | layers | native context |"
-    yield "|---|---|---|---|"
+    yield _INTRODUCTION
     for model in MODELS:
         yield f"| {model} | {_gib(_size(model))} | {spec(model).n_layer} | {spec(model).n_ctx_train:,} |"
 

@@ -95,7 +95,7 @@ def _contexts(task: Task, step: Step, settings: tuple[Setting, Setting], pool: P
         share = f"{share_left(task, pool):.0%}"
         yield f"The context grew from the wanted {wanted:,} to {final:,} tokens; {share} of what was free is left free."
     elif step.family == "host":
-        yield f"The context is the wanted one, {wanted:,} tokens; on the host it does not grow to the native {native:,}."
+        yield f"The context is the wanted one, {wanted:,} tokens; on the host it does not grow towards {native:,}."
     else:
         yield f"The context is the wanted one, {wanted:,} tokens; the native one is {native:,}."
     if contexts.slots > 1 and contexts.streams > 1:
