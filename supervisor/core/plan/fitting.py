@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from supervisor.core.memory import EstimateOptions, Shape, place_layers
 from supervisor.core.plan.cover import Room, balance, fewest, reach
@@ -212,8 +212,8 @@ def _prefer(
     rooms = board.room.others
     tightest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (rooms[device], device)), count)
     freest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (-rooms[device], device)), count)
-    if roomy(freest[0]):
-        return next(devices for devices in tightest if roomy(devices))
+    if roomy(freest[0]):  # of devices with equal room, it may be others than at the end of `tightest`
+        return next((devices for devices in tightest if roomy(devices)), freest[0])
     fitting = (devices for devices in freest if fits_list(sizes, setting, space, devices))
     return next(fitting, list_of(pool, fallback))
 
@@ -223,6 +223,9 @@ def _neighbours(pool: Pool, order: Sequence[int], count: int) -> list[Pool]:
 
 
 def list_of(pool: Pool, places: Sequence[int]) -> Pool:
-    """Some devices of a pool, by their places in it, as an engine's list."""
-    devices = tuple(sorted(pool.devices[place] for place in places))
-    return Pool(devices, listed=True, single=pool.single, shares=pool.shares, cuda=pool.cuda)
+    """Some devices of a pool, by their places in it, as an engine's list.
+
+    Who leads is still the first that holds layers: what grows on the list then fits the pool by the same rule, and a
+    context that was found too large for the pool is never reached on a part of it.
+    """
+    return replace(pool, devices=tuple(sorted(pool.devices[place] for place in places)))
