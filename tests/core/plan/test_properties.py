@@ -179,6 +179,7 @@ def test_no_budget_is_exceeded(situation: Situation) -> None:
         assert breaches(found, request, budgets, residents) == []
         assert all(part.left_bytes >= 0 for part in found.parts)
         assert sum(part.layers for part in found.parts) == request.spec.n_layer_all + 1
+        assert all(part.layers for part in found.parts[:-1])  # nobody asked for a device that holds none
         assert found.options.ctx_size is not None
         assert found.estimate.n_ctx_seq >= min(policy.context_min, policy.context_target, found.native_ctx)
         assert found.fitting_ctx <= found.native_ctx
