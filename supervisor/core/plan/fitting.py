@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from supervisor.core.memory import EstimateOptions, Shape, place_layers
@@ -210,16 +210,18 @@ def _prefer(
     count = len(fallback)
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, count))
     rooms = board.room.others
-    tightest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (rooms[device], device)), count)
-    freest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (-rooms[device], device)), count)
-    if roomy(freest[0]):  # of devices with equal room, it may be others than at the end of `tightest`
-        return next((devices for devices in tightest if roomy(devices)), freest[0])
-    fitting = (devices for devices in freest if fits_list(sizes, setting, space, devices))
+    places = range(len(rooms))
+    rising = sorted(places, key=lambda device: (rooms[device], device))
+    falling = sorted(places, key=lambda device: (-rooms[device], device))
+    freest = list_of(pool, falling[:count])
+    if roomy(freest):  # of devices with equal room, it may have others than the last of the neighbours has
+        return next(filter(roomy, _neighbours(pool, rising, count)), freest)
+    fitting = (devices for devices in _neighbours(pool, falling, count) if fits_list(sizes, setting, space, devices))
     return next(fitting, list_of(pool, fallback))
 
 
-def _neighbours(pool: Pool, order: Sequence[int], count: int) -> list[Pool]:
-    return [list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1)]
+def _neighbours(pool: Pool, order: Sequence[int], count: int) -> Iterator[Pool]:
+    return (list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1))
 
 
 def list_of(pool: Pool, places: Sequence[int]) -> Pool:

@@ -81,7 +81,7 @@ def _accepted(request: PlanRequest, policy: Policy, sizes: Sizes) -> tuple[tuple
     """The cache types that the engine takes for this model; where the policy names none of them, f16."""
     wanted = _cache_types(request, policy)
     refusals = {}
-    for kv in (*wanted, _PLAIN):
+    for kv in dict.fromkeys((*wanted, _PLAIN)):
         found = sizes.refusal(kv)
         if found:
             refusals[kv] = found
