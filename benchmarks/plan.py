@@ -6,8 +6,9 @@ The model is a mixture of experts of 94 layers and 1,131 tensors, as large as Qw
 devices of 141 GiB with 20 engines on them. Timed are plans that fit beside these engines, that fit once some of them
 have left, that put experts on the host, and that do not fit at all, which includes the search for what would help. Then
 500 models of 16 to 94 layers are planned on that machine. *Cold* is the first plan of a model, which sorts its tensors.
-Seconds are those of the processor, the median over rounds. Beside each stands its goal (10 ms a plan that fits, 1 s the
-catalogue, cold or not); the last line says whether all are met, and so does the exit status.
+Seconds are those of the processor: the median over rounds, for the catalogue the least disturbed of three passes.
+Beside each stands its goal (10 ms a plan that fits, 1 s the catalogue, cold or not); the last line says whether all are
+met, and so does the exit status.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _F32 = 0
 _MOST_SECONDS = 0.010
 _MOST_CATALOGUE_SECONDS = 1.0
 _MODELS = 500
+_PASSES = 3
 _POLICY = Policy(kv_types=("f16", "q8_0"))
 
 
@@ -147,13 +149,17 @@ def measure(rounds: int) -> dict[str, float]:
 
 def catalogue() -> dict[str, float]:
     """Seconds to plan every model of it on its own, for the first and for the second time."""
-    models = [model(16 + number % 79, 2048 + 128 * (number % 17), 64 * (number % 3)) for number in range(_MODELS)]
     budgets, residents = machine(8, 141, 1024), engines(20, 20)
-    cold, warm = 0.0, 0.0
-    for spec in models:
-        ask = partial(plan, PlanRequest("one", spec), budgets, residents, _POLICY)
-        cold += seconds(ask)
-        warm += seconds(ask)
+    passes = []
+    for turn in range(_PASSES):
+        cold, warm = 0.0, 0.0
+        for number in range(_MODELS):
+            spec = model(16 + number % 79, 2048 + 128 * (number % 17), 64 * (number % 3), 262_144 - 256 * turn)
+            ask = partial(plan, PlanRequest("one", spec), budgets, residents, _POLICY)
+            cold += seconds(ask)
+            warm += seconds(ask)
+        passes.append((cold, warm))
+    cold, warm = min(passes)
     return {"cold_catalogue_seconds": cold, "catalogue_seconds": warm}
 
 
