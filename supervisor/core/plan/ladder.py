@@ -39,8 +39,9 @@ class Step:
     """A rung with all but one thing decided.
 
     Attributes:
+        kv: cache types of keys and values.
         shrink: a context below the wanted one.
-        n_cpu_moe: where the family is not `experts`, which looks for the number.
+        n_cpu_moe: experts of so many layers are on the host; in the family `experts` at least one more, to be found.
     """
 
     family: Family
