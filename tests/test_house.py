@@ -141,7 +141,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("header_cache", "modelfiles", "projectors"),
     ),
     "planning": (*CORE, "learning", "probe", "subjects"),
-    "planned": ("config", "core.plan", "planning", "prepare", "targets"),
+    "planned": ("config", "core.devices", "core.plan", "planning", "prepare", "targets"),
     "workshop": (
         *("child", "config", "core.devices", "engine", "learning", "paths", "planning", "prepare"),
         *("probe", "store", "targets"),
