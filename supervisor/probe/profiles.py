@@ -43,10 +43,11 @@ def read_profile(data: bytes, where: str) -> Machine:
         raise ProfileInvalid(f"{where} is not a profile: it is too large for one.")
     try:
         value = yaml.safe_load(data.decode("utf-8"))
-    except (UnicodeDecodeError, RecursionError):
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ProfileInvalid(f"{where} is neither YAML nor JSON: line {line}: {error.problem}.") from None
+    except (ValueError, RecursionError, yaml.YAMLError):  # no UTF-8, no such date or number, too deep
         raise ProfileInvalid(f"{where} is neither YAML nor JSON.") from None
-    except yaml.YAMLError as error:
-        raise ProfileInvalid(f"{where} is neither YAML nor JSON: {' '.join(str(error).split())}.") from None
     try:
         return parse_profile(value)
     except ProfileInvalid as error:

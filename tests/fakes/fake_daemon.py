@@ -37,9 +37,10 @@ def chunk(**delta: Any) -> Json:
 class FakeDaemon:
     """The server, and what the test scripts it to say.
 
-    models: the statuses by id. answers: what further paths of the contract answer. loading: events a load sends (default: loading, then ready). chat: the chunks of the
-    next answers, a callable of the request. requests: (method, path with query, body) as they came in. held: set by the
-    test to let a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
+    models: the statuses by id. answers: what other paths answer. loading: events a load sends (default: loading, then
+    ready). chat: the chunks of the next answers, a callable of the request. requests: (method, path with query, body)
+    as they came in. held: set by the test to let a stream go on that yields the `WAIT` marker; reached: set when a
+    stream got there.
     """
 
     WAIT = "wait"

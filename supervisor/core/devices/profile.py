@@ -22,7 +22,8 @@ from supervisor.errors import ProfileInvalid
 _TOP = ("devices", "host")
 _HOST = ("available", "total")
 _DEVICE = ("backend", "description", "endpoint", "free", "name", "shares_host", "total")
-_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[A-Za-z]*)")
+_SIZE = re.compile(r"(?P<number>\d{1,20}(?:\.\d{1,20})?)\s*(?P<unit>[A-Za-z]*)")
+_MOST = 1 << 60
 _UNITS = {"": 1, "b": 1} | {
     f"{letter}{suffix}": base**power
     for power, letter in enumerate("kmgt", 1)
@@ -100,14 +101,16 @@ def _size(facts: Mapping[str, Any], key: str, where: str, default: int | None = 
     told = f"{where}: {key} must be a size, such as 24 GiB or a number of bytes"
     _require(value is not None and not isinstance(value, bool), f"{told}.")
     if isinstance(value, int):
-        _require(value >= 0, f"{told}, and not negative.")
+        _require(0 <= value <= _MOST, f"{told}, not negative and below 2^60.")
         return value
     found = _SIZE.fullmatch(str(value).strip())
     unit = _UNITS.get(found["unit"].lower()) if found else None
     _require(unit is not None, f"{told}; {value!r} is none.")
     assert found
     assert unit
-    return int(float(found["number"]) * unit)
+    count = int(float(found["number"]) * unit)
+    _require(count <= _MOST, f"{told}, below 2^60 bytes.")
+    return count
 
 
 def _require(condition: bool, message: str) -> None:
