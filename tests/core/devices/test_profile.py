@@ -99,7 +99,8 @@ def test_a_broken_listing_is_refused(broken: object) -> None:
     st.recursive(
         st.none() | st.integers() | st.text() | st.booleans() | st.floats(),
         lambda inner: (
-            st.lists(inner) | st.dictionaries(st.sampled_from(["host", "devices", "total", "total_bytes", "name", "x"]), inner)
+            st.lists(inner)
+            | st.dictionaries(st.sampled_from(["host", "devices", "total", "total_bytes", "name", "x"]), inner)
         ),
     )
 )
