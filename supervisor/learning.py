@@ -124,7 +124,6 @@ class Learning:
         except Exception as error:  # noqa: BLE001 - the boundary of a thread; the engine runs on without its record
             _log.warning("start_not_kept", reason=str(error))
 
-
     def _told(self, notes: StartNotes, pid: int) -> Mapping[str, int]:
         """Of the devices that the engine may use alone: a GPU may have a second name, for another back end."""
         names = notes.intent.names
