@@ -39,11 +39,11 @@ def planner_of(
     settings: Settings,
     maker: EngineMaker,
     holdings: Callable[[], Sequence[Holding]],
-    machine: Callable[[bool], Machine] | None = None,
+    machine: Callable[[bool], Machine],
 ) -> Planner:
-    """What decides where engines go; `machine` as for `Planner`, None: this one is probed."""
+    """What decides where engines go; `machine` as for `Planner`."""
     rules = Rules(settings.policy(), settings.devices.reserves())
-    return Planner(maker.registry, maker.know, machine or _prober(settings, maker), rules, holdings)
+    return Planner(maker.registry, maker.know, machine, rules, holdings)
 
 
 @contextlib.contextmanager
@@ -55,13 +55,13 @@ def without_daemon(
     with contextlib.closing(Learning(database, time.time)) as learning:
         maker = engine_maker(settings, where, env, learning)
         if machine is None:
-            yield maker, planner_of(settings, maker, tuple)
+            yield maker, planner_of(settings, maker, tuple, look(settings, maker, Prober(Surroundings(env))))
         else:
             yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda _: machine)
 
 
-def _prober(settings: Settings, maker: EngineMaker) -> Callable[[bool], Machine]:
-    prober = Prober(Surroundings(maker.env))
+def look(settings: Settings, maker: EngineMaker, prober: Prober) -> Callable[[bool], Machine]:
+    """Looks at this machine with the engine in use and the configured workers; as for `Planner`."""
     return lambda again: prober.machine(maker.binary_path(), settings.devices.rpc, again=again)
 
 

@@ -67,14 +67,15 @@ def overhead(footprint: Footprint, process_bytes: Mapping[str, int], anonymous_b
 
     Args:
         footprint: its own account.
-        process_bytes: what the driver says that it holds, by the footprint's names.
+        process_bytes: what the driver says that it holds, by the footprint's names. Less than its buffers cannot be
+            the same process (a container counts its own), and counts as not told.
         anonymous_bytes: of the host's memory, without mapped files, just after it became ready: then caches, states and
             output buffers are filled, compute buffers hardly touched. None where the platform does not tell.
     """
     found = {
-        name: max(0, held - footprint.on(name).total_bytes)
+        name: held - footprint.on(name).total_bytes
         for name, held in process_bytes.items()
-        if name != HOST and held > 0
+        if name != HOST and held > 0 and held >= footprint.on(name).total_bytes
     }
     if anonymous_bytes is not None:
         found[HOST] = max(0, anonymous_bytes - resident_bytes(footprint.on(HOST)))

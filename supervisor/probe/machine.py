@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from supervisor.core.devices import Host, Machine, Problem
+from supervisor.core.devices import Device, Host, Machine, Problem
 from supervisor.core.devices.amd import with_names
 from supervisor.core.devices.engine_list import Listed
-from supervisor.core.devices.join import Found, is_known, join, listing_env
+from supervisor.core.devices.join import Found, held_by, is_known, join, listing_env
 from supervisor.core.devices.physical import AMD, Gpu
 from supervisor.core.devices.unlisted import guess_list, unused_gpus
 from supervisor.core.devices.vulkan import VulkanDevice
@@ -47,6 +47,7 @@ class Prober:
         self._workers: dict[str, tuple[Listed, ...]] = {}
         self._tools: tuple[Gpu, ...] | None = None
         self._vulkan: tuple[VulkanDevice, ...] | None = None
+        self._devices: tuple[Device, ...] = ()
 
     @property
     def runs(self) -> tuple[ProbeRun, ...]:
@@ -74,9 +75,18 @@ class Prober:
                 found = replace(found, vulkan=self._asked_vulkan())
             workers = self._rpc(binary, tuple(dict.fromkeys(rpc))) if binary else ()
             joined = join((*listed, *_numbered(workers)), found, env, host)
+            self._devices = joined.devices
             failed = [run.problem for run in self._patience.runs if run.problem]
             about_engine = unused_gpus(found, joined.devices, env) if binary else (_NO_ENGINE,)
             return Machine(host, joined.devices, (*about_engine, *failed, *joined.problems))
+
+    def process_bytes(self, pid: int) -> Mapping[str, int]:
+        """What the drivers say now that a process holds, by the names of the last look at the machine.
+
+        Devices of which none tells are left out; in a container NVIDIA's driver tells of none of ours.
+        """
+        with self._busy:
+            return held_by(pid, self._devices, self._gpus()) if self._devices else {}
 
     def _forget(self) -> None:
         self._patience.forgive()

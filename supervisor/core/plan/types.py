@@ -107,7 +107,7 @@ class Learned:
     compute: Mapping[str, float]
     overhead_bytes: Mapping[str, int]
     same: bool = False
-    source: str = ""
+    source: str = "from earlier starts"
 
 
 @dataclass(frozen=True, slots=True)
