@@ -134,7 +134,7 @@ def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[
 
 
 def _borrows(facts: Facts, places: Sequence[int], device: int) -> bool:
-    """Whether layers here share the cache of a layer on another device: of the last with a window or the last without."""
+    """Whether layers here share the cache, with a window or without, of a layer on another device."""
     spec = facts.spec
     lenders = {spec.swa_layers[layer]: layer for layer, owns in enumerate(spec.kv_layers) if owns}
     first = max(lenders.values(), default=0) + 1
