@@ -229,14 +229,14 @@ def test_engines_share_a_host_by_bytes(engine_binary: Path, tmp_path: Path) -> N
     options = {**COMMON, "ctx_size": 24576, "device": [], "ubatch_size": 2048, "flash_attn": "off"}
     with rpc_worker(engine_binary) as worker, scratch_home() as home:
         free = psutil.virtual_memory().available
-        devices = {"rpc": [worker], "reserve_mib": {"CPU": (free - 6 * GIB) // MIB}}
+        devices = {"rpc": [worker], "reserve_mib": {"CPU": int(free - 5.25 * GIB) // MIB}}
         with running_daemon(home, engine_binary, {"devices": devices}) as daemon:
             bench = Bench(daemon, engine_binary, tmp_path)
             small = daemon.load(str(bench.model("lfm2/upstream")), **COMMON, ctx_size=512, device=["RPC0"])["id"]
             models = [bench.model(f"{name}/wide") for name in ("llama", "qwen3", "qwen2")]
             for model in models:
                 host = by_device(bench.plan(model, **options))["CPU"]
-                assert 2.1 * GIB < host["total_bytes"] < 2.6 * GIB
+                assert 2 * GIB < host["total_bytes"] < 2.6 * GIB
             first, second = (daemon.load(str(model), **options)["id"] for model in models[:2])
             assert bench.loaded() == {small, first, second}
             plan = bench.plan(models[2], **options)
