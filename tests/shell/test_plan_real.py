@@ -203,9 +203,7 @@ def test_what_does_not_fit_says_how_much_is_missing(bench: Bench) -> None:
     for one in short.values():
         assert one["missing_bytes"] == max(0, one["needed_bytes"] - one["usable_bytes"])
     assert sum(one["needed_bytes"] for one in short.values()) > 400 * GIB
-    refused = bench.daemon.http.post(
-        "/api/v1/models/load", json={"target": str(model), "options": options}
-    )
+    refused = bench.daemon.http.post("/api/v1/models/load", json={"target": str(model), "options": options})
     assert refused.status_code == 507, refused.text
     assert "GiB" in refused.json()["error"]["message"]
 
