@@ -14,7 +14,7 @@ from supervisor.engine import EngineLimits
 from supervisor.errors import StoreUnusable
 from supervisor.learning import Learning
 from supervisor.paths import Places
-from supervisor.planning import Planner, Rules
+from supervisor.planning import Look, Planner, Rules
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
@@ -39,7 +39,7 @@ def planner_of(
     settings: Settings,
     maker: EngineMaker,
     holdings: Callable[[], Sequence[Holding]],
-    machine: Callable[[bool], Machine],
+    machine: Look,
 ) -> Planner:
     """What decides where engines go; `machine` as for `Planner`."""
     rules = Rules(settings.policy(), settings.devices.reserves())
@@ -57,12 +57,12 @@ def without_daemon(
         if machine is None:
             yield maker, planner_of(settings, maker, tuple, look(settings, maker, Prober(Surroundings(env))))
         else:
-            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda _: machine)
+            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda again, ours: machine)
 
 
-def look(settings: Settings, maker: EngineMaker, prober: Prober) -> Callable[[bool], Machine]:
+def look(settings: Settings, maker: EngineMaker, prober: Prober) -> Look:
     """Looks at this machine with the engine in use and the configured workers; as for `Planner`."""
-    return lambda again: prober.machine(maker.binary_path(), settings.devices.rpc, again=again)
+    return lambda again, ours: prober.machine(maker.binary_path(), settings.devices.rpc, again=again, ours=ours)
 
 
 def _remembered(where: Places) -> Database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -54,13 +54,16 @@ class Prober:
         """How each probe went the last time, with the seconds it took."""
         return self._patience.runs
 
-    def machine(self, binary: Path | None, rpc: Sequence[str] = (), *, again: bool = False) -> Machine:
+    def machine(
+        self, binary: Path | None, rpc: Sequence[str] = (), *, again: bool = False, ours: Collection[str] = ()
+    ) -> Machine:
         """What there is now.
 
         Args:
             binary: the llama-server that will be used; None: there is none.
             rpc: `host:port` of RPC workers.
             again: forget what is remembered, failures too.
+            ours: names of devices on which our engines are; their workers would not answer, and are not asked.
 
         A probe that fails or takes too long becomes a problem of the answer; nothing is raised.
         """
@@ -73,7 +76,8 @@ class Prober:
             listed = self._listed(binary, found)
             if any(one.backend == "vulkan" for one in listed):
                 found = replace(found, vulkan=self._asked_vulkan())
-            workers = self._rpc(binary, tuple(dict.fromkeys(rpc))) if binary else ()
+            busy = {one.endpoint for one in self._devices if one.name in ours}
+            workers = self._rpc(binary, tuple(dict.fromkeys(rpc)), busy) if binary else ()
             joined = join((*listed, *_numbered(workers)), found, env, host)
             self._devices = joined.devices
             failed = [run.problem for run in self._patience.runs if run.problem]
@@ -131,9 +135,12 @@ class Prober:
             listed = self._lists[key] = list_devices(binary, env, self._around.limit_s)
         return listed
 
-    def _rpc(self, binary: Path, endpoints: Sequence[str]) -> tuple[Listed, ...]:
+    def _rpc(self, binary: Path, endpoints: Sequence[str], busy: Collection[str | None]) -> tuple[Listed, ...]:
         found: list[Listed] = []
         for endpoint in endpoints:
+            if endpoint in busy and endpoint in self._workers:
+                found += self._workers[endpoint]
+                continue
             found += self._patience.ask(f"rpc {endpoint}", partial(self._ask_worker, binary, endpoint))
         return tuple(found)
 
