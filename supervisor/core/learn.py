@@ -15,7 +15,10 @@ from supervisor.core.plan.types import Learned
 Figure = TypeVar("Figure", int, float)
 
 _LEAST_BYTES = 1 << 20  # the log rounds to 0.01 MiB: ratios of smaller buffers are noise
-_LEAST, _MOST = 0.2, 5.0  # outside of it the estimate was made for something else
+_LEAST, _MOST = 1.0, 5.0
+"""Of other options. A start that took less than the bound says nothing of another: another split, another context has
+its widest place elsewhere. One that took more says that the bound is wrong, five times that it was for something else.
+"""
 _RECENT = 5
 
 
@@ -41,8 +44,8 @@ def learned(observations: Iterable[Observation], now: Start, estimate: MemoryEst
 
     The same engine file comes first, then another build with the same back end; within either the same options, then
     those that differ least, then the newest. With the same engine, options and devices the figures are those measured:
-    the ratio to `estimate` gives them back. Otherwise it is the ratio of that start, for a device that it did not use
-    the largest of a device of the kind.
+    the ratio to `estimate` gives them back. Otherwise it is the ratio of that start, but 1 at least; for a device that
+    it did not use the largest of a device of the kind.
     """
     usable = [one for one in observations if one.start.model == now.model and one.start.backend == now.backend]
     usable = [one for one in usable if one.start.engine == now.engine] or usable

@@ -85,6 +85,7 @@ class Attempt:
 
     @property
     def total(self) -> int:
+        """Bytes that are missing on all devices together."""
         return sum(shortage.missing_bytes for shortage in self.shortages)
 
 
