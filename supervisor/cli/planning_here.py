@@ -19,6 +19,8 @@ from supervisor.planned import Asked, planned
 from supervisor.probe.profiles import load_profile, read_profile
 from supervisor.workshop import without_daemon
 
+_UNKNOWN = "there is no such option here; docs/launch.md lists them, and which only the configuration may set"
+
 
 async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:
     """The object that a daemon would answer. Raises ProfileInvalid, ConfigError, InvalidRequest and as `planned`."""
@@ -42,5 +44,5 @@ def _checked(options: Json) -> ModelOptions:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        told = "there is no such option" if first["type"] == "extra_forbidden" else first["msg"]
+        told = _UNKNOWN if first["type"] == "extra_forbidden" else first["msg"]
         raise InvalidRequest(f"{name}: {told}", param=name) from None
