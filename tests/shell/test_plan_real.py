@@ -122,7 +122,7 @@ CASES = {
     "mamba and attention": Case("granitehybrid/wide", {"tensor_split": [2, 7]}),
     "mamba, then attention": Case("granitehybrid/wide", {"tensor_split": [1, 2]}, _ATTENTION_FIRST),
     "jamba": Case("jamba/wide", {"tensor_split": [6, 3]}),
-    "mamba": Case("mamba2/wide", {"parallel": 3}),
+    "mamba": Case("mamba2/wide", {"parallel": 3, "tensor_split": [1, 1]}),
     "rwkv": Case("rwkv7/wide", {}),
     "some layers on the host": Case("qwen3/wide", {"n_gpu_layers": 6}, _SPLIT_HOST),
     "shared caches": Case("gemma3n/wide", {"tensor_split": [4, 5]}, _PER_LAYER),
