@@ -13,7 +13,7 @@ from supervisor.core.events import Failure, GrantLease, RefuseRequest, RequestAr
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule.state import UNKNOWN_SLOTS, Engine, Model, State, Waiter, smoothed
 
-Rank: TypeAlias = tuple[int, int, float]
+Rank: TypeAlias = tuple[int, int, int, float]
 
 STOPPING_DOWN = Failure("shutting_down", "The daemon is stopping; start it again and repeat the request.")
 
@@ -30,7 +30,8 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
     if model.looped and not model.serving:
         state.out.append(RefuseRequest(event.request, crash_loop(state, model)))
         return
-    if model.idle_since is not None and not model.waiting and not any(engine.leases for engine in model.engines):
+    ready = any(engine.state is EngineState.READY for engine in model.engines)
+    if ready and model.idle_since is not None and not any(engine.leases for engine in model.engines):
         model.gap_seconds = smoothed(model.gap_seconds, now - model.idle_since)
     model.target = max(model.target, state.policy_of(model.id).replicas_min)
     model.waiting[event.request] = Waiter(event.request, now, event.affinity)
@@ -90,10 +91,13 @@ def overdue(state: State, model: Model, now: float) -> bool:
 
 
 def rank(state: State, model: Model, now: float) -> Rank:
-    """Who gets room first: the overdue by age, then by priority and age."""
+    """Who gets room first: the overdue by age; then by priority, by how many requests one load would serve, by age."""
     since = waits_since(model)
     age = math.inf if since is None else since
-    return (0, 0, age) if overdue(state, model, now) else (1, -state.policy_of(model.id).priority, age)
+    if overdue(state, model, now):
+        return 0, 0, 0, age
+    served = len(model.waiting) + (model.wanted_since is not None)
+    return 1, -state.policy_of(model.id).priority, -served, age
 
 
 def goes_before(state: State, model: Model, holder: Model, now: float) -> bool:

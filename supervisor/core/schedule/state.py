@@ -96,8 +96,8 @@ class Model:
         retry_at, grow_at: no start before, and none of an extra engine.
         looped: it failed too often in a row; it stays as it is until somebody asks.
         homes: which engine served an affinity last, newest last.
-        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease and the pause before the next
-            request take, newer ones counting more; None: not known.
+        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease takes and, of a ready engine, the
+            pause before its next request, newer ones counting more; None: not known.
         idle_since: the end of its last lease.
     """
 
