@@ -8,7 +8,7 @@ All models of a size are links to one file. The mixes:
     one room      6 clients, each going round 3 models in turn with some thinking in between; room for 1
     three rooms   8 clients over 6 models, room for 3
     in turn       1 client, A B C A B C …; room for 1: nobody can do better than a load for each request
-    by bytes      6 clients over 2 small models and, one time in nine, a large one that needs the room of both.
+    by bytes      6 clients over 2 models and, one time in twenty, a third one that needs the room of both.
                   The router counts: with more than 1 it would have a small and the large one in memory together
 
 The room of this program is set by `devices.limit_mib`, that of the router by `--models-max`. A swap is one engine started. Both servers are fresh for every mix and answer the same requests; the
@@ -39,7 +39,7 @@ from supervisor.paths import places
 
 _SLOTS = 8
 _THINK_S = (0.1, 0.6)
-_LARGE_SHARE = 1 / 9
+_LARGE_SHARE = 1 / 20
 _STARTED = {"supervisor": "engine_start", "router": "spawning server instance with name="}
 _LIMIT_S = 600.0
 
@@ -83,8 +83,8 @@ def _round(names: Sequence[str]) -> Choice:
     return lambda client, number, _: names[(client + number) % len(names)]
 
 
-def _by_bytes(client: int, number: int, dice: random.Random) -> str:
-    return "large" if dice.random() < _LARGE_SHARE else f"small{(client + number) % 2}"
+def _by_bytes(_client: int, _number: int, dice: random.Random) -> str:
+    return "large" if dice.random() < _LARGE_SHARE else f"small{dice.randrange(2)}"
 
 
 def _mixes() -> list[Mix]:
@@ -93,7 +93,7 @@ def _mixes() -> list[Mix]:
         Mix("one room", 6, dict.fromkeys(three, 1.0), 1, 1, _round(three)),
         Mix("three rooms", 8, dict.fromkeys(six, 1.0), 3, 3, lambda _c, _n, dice: dice.choice(six)),
         Mix("in turn", 1, dict.fromkeys(three, 1.0), 1, 1, _round(three), 1.5),
-        Mix("by bytes", 6, {"small0": 0.5, "small1": 0.5, "large": 1.0}, 1, 1, _by_bytes),
+        Mix("by bytes", 6, {"small0": 1.0, "small1": 1.0, "large": 2.0}, 2, 1, _by_bytes, 2),
     ]
 
 
@@ -148,7 +148,7 @@ class Bench:
         with serving(self.binary, folder, {"models": models}) as (_, url):
             largest = max(mix.sizes, key=lambda name: mix.sizes[name])
             (part,) = post(f"{url}/api/v1/plan", {"target": largest})["parts"]
-        limit = part["total_bytes"] * (mix.room + 0.4)
+        limit = part["total_bytes"] * (mix.room / mix.sizes[largest] + 0.3)
         (folder / "endpoint.json").unlink(missing_ok=True)
         settings = {"models": models, "devices": {"limit_mib": {"cpu": int(limit) >> 20}}}
         with serving(self.binary, folder, settings) as (_, url):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule.queue import waits_since
 from supervisor.core.schedule.replicas import one_less
-from supervisor.core.schedule.state import Engine, State
+from supervisor.core.schedule.state import Engine, Model, State
 
 
 def expire(state: State, now: float) -> None:
@@ -23,12 +23,31 @@ def expire(state: State, now: float) -> None:
 def linger_end(state: State, engine: Engine) -> float:
     """How long an idle engine is kept from those who are not in a hurry.
 
-    Twice the usual pause of its clients, where that is less than loading it again takes.
+    Twice the usual pause of its clients, where that is less than loading it again takes; and while what is loaded still
+    answers newcomers, whose next requests may be for what others wait for: see `_batch_end`.
     """
+    end = _batch_end(state, engine)
     gap = engine.model.gap_seconds
     if gap is None or 2 * gap >= engine.model.reload_seconds or engine.model.idle_since is None:
+        return max(end, engine.idle_since)
+    return max(end, engine.idle_since + min(2 * gap, state.limits.max_linger))
+
+
+def _batch_end(state: State, engine: Engine) -> float:
+    """Until half a load has passed without a request that was answered at once, but no longer than twice what the swap
+    and its way back take, counted from the first who waits: then one load serves more of those who wait.
+    """
+    waiting = [(since, model) for model in state.models.values() if (since := _seeks_since(model)) is not None]
+    if state.hit_at is None or not waiting:
         return engine.idle_since
-    return engine.idle_since + min(2 * gap, state.limits.max_linger)
+    since, first = min(waiting, key=lambda one: one[0])
+    reload = engine.model.reload_seconds
+    return min(state.hit_at + min(reload / 2, state.limits.max_linger), since + 2 * (reload + first.reload_seconds))
+
+
+def _seeks_since(model: Model) -> float | None:
+    """Since when a model waits for room, with nothing of it on the machine."""
+    return waits_since(model) if model.engines and all(engine.pending for engine in model.engines) else None
 
 
 def next_wake(state: State, now: float) -> float | None:

@@ -37,6 +37,9 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
     model.waiting[event.request] = Waiter(event.request, now, event.affinity)
     state.queued[event.request] = model
     lend(state, model, now)
+    missed = event.request in model.waiting
+    if not missed or (model.idle_since is not None and now < model.idle_since + model.reload_seconds / 2):
+        state.hit_at = now  # one for an engine that has just left would have been answered, had it been kept
     full = _full(state, model)
     if event.request in model.waiting and full is not None:
         leave(state, model, event.request)

@@ -148,6 +148,7 @@ class State:
         vacated: what ended engines held and no look has yet found free.
         facts: counts what can change a planner's answer beside the residents given to it.
         looked_at: the time of the last look at the machine.
+        hit_at: when a request last found a free slot as it came, or would have if its engine had not just left.
         close_at: when a stopping daemon ends the requests that still run.
         out: the commands of the present event.
     """
@@ -162,6 +163,7 @@ class State:
     vacated: dict[EngineId, Mapping[str, int]] = field(default_factory=dict)
     facts: int = 0
     looked_at: float = 0.0
+    hit_at: float | None = None
     last_engine: EngineId = 0
     closing: bool = False
     close_at: float | None = None
