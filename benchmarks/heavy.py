@@ -66,8 +66,10 @@ def _tensors(layers: int) -> Iterator[tuple[str, npt.NDArray[np.float16 | np.flo
     def random(*shape: int) -> _Half:
         return (noise.standard_normal(shape, dtype=np.float32) * 0.02).astype(np.float16)
 
-    up, down, square = random(_EXPERTS, _FEED_FORWARD, _WIDTH), random(_EXPERTS, _WIDTH, _FEED_FORWARD), random(
-        _WIDTH, _WIDTH
+    up, down, square = (
+        random(_EXPERTS, _FEED_FORWARD, _WIDTH),
+        random(_EXPERTS, _WIDTH, _FEED_FORWARD),
+        random(_WIDTH, _WIDTH),
     )
     output = random(257, _WIDTH)
     output[[*range(0x20), *range(0x7F, 257)]] = 0

@@ -158,7 +158,9 @@ class Bench:
 def run(mix: Mix, url: str, requests: int) -> Result:
     """All clients to their end."""
     result = Result()
-    clients = [threading.Thread(target=_client, args=(mix, number, url, requests, result)) for number in range(mix.clients)]
+    clients = [
+        threading.Thread(target=_client, args=(mix, number, url, requests, result)) for number in range(mix.clients)
+    ]
     begun = time.perf_counter()
     for client in clients:
         client.start()
@@ -192,7 +194,9 @@ def main(argv: Sequence[str]) -> int:
         chosen = [mix for mix in _mixes() if not arguments.mixes or mix.name in arguments.mixes.split(",")]
         for mix in chosen * arguments.rounds:
             for which in _STARTED:
-                found.setdefault(mix.name, {}).setdefault(which, []).append(_measure(bench, mix, which, arguments.requests))
+                found.setdefault(mix.name, {}).setdefault(which, []).append(
+                    _measure(bench, mix, which, arguments.requests)
+                )
     print("\n".join(_table(found)))
     print(json.dumps({mix: {which: _medians(results) for which, results in by.items()} for mix, by in found.items()}))
     return 1 if any(one.failed for by in found.values() for results in by.values() for one in results) else 0
@@ -235,8 +239,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--requests", type=int, default=8, metavar="N", help="per client (default: 8)")
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="(default: 1)")
     parser.add_argument("--mixes", metavar="NAME,…", help="only these (default: all)")
-    parser.add_argument("--folder", metavar="PATH", help="where the weights are written (default: the temporary folder)")
-    parser.add_argument("--engine", metavar="PATH", help="the llama-server to use (default: as the program finds it)")
+    parser.add_argument("--folder", metavar="PATH", help="for the weights (default: the temporary folder)")
+    parser.add_argument("--engine", metavar="PATH", help="the llama-server to use (default: the program's own)")
     return parser
 
 

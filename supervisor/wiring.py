@@ -152,9 +152,7 @@ def _application(settings: Settings, service: Service) -> ASGIApp:
         check_host=is_loopback(server.host) or not server.api_keys,
         any_address=not is_loopback(server.host),
     )
-    relaying = Relaying(
-        service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20, render_error
-    )
+    relaying = Relaying(service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20, render_error)
     return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
 
 

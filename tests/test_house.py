@@ -150,7 +150,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "projectors": ("core.gguf", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),
     "lease": ("core.schedule", "core.events", "child", "engine", "engine_client"),
-    "pool": (*("core.devices", "core.events", "core.lifecycle", "core.plan", "core.schedule"), "engine", "engine_client", "lease"),
+    "pool": (
+        *("core.devices", "core.events", "core.lifecycle", "core.plan", "core.schedule"),
+        *("engine", "engine_client", "lease"),
+    ),
     "inflight": ("core.events",),
     "proxy": (*CORE, "engine_client", "inflight", "pool"),
     "demo": ("paths",),

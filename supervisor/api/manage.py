@@ -19,7 +19,6 @@ router = APIRouter(prefix="/api/v1")
 _SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
 
 
-
 class LoadRequest(BaseModel):
     """What to load: `demo`, an absolute path to a GGUF file, or a known id."""
 

@@ -24,6 +24,8 @@ _ROUTER_STATES: Mapping[str, str] = {
 }
 """Ours → the router's; any other is `unloaded`."""
 
+_TEXT = {"input_modalities": ["text"], "output_modalities": ["text"]}  # what the router says where it does not know
+
 
 @router.get("/health")
 async def health() -> dict[str, str]:
@@ -62,7 +64,7 @@ def card(service: Service, status: Mapping[str, Any]) -> dict[str, Any]:
         "owned_by": "llama-supervisor",
         "created": int(status["loaded_at"] or service.started_at),
         "status": _status(status),
-        "architecture": told if isinstance(told, dict) else {"input_modalities": ["text"], "output_modalities": ["text"]},
+        "architecture": told if isinstance(told, dict) else dict(_TEXT),
         "source": "preset",
         "can_remove": False,
         "meta": {**(meta if isinstance(meta, dict) else {}), "n_ctx": status["n_ctx"]},
