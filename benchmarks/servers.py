@@ -116,7 +116,14 @@ def serving(
     config = folder / "supervisor.yaml"
     config.write_text(json.dumps(settings))
     command = [sys.executable, "-m", "supervisor", "serve", "--port", "0", "--config", str(config)]
-    own = {"SUPERVISOR_HOME": str(folder), "SUPERVISOR_LLAMA_SERVER": str(binary), "SUPERVISOR_API_KEY": ""}
+    sockets = folder / "run"
+    sockets.mkdir(mode=0o700, exist_ok=True)
+    own = {
+        "XDG_RUNTIME_DIR": str(sockets),
+        "SUPERVISOR_HOME": str(folder),
+        "SUPERVISOR_LLAMA_SERVER": str(binary),
+        "SUPERVISOR_API_KEY": "",
+    }
     with _running(command, folder / "supervisor.log", {**os.environ, **own}) as process:
         endpoint = folder / "endpoint.json"
         deadline = time.monotonic() + _READY_S

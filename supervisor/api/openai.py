@@ -73,8 +73,9 @@ def card(service: Service, status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _status(status: Mapping[str, Any]) -> dict[str, Any]:
     failed = {"failed": True, "exit_code": 1} if status["state"] in {"failed", "backoff"} else {}
+    example = ["llama-server", "--alias", status["id"], *(["--model", status["path"]] if status["path"] else [])]
     named = f"[{status['id']}]\n" + (f"model = {status['path']}\n" if status["path"] else "")
-    return {"value": router_status(status), "args": command_of(status["pid"]), "preset": named, **failed}
+    return {"value": router_status(status), "args": command_of(status["pid"]) or example, "preset": named, **failed}
 
 
 def command_of(pid: int | None) -> list[str]:

@@ -17,6 +17,7 @@ Rank: TypeAlias = tuple[int, int, int, float]
 
 STOPPING_DOWN = Failure("shutting_down", "The daemon is stopping; start it again and repeat the request.")
 
+_MEMORY = 8  # requests over which the share of hits is smoothed
 _HOMES = 1024  # affinities that are remembered per model
 _SOONEST, _LATEST = 1.0, 60.0  # of Retry-After
 
@@ -37,9 +38,10 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
     model.waiting[event.request] = Waiter(event.request, now, event.affinity)
     state.queued[event.request] = model
     lend(state, model, now)
-    missed = event.request in model.waiting
-    if not missed or (model.idle_since is not None and now < model.idle_since + model.reload_seconds / 2):
-        state.hit_at = now  # one for an engine that has just left would have been answered, had it been kept
+    soon = model.idle_since is not None and now < model.idle_since + model.reload_seconds / 2
+    if soon or event.request not in model.waiting:
+        state.hit_at = now
+    state.hit_share += (float(state.hit_at == now) - state.hit_share) / _MEMORY
     full = _full(state, model)
     if event.request in model.waiting and full is not None:
         leave(state, model, event.request)

@@ -148,7 +148,9 @@ class State:
         vacated: what ended engines held and no look has yet found free.
         facts: counts what can change a planner's answer beside the residents given to it.
         looked_at: the time of the last look at the machine.
-        hit_at: when a request last found a free slot as it came, or would have if its engine had not just left.
+        hit_at: when a request last found a free slot as it came, or would have, had its engine been kept for half of
+            what its load takes.
+        hit_share: of the last requests, how many did.
         close_at: when a stopping daemon ends the requests that still run.
         out: the commands of the present event.
     """
@@ -164,6 +166,7 @@ class State:
     facts: int = 0
     looked_at: float = 0.0
     hit_at: float | None = None
+    hit_share: float = 0.0
     last_engine: EngineId = 0
     closing: bool = False
     close_at: float | None = None
