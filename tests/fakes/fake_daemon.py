@@ -145,13 +145,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._load(daemon, body)
         elif path == "/api/v1/models/unload":
             self._unload(daemon, body)
-        elif path in ("/api/v1/models/pin", "/api/v1/models/unpin"):
-            self._pin(daemon, body, pinned=path.endswith("/pin"))
-        elif path == "/api/v1/requests":
-            self._json(200, {"requests": daemon.in_flight})
-        elif path == "/api/v1/events":
-            self._start("text/event-stream")
-            self._chunks(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode() for name, data in daemon.events)
         elif path == "/api/v1/logs":
             self._logs(daemon)
         elif path == "/v1/chat/completions":
@@ -159,6 +152,17 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/api/v1/shutdown":
             self._json(202, {"status": "stopping"})
             daemon.on_shutdown()
+        else:
+            self._answer_more(daemon, path, body)
+
+    def _answer_more(self, daemon: FakeDaemon, path: str, body: Json) -> None:
+        if path in ("/api/v1/models/pin", "/api/v1/models/unpin"):
+            self._pin(daemon, body, pinned=path.endswith("/pin"))
+        elif path == "/api/v1/requests":
+            self._json(200, {"requests": daemon.in_flight})
+        elif path == "/api/v1/events":
+            self._start("text/event-stream")
+            self._chunks(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode() for name, data in daemon.events)
         else:
             self._error(404, "route_not_found", f"No {path}.")
 

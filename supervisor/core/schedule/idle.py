@@ -7,7 +7,7 @@ from supervisor.core.schedule.queue import waits_since
 from supervisor.core.schedule.replicas import one_less
 from supervisor.core.schedule.state import Engine, Model, State
 
-_MANY = 0.15  # the share of hits above which it pays to wait for more of them
+_MANY = 0.1  # the share of hits above which it pays to wait for more of them
 
 
 def expire(state: State, now: float) -> None:
@@ -26,7 +26,7 @@ def linger_end(state: State, engine: Engine) -> float:
     """How long an idle engine is kept from those who are not in a hurry.
 
     Twice the usual pause of its clients, where that is less than loading it again takes. And where many requests come
-    for what is loaded, half of a load longer than the last of them, but no longer than twice what the swap and its way
+    for what is loaded, a load longer than the last of them, but no longer than twice what the swap and its way
     back take, counted from the first who waits: meanwhile more requests gather for what will be loaded.
     """
     reload, longest = engine.model.reload_seconds, state.limits.max_linger
@@ -39,7 +39,7 @@ def linger_end(state: State, engine: Engine) -> float:
     first = min((model for model in state.models.values() if _seeks(model)), key=_since, default=None)
     if first is None:
         return end
-    quiet = max(state.hit_at, engine.idle_since) + min(0.75 * reload, longest)
+    quiet = max(state.hit_at, engine.idle_since) + min(reload, longest)
     return max(end, min(quiet, _since(first) + 2 * (reload + first.reload_seconds)))
 
 

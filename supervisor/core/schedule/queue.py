@@ -31,6 +31,7 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
     if model.looped and not model.serving:
         state.out.append(RefuseRequest(event.request, crash_loop(state, model)))
         return
+    _note_hit(state, model, now)
     ready = any(engine.state is EngineState.READY for engine in model.engines)
     if ready and model.idle_since is not None and not any(engine.leases for engine in model.engines):
         model.gap_seconds = smoothed(model.gap_seconds, now - model.idle_since)
@@ -38,14 +39,18 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
     model.waiting[event.request] = Waiter(event.request, now, event.affinity)
     state.queued[event.request] = model
     lend(state, model, now)
-    soon = model.idle_since is not None and now < model.idle_since + model.reload_seconds / 2
-    if soon or event.request not in model.waiting:
-        state.hit_at = now
-    state.hit_share += (float(state.hit_at == now) - state.hit_share) / _MEMORY
     full = _full(state, model)
     if event.request in model.waiting and full is not None:
         leave(state, model, event.request)
         state.out.append(RefuseRequest(event.request, full))
+
+
+def _note_hit(state: State, model: Model, now: float) -> None:
+    """Whether the newcomer finds the model at work, or would have if it had been kept for half of a load's time."""
+    soon = model.idle_since is not None and now < model.idle_since + model.reload_seconds / 2
+    hit = soon or any(engine.leases for engine in model.engines)
+    state.hit_at = now if hit else state.hit_at
+    state.hit_share += (hit - state.hit_share) / _MEMORY
 
 
 def leave(state: State, model: Model, request: int) -> None:

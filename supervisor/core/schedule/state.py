@@ -148,8 +148,7 @@ class State:
         vacated: what ended engines held and no look has yet found free.
         facts: counts what can change a planner's answer beside the residents given to it.
         looked_at: the time of the last look at the machine.
-        hit_at: when a request last found a free slot as it came, or would have, had its engine been kept for half of
-            what its load takes.
+        hit_at: when a request last came for a model at work, or for one that had been so less than half a load ago.
         hit_share: of the last requests, how many did.
         close_at: when a stopping daemon ends the requests that still run.
         out: the commands of the present event.
