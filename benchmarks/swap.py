@@ -11,8 +11,9 @@ All models of a size are links to one file. The mixes:
     by bytes      6 clients over 2 models and, one time in twenty, a third one that needs the room of both.
                   The router counts: with more than 1 it would have a small and the large one in memory together
 
-The room of this program is set by `devices.limit_mib`, that of the router by `--models-max`. A swap is one engine started. Both servers are fresh for every mix and answer the same requests; the
-table goes to stdout, and after it one line of JSON.
+The room of this program is set by `devices.limit_mib`, that of the router by `--models-max`. A swap is one engine
+started. Both servers are fresh for every mix and answer the same requests; the table goes to stdout, and after it one
+line of JSON. Where `SWAP_LOGS` names a folder, the servers' logs are kept there.
 """
 
 from __future__ import annotations
