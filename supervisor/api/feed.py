@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from supervisor.api.service import Service
@@ -20,7 +20,7 @@ _VOLATILE = frozenset({"rss_bytes"})  # changes by itself, and is no event
 Shown = Mapping[Any, dict[str, Any]]
 
 
-async def events(service: Service, keep_alive: float = KEEP_ALIVE_S) -> AsyncIterator[str]:
+async def events(service: Service, keep_alive: float = KEEP_ALIVE_S) -> AsyncGenerator[str]:
     """`snapshot` with `models` and `requests`; then `model`, `model_removed`, `request` and `request_done`.
 
     A comment after every `keep_alive` seconds of silence. Ends when the daemon does.

@@ -58,7 +58,7 @@ def test_many_changes_between_two_looks_are_one(tmp_path: Path) -> None:
             last = service.inflight.enter("m", "/v1/completions", stream=True)
             told = await anext(heard)
             service.inflight.leave(last)
-            await heard.aclose()  # type: ignore[attr-defined] - a generator
+            await heard.aclose()
             return told
 
     told = asyncio.run(go())
