@@ -14,6 +14,7 @@ SupervisorError                     internal_error
 │  ├─ EstimateRefused               estimate_refused
 │  ├─ ModelDoesNotFit               does_not_fit
 │  └─ ModelLoadFailed               model_load_failed
+│     ├─ ModelNotLoaded             model_not_loaded
 │     ├─ CrashLoop                  crash_loop
 │     └─ LoadCancelled              load_cancelled
 ├─ EngineError
@@ -34,6 +35,7 @@ SupervisorError                     internal_error
 │  ├─ Unauthorized                  unauthorized
 │  ├─ HostNotAllowed                host_not_allowed
 │  ├─ OriginNotAllowed              origin_not_allowed
+│  ├─ RequestNotFound               request_not_found
 │  └─ RouteNotFound                 route_not_found
 └─ DaemonError
    ├─ DaemonUnreachable             daemon_unreachable
@@ -42,6 +44,7 @@ SupervisorError                     internal_error
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
    ├─ QueueFull                     queue_full
+   ├─ RequestCancelled              request_cancelled
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
    │  └─ StoreTooNew                store_too_new
@@ -169,6 +172,12 @@ class ModelLoadFailed(ModelError):
     code = "model_load_failed"
 
 
+class ModelNotLoaded(ModelLoadFailed):
+    """What was asked for never wakes a model, and this one is not loaded."""
+
+    code = "model_not_loaded"
+
+
 class CrashLoop(ModelLoadFailed):
     """The model's engine failed too often in a row; it is started again when somebody asks with `load`."""
 
@@ -289,6 +298,12 @@ class OriginNotAllowed(RequestError):
     code = "origin_not_allowed"
 
 
+class RequestNotFound(RequestError):
+    """No such request is in flight."""
+
+    code = "request_not_found"
+
+
 class RouteNotFound(RequestError):
     """No such path or method."""
 
@@ -344,6 +359,12 @@ class QueueFull(DaemonError):
     def __init__(self, message: str, *, retry_after: float) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class RequestCancelled(DaemonError):
+    """Somebody ended the request by its number."""
+
+    code = "request_cancelled"
 
 
 class ShuttingDown(DaemonError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from supervisor.child import ExitStatus
-from supervisor.core.events import Failure, ModelId, Plan
+from supervisor.core.events import EngineId, Failure, ModelId, Plan
 from supervisor.core.schedule import EngineView, ModelView
 from supervisor.engine import LoadProgress, ReadyInfo
 from supervisor.engine_client import EngineClient
@@ -56,6 +56,7 @@ class PooledEngine(Protocol):
 class Running:
     """The pool's side of one engine. `hung`: it is ended because it does not answer."""
 
+    number: EngineId
     model: ModelId
     plan: Plan
     asked_at: float
@@ -119,6 +120,11 @@ class Lease:
     def model(self) -> ModelId:
         """The model that the engine serves."""
         return self._running.model
+
+    @property
+    def number(self) -> EngineId:
+        """The engine's."""
+        return self._running.number
 
     @property
     def client(self) -> EngineClient:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -31,6 +31,7 @@ from supervisor.core.events import (
     LoadAsked,
     ModelId,
     Plan,
+    PolicyChanged,
     RefuseRequest,
     RequestArrived,
     RequestDone,
@@ -46,6 +47,7 @@ from supervisor.core.lifecycle import LEAVING, STARTING
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import Scheduler
 from supervisor.engine import LoadProgress
+from supervisor.engine_client import EngineClient
 from supervisor.errors import SupervisorError
 from supervisor.lease import EngineStatus, Lease, PooledEngine, PoolStatus, Running, error_of
 
@@ -160,30 +162,37 @@ class Pool:
         self.ask_unload(model, now=now)
         return await self._first(model, lambda _: engines.isdisjoint(self._running))
 
+    def policy_changed(self) -> None:
+        """What is set for a model is no longer what it was."""
+        self._apply(PolicyChanged())
+
+    def ready_client(self, model: ModelId) -> EngineClient | None:
+        """A ready engine's client, for what neither wakes nor keeps it; None where there is none."""
+        ready = (
+            running.engine.client
+            for running in self._running.values()
+            if running.model == model and running.ready is not None and running.engine and not running.stop.is_set()
+        )
+        return next(ready, None)
+
     def shut_down(self) -> None:
         """Refuse everything from now on, end engines after their requests; the second time, at once. Does not wait."""
         self._apply(ShutdownAsked())
 
     async def drained(self) -> None:
         """Wait until no engine lives."""
-        changed = self._watch()
-        try:
+        with self.watch() as changed:
             while self._running:
                 await changed.wait()
                 changed.clear()
-        finally:
-            self._watchers.discard(changed)
 
     async def follow(self, model: ModelId) -> AsyncGenerator[PoolStatus]:
         """The model's status now and after every change, the newest only."""
-        changed = self._watch()
-        try:
+        with self.watch() as changed:
             while True:
                 yield self.status(model)
                 await changed.wait()
                 changed.clear()
-        finally:
-            self._watchers.discard(changed)
 
     async def _first(self, model: ModelId, wanted: Callable[[PoolStatus], bool]) -> PoolStatus:
         async with aclosing(self.follow(model)) as changes:
@@ -222,7 +231,7 @@ class Pool:
                 self._checks.add(task)
                 task.add_done_callback(self._checks.discard)
             case StartEngine(engine, model, plan):
-                self._running[engine] = Running(model, plan, self._edges.clock())
+                self._running[engine] = Running(engine, model, plan, self._edges.clock())
                 self._tasks.create_task(self._live(engine, plan), name=f"engine-{engine}")
                 self._edges.observe("engine_start", model, engine, None)
             case StopEngine(engine, now):
@@ -332,10 +341,15 @@ class Pool:
         for watcher in self._watchers:
             watcher.set()
 
-    def _watch(self) -> asyncio.Event:
+    @contextmanager
+    def watch(self) -> Iterator[asyncio.Event]:
+        """An event that is set on every change of any engine or queue; whoever waits clears it."""
         changed = asyncio.Event()
         self._watchers.add(changed)
-        return changed
+        try:
+            yield changed
+        finally:
+            self._watchers.discard(changed)
 
 
 async def _failure_of(work: Awaitable[Failure | None]) -> Failure | None:

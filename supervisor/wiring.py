@@ -26,10 +26,11 @@ from supervisor.auth import AccessRules, is_loopback
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.core.events import Failure, Plan
 from supervisor.core.plan import Placement
-from supervisor.core.schedule import Scheduler
+from supervisor.core.schedule import ModelPolicy, Pins, Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
 from supervisor.engine import Engine
 from supervisor.engine_log import OutputLog
+from supervisor.inflight import Inflight
 from supervisor.learning import Learning
 from supervisor.paths import Places, places
 from supervisor.planning import Planner
@@ -37,8 +38,9 @@ from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
-from supervisor.proxy.relay import relay_endpoints
+from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
+from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.records import end_leftovers
 from supervisor.store import Database
 from supervisor.workshop import engine_maker, look, planner_of
@@ -93,8 +95,12 @@ async def _serve(
     url = url_of(listener, settings.server.host)
     stop = _Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings(), look(settings, maker, prober))
-    async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
-        service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
+    pins = Pins(lambda model: ModelPolicy())
+    async with Pool(Scheduler(planner.plan, pins), _edges(maker, planner)) as pool:
+        inflight = Inflight(time.monotonic)
+        service = Service(
+            pool, maker, planner, own_log, url, time.time(), _to_epoch, stop.ask, inflight=inflight, pins=pins
+        )
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):
@@ -103,6 +109,7 @@ async def _serve(
             await asyncio.wait({serving, asyncio.ensure_future(stop.asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
         await _drain(pool, stop)  # open streams end with their engines, before the server closes
+        service.closing.set()  # ends those who listen to events
         maker.close()
         own_log.close()  # ends those who follow
         server.leave()
@@ -150,8 +157,8 @@ def _application(settings: Settings, service: Service) -> ASGIApp:
         check_host=is_loopback(server.host) or not server.api_keys,
         any_address=not is_loopback(server.host),
     )
-    relayed = relay_endpoints(service.pool, service.maker.registry, server.max_body_mib << 20, render_error)
-    return create_app(service, relayed, rules)
+    relaying = Relaying(service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20, render_error)
+    return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
 
 
 class _Server(uvicorn.Server):

@@ -33,6 +33,7 @@ SHELL = (
     "header_cache",
     "headers",
     "hub",
+    "inflight",
     "learning",
     "lease",
     "llamacpp",
@@ -151,8 +152,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "projectors": ("core.gguf", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),
     "lease": ("core.schedule", "core.events", "child", "engine", "engine_client"),
-    "pool": (*("core.devices", "core.events", "core.lifecycle", "core.plan", "core.schedule"), "engine", "lease"),
-    "proxy": (*CORE, "engine_client", "pool"),
+    "pool": (
+        *("core.devices", "core.events", "core.lifecycle", "core.plan", "core.schedule"),
+        *("engine", "engine_client", "lease"),
+    ),
+    "inflight": ("core.events",),
+    "proxy": (*CORE, "engine_client", "inflight", "pool"),
     "demo": ("paths",),
     # start-up and the ways in
     "daemon": ("auth", "config", "paths"),

@@ -29,8 +29,10 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.HostNotAllowed: 403,
     e.OriginNotAllowed: 403,
     e.RouteNotFound: 404,
+    e.RequestNotFound: 404,
     e.RequestError: 400,
     e.QueueFull: 429,
+    e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
     e.SupervisorError: 500,
@@ -45,6 +47,7 @@ _TYPES: Mapping[int, str] = {
     413: "invalid_request_error",
     422: "invalid_request_error",
     429: "rate_limit_error",
+    499: "cancelled_error",
     507: "unavailable_error",
     503: "unavailable_error",
 }
@@ -78,7 +81,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case e.QueueFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
-        case e.ModelDoesNotFit() | e.CrashLoop():
+        case e.ModelDoesNotFit() | e.CrashLoop() | e.ModelNotLoaded() | e.RequestCancelled():
             return {"x-should-retry": "false"}
         case _:
             return {}

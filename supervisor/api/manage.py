@@ -6,25 +6,17 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from supervisor.api.service import Service
+from supervisor.api.service import Service, ServiceOf
 from supervisor.config.settings import ModelOptions
 from supervisor.engine_log import OutputLog
 
 router = APIRouter(prefix="/api/v1")
 
 _SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-ServiceOf = Annotated[Service, Depends(_service)]
 
 
 class LoadRequest(BaseModel):
@@ -55,6 +47,14 @@ class EstimateRequest(BaseModel):
 
     target: str
     options: dict[str, Any] = Field(default_factory=dict)
+
+
+class PinRequest(BaseModel):
+    """Which model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
 
 
 class UnloadRequest(BaseModel):
@@ -111,6 +111,18 @@ async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONR
 async def unload(body: UnloadRequest, service: ServiceOf) -> dict[str, Any]:
     """Unload a model; answers when its process is gone."""
     return await service.unload(body.model, now=body.now)
+
+
+@router.post("/models/pin")
+async def pin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+    """Keep a model, once it is loaded, from leaving for idleness or for others' room; until unpinned or restarted."""
+    return service.pin(body.model, pinned=True)
+
+
+@router.post("/models/unpin")
+async def unpin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+    """Let a model leave again."""
+    return service.pin(body.model, pinned=False)
 
 
 @router.get("/logs", response_model=None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
 
 from supervisor import __version__
 from supervisor.api.status import model_status
@@ -14,9 +16,11 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
+from supervisor.core.schedule import Pins
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
 from supervisor.estimating import estimates_json
+from supervisor.inflight import Inflight, InflightRequest
 from supervisor.planned import Asked, planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
@@ -29,6 +33,7 @@ class Service:
     """The daemon as the API sees it.
 
     url: the address it listens on. to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
+    closing: set when whoever listens to events is to be let go.
     """
 
     pool: Pool
@@ -39,6 +44,9 @@ class Service:
     started_at: float
     to_epoch: Callable[[float], float]
     request_shutdown: Callable[[], None]
+    inflight: Inflight
+    pins: Pins
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -110,12 +118,35 @@ class Service:
         await self.pool.unload(entry.id, now=now)
         return self.model(entry.id)
 
+    def pin(self, name: str, *, pinned: bool) -> dict[str, Any]:
+        """Keep the model's engines from leaving for idleness or for others' room, or let them; the status."""
+        entry = self.maker.registry.find(name)
+        self.pins.set(entry.id, pinned)
+        self.pool.policy_changed()
+        return self.model(entry.id)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Every request in flight, the oldest first."""
+        return [self.request(one) for one in self.inflight]
+
+    def request(self, one: InflightRequest) -> dict[str, Any]:
+        """One request in flight (docs/rest.md)."""
+        return {
+            "id": one.id,
+            "model": one.model,
+            "engine": one.engine,
+            "path": one.path,
+            "since": self.to_epoch(one.since),
+            "state": "waiting" if one.engine is None else "running",
+            "stream": one.stream,
+        }
+
     def log(self, model: str | None) -> OutputLog:
         """The log of a model's engines, or the daemon's own; raises ModelNotFound."""
         return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
-        return model_status(entry, self.pool.status(entry.id), self.to_epoch)
+        return model_status(entry, self.pool.status(entry.id), self.pins(entry.id).pinned, self.to_epoch)
 
     async def _engine(self) -> dict[str, Any] | None:
         try:
@@ -123,3 +154,11 @@ class Service:
         except (EngineNotFound, EngineUnusable):
             return None
         return {"path": str(binary.path), "source": binary.source, "build": known.build}
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(_service)]

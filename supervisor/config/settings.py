@@ -60,15 +60,16 @@ Mebibytes = Annotated[int, Field(ge=0)]
 
 
 class DeviceSettings(_Strict):
-    """RPC workers that count as devices, and what is kept back, in MiB by device name (`CUDA0`, `CPU`) or back end."""
+    """RPC workers that count as devices; what is kept back or allowed, in MiB by device name (`CUDA0`) or back end."""
 
     rpc: tuple[Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$")], ...] = ()
     reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
     engine_reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
+    limit_mib: dict[str, Mebibytes] = Field(default_factory=dict)
 
     def reserves(self) -> Reserves:
         """The same in bytes, over the defaults."""
-        return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib))
+        return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib), _bytes(self.limit_mib))
 
 
 Natural = Annotated[int, Field(ge=0)]

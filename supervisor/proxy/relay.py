@@ -8,6 +8,7 @@ when its engine dies by itself.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
+from supervisor.inflight import Inflight, InflightRequest
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
@@ -33,61 +35,90 @@ _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as th
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
 
-def relay_endpoints(pool: Pool, registry: Registry, max_body: int, render_error: RenderError) -> Mapping[str, ASGIApp]:
+@dataclass(frozen=True)
+class Relaying:
+    """What all relayed paths share.
+
+    max_body: bytes. render_error: status, body and headers for an error, in the form of the paths' API.
+    """
+
+    pool: Pool
+    registry: Registry
+    inflight: Inflight
+    max_body: int
+    render_error: RenderError
+
+
+def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
     """The ASGI endpoint of every relayed path."""
-    return {path: RelayEndpoint(path, pool, registry, max_body, render_error) for path in PATHS}
+    return {path: RelayEndpoint(path, relaying) for path in PATHS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """One request on its way to an engine."""
+
+    request: InflightRequest
+    acquire: Callable[[], Awaitable[Lease]]
+    plan: UpstreamPlan
+    payload: bytes
 
 
 @dataclass(frozen=True)
 class RelayEndpoint:
-    """One path whose requests go to the engine of the model that the body names.
-
-    max_body: bytes. render_error: status, body and headers for an error, in the form of this path's API.
-    """
+    """One path whose requests go to the engine of the model that the body names."""
 
     path: str
-    pool: Pool
-    registry: Registry
-    max_body: int
-    render_error: RenderError
+    relaying: Relaying
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope))
         try:
-            body = await read_body(receive, self.max_body)
+            body = await read_body(receive, self.relaying.max_body)
             await while_connected(receive, self._answer(body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.render_error(error))
+            await responder.whole(*self.relaying.render_error(error))
 
     async def _answer(self, body: bytes, responder: Responder) -> None:
         asked = parse_object(body)
-        model = self.registry.find(_model_name(asked)).id
+        model = self.relaying.registry.find(_model_name(asked)).id
         plan = plan_upstream(self.path, asked)
         payload = set_fields(body, plan.changes)
-        acquire = partial(self.pool.acquire, model, affinity_of(asked))
-        try:
-            await self._try(acquire, plan, payload, responder)
-        except _TryAgain:
-            await self._try(acquire, plan, payload, responder, again=False)
-
-    async def _try(
-        self,
-        acquire: Callable[[], Awaitable[Lease]],
-        plan: UpstreamPlan,
-        payload: bytes,
-        responder: Responder,
-        *,
-        again: bool = True,
-    ) -> None:
-        """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
-        lease = await acquire()
+        acquire = partial(self.relaying.pool.acquire, model, affinity_of(asked))
+        inflight = self.relaying.inflight
+        request = inflight.enter(model, self.path, stream=asked.get("stream") is True)
         relay = Relay(drop_progress=plan.drop_progress)
+        asking = _Asking(request, acquire, plan, payload)
         try:
-            async with lease.client.post(self.path, payload) as upstream:
-                await _answer(plan, upstream, relay, responder)
+            await self._retry(asking, relay, responder)
+        except asyncio.CancelledError:
+            error = request.was_cancelled()
+            if error is None:
+                raise
+            if not responder.started:
+                raise error from None
+            if relay.started:
+                await self._end_stream(relay, responder, error)
+        finally:
+            inflight.leave(request)
+
+    async def _retry(self, asking: _Asking, relay: Relay, responder: Responder) -> None:
+        try:
+            await self._try(asking, relay, responder)
+        except _TryAgain:
+            await self._try(asking, relay, responder, again=False)
+
+    async def _try(self, asking: _Asking, relay: Relay, responder: Responder, *, again: bool = True) -> None:
+        """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
+        asking.request.engine = None
+        lease = await asking.acquire()
+        asking.request.engine = lease.number
+        try:
+            async with lease.client.post(self.path, asking.payload) as upstream:
+                await _answer(asking.plan, upstream, relay, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.started:
@@ -104,7 +135,7 @@ class RelayEndpoint:
             lease.release()
 
     async def _end_stream(self, relay: Relay, responder: Responder, error: SupervisorError) -> None:
-        _, envelope, _ = self.render_error(error)
+        _, envelope, _ = self.relaying.render_error(error)
         await responder.end(relay.ending(json.loads(envelope)["error"]))
 
 

@@ -52,6 +52,8 @@ class FakeDaemon:
         self.loading: list[Json | str] | None = None
         self.chat: Callable[[Json], list[Json | str]] = introduce
         self.logs: list[str] = ["first line", "second line"]
+        self.in_flight: list[Json] = []
+        self.events: list[tuple[str, Json]] = []
         self.requests: list[tuple[str, str, Json]] = []
         self.held, self.reached, self.gone = threading.Event(), threading.Event(), threading.Event()
         self.on_shutdown: Callable[[], None] = lambda: None
@@ -155,6 +157,17 @@ class _Handler(BaseHTTPRequestHandler):
         elif path in daemon.answers:
             self._json(200, daemon.answers[path])
         else:
+            self._answer_more(daemon, path, body)
+
+    def _answer_more(self, daemon: FakeDaemon, path: str, body: Json) -> None:
+        if path in ("/api/v1/models/pin", "/api/v1/models/unpin"):
+            self._pin(daemon, body, pinned=path.endswith("/pin"))
+        elif path == "/api/v1/requests":
+            self._json(200, {"requests": daemon.in_flight})
+        elif path == "/api/v1/events":
+            self._start("text/event-stream")
+            self._chunks(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode() for name, data in daemon.events)
+        else:
             self._error(404, "route_not_found", f"No {path}.")
 
     def _load(self, daemon: FakeDaemon, body: Json) -> None:
@@ -174,6 +187,10 @@ class _Handler(BaseHTTPRequestHandler):
         daemon.models[body["model"]] = model(body["model"])
         self._json(200, daemon.models[body["model"]])
         daemon.held.set()
+
+    def _pin(self, daemon: FakeDaemon, body: Json, *, pinned: bool) -> None:
+        daemon.models[body["model"]]["pinned"] = pinned
+        self._json(200, daemon.models[body["model"]])
 
     def _logs(self, daemon: FakeDaemon) -> None:
         query = parse_qs(urlsplit(self.path).query)

@@ -96,8 +96,8 @@ class Model:
         retry_at, grow_at: no start before, and none of an extra engine.
         looped: it failed too often in a row; it stays as it is until somebody asks.
         homes: which engine served an affinity last, newest last.
-        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease and the pause before the next
-            request take, newer ones counting more; None: not known.
+        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease takes and, of a ready engine, the
+            pause before its next request, newer ones counting more; None: not known.
         idle_since: the end of its last lease.
     """
 
@@ -148,6 +148,8 @@ class State:
         vacated: what ended engines held and no look has yet found free.
         facts: counts what can change a planner's answer beside the residents given to it.
         looked_at: the time of the last look at the machine.
+        hit_at: when a request last came for a model at work, or for one that had been so less than half a load ago.
+        hit_share: of the last requests, how many did.
         close_at: when a stopping daemon ends the requests that still run.
         out: the commands of the present event.
     """
@@ -162,6 +164,8 @@ class State:
     vacated: dict[EngineId, Mapping[str, int]] = field(default_factory=dict)
     facts: int = 0
     looked_at: float = 0.0
+    hit_at: float | None = None
+    hit_share: float = 0.0
     last_engine: EngineId = 0
     closing: bool = False
     close_at: float | None = None

@@ -274,8 +274,8 @@ def test_an_idle_engine_is_kept_for_a_moment_where_its_clients_come_back_quickly
     stopped = stops(bench.done(4))
     if pause == 0.5:
         assert stopped == []
-        assert bench.scheduler.next_wake == pytest.approx(bench.now + 1.0)
-        bench.wait(1.01)
+        assert bench.scheduler.next_wake == pytest.approx(bench.now + 2.0), "its clients come often: see test_batches"
+        bench.wait(2.01)
         assert stops(bench.tell(TimePassed())) == [1]
     else:
         assert stopped == [1], "keeping it would cost more than loading it again"
