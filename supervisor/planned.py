@@ -9,6 +9,7 @@ from typing import Any
 
 from supervisor.config.settings import ModelOptions
 from supervisor.core.plan import Placement, Resident
+from supervisor.core.schedule import barred_by
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
 from supervisor.targets import resolve_target
@@ -44,13 +45,15 @@ def planned_json(maker: EngineMaker, planner: Planner, known: Known, residents: 
 
     Raises InvalidRequest, OptionNotSupported.
     """
-    found = planner.decide(known, known.entry.options, residents)
+    leaving = barred_by(maker.registry.policy_of, known.entry.id, residents)
+    found = planner.decide(known, known.entry.options, [one for one in residents if one not in leaving])
     models = {resident.engine: resident.model for resident in residents}
     if not isinstance(found, Placement):
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}
     placed = planner.placed(found)
     return found.to_json() | {
-        "evict_models": [models[engine] for engine in found.evict],
+        "evict": [*(one.engine for one in leaving), *found.evict],
+        "evict_models": [*(one.model for one in leaving), *(models[engine] for engine in found.evict)],
         "arguments": list(maker.arguments(known, placed)),
         "env": dict(placed.visible_env),
     }

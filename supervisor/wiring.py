@@ -88,7 +88,8 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     url = url_of(listener, settings.server.host)
     stop = _Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings())
-    async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
+    scheduler = Scheduler(planner.plan, maker.registry.policy_of, settings.limits())
+    async with Pool(scheduler, _edges(maker, planner)) as pool:
         service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))

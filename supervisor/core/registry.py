@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
+from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
 
@@ -15,13 +17,16 @@ class Source(enum.Enum):
 
     DEMO = "demo"  # the built-in one, made on first use
     FILE = "file"
+    REPO = "repo"  # a repository's file, to be downloaded
 
 
 @dataclass(frozen=True)
 class ModelEntry:
     """One model that can be asked for.
 
-    `path` is the GGUF (the first shard of a split one); None for the built-in model.
+    Attributes:
+        path: the GGUF (the first shard of a split one); None for the built-in model and for one of a repository.
+        repo: `owner/repo` or `owner/repo:quant`.
     """
 
     id: str
@@ -29,12 +34,34 @@ class ModelEntry:
     path: str | None
     options: LaunchOptions = field(default_factory=LaunchOptions)
     aliases: tuple[str, ...] = ()
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
+    filters: RequestFilters = field(default_factory=RequestFilters)
+    repo: str | None = None
+
+    @property
+    def origin(self) -> tuple[Source, str | None, str | None]:
+        """What is loaded, however it is launched."""
+        return self.source, self.path, self.repo
+
+    def same_launch(self, other: ModelEntry) -> bool:
+        """Whether an engine of the one is as good as one of the other."""
+        return self.origin == other.origin and self.options == other.options
+
+
+@dataclass(frozen=True)
+class ModelDefaults:
+    """What a model gets of which nothing is configured."""
+
+    options: LaunchOptions = field(default_factory=LaunchOptions)
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
+    filters: RequestFilters = field(default_factory=RequestFilters)
 
 
 class Registry:
-    """The models in the order in which they were added."""
+    """The models in the order in which they were added; `defaults` are for those that people load by path."""
 
-    def __init__(self, entries: tuple[ModelEntry, ...] = ()) -> None:
+    def __init__(self, entries: Iterable[ModelEntry] = (), defaults: ModelDefaults | None = None) -> None:
+        self.defaults = defaults or ModelDefaults()
         self._entries: dict[str, ModelEntry] = {}
         self._names: dict[str, str] = {}  # id or alias → id
         for entry in entries:
@@ -61,6 +88,15 @@ class Registry:
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
         return before is not None and before.options != entry.options
+
+    def become(self, other: Registry) -> None:
+        """Hold from now on what the other holds, for all who have this one."""
+        self.defaults, self._entries, self._names = other.defaults, dict(other._entries), dict(other._names)
+
+    def policy_of(self, model_id: str) -> ModelPolicy:
+        """What is set for the model; the defaults for one that is not here any more."""
+        entry = self._entries.get(model_id)
+        return self.defaults.policy if entry is None else entry.policy
 
     def find(self, name: str) -> ModelEntry:
         """The model with this id or alias; raises ModelNotFound, naming what there is."""

@@ -63,11 +63,13 @@ class RelayEndpoint:
             await responder.whole(*self.render_error(error))
 
     async def _answer(self, body: bytes, responder: Responder) -> None:
-        asked = parse_object(body)
-        model = self.registry.find(_model_name(asked)).id
+        asked: Mapping[str, object] = parse_object(body)
+        entry = self.registry.find(_model_name(asked))
+        if entry.filters:
+            body, asked = entry.filters.apply(body, asked)
         plan = plan_upstream(self.path, asked)
         payload = set_fields(body, plan.changes)
-        acquire = partial(self.pool.acquire, model, affinity_of(asked))
+        acquire = partial(self.pool.acquire, entry.id, affinity_of(asked))
         try:
             await self._try(acquire, plan, payload, responder)
         except _TryAgain:

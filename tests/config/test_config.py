@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.management import Management
 from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
 from supervisor.errors import ConfigError
@@ -22,20 +23,23 @@ def load(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> Settin
     return load_settings(path, env or {})
 
 
+SECTIONS = ("server", "engine", "devices", "context", "placement", "queue")
+
+
 def test_the_example_is_valid_and_shows_every_setting() -> None:
     settings = load_settings(EXAMPLE, {})
-    shown = settings.models["my-model"].model_fields_set
-    assert shown == set(ModelSettings.model_fields)
-    assert settings.server.model_fields_set == set(type(settings.server).model_fields)
-    assert settings.engine.model_fields_set == set(type(settings.engine).model_fields)
-    assert settings.devices.model_fields_set == set(type(settings.devices).model_fields)
+    assert settings.model_fields_set == set(Settings.model_fields)
+    assert settings.models["my-model"].model_fields_set == set(ModelSettings.model_fields)
+    for section in (*(getattr(settings, name) for name in SECTIONS), settings.groups["large"]):
+        assert section.model_fields_set == set(type(section).model_fields)
 
 
 def test_the_example_shows_the_defaults() -> None:
     settings = load_settings(EXAMPLE, {})
-    assert settings.server == Settings().server
-    assert settings.engine == Settings().engine
-    assert settings.devices == Settings().devices
+    for name in SECTIONS:
+        assert getattr(settings, name) == getattr(Settings(), name)
+    assert settings.defaults == Settings().defaults
+    assert settings.models_dir is None
 
 
 def test_no_file_means_defaults() -> None:
@@ -61,7 +65,7 @@ def test_so_are_all_other_files(tmp_path: Path) -> None:
 def test_the_settings_are_the_launch_options() -> None:
     """One list of options, of which clients get all that do not name things of the machine."""
     fields = {field.name for field in dataclasses.fields(LaunchOptions)}
-    assert ModelSettings.model_fields.keys() - {"file", "aliases"} == fields
+    assert ModelSettings.model_fields.keys() - {"source", "file", "aliases"} - Management.model_fields.keys() == fields
     assert ModelOptions.model_fields.keys() == fields - MACHINE_FIELDS
     assert launch_options(ModelOptions()) == LaunchOptions()
 
@@ -79,7 +83,7 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
     [
         ("server: {prot: 1}", "server.prot"),
         ("server: {port: 99999}", "server.port"),
-        ("models: {m: {ctx_size: 5}}", "models.m.file"),
+        ("models: {m: {ctx_size: 5}}", "models.m: name the model's `source` or `file`"),
         ("models: {m: {file: a, embeddings: maybe}}", "models.m.embeddings"),
         ("models: {m: {file: a, cache_type_k: q3}}", "models.m.cache_type_k"),
         ("models: {m: {file: a, rope_scale: .inf}}", "models.m.rope_scale"),
