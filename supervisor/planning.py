@@ -76,6 +76,10 @@ class Planner:
         self._machine: Machine | None = None
         self._budgets: Budgets | None = None
 
+    def adopt(self, rules: Rules, machine: Callable[[bool], Machine]) -> None:
+        """Decide by other rules, and look at the machine in another way, from the next look on."""
+        self._rules, self._look_at = rules, machine
+
     async def learn(self, model: str) -> None:
         """Read the model's files. Raises what reading them does."""
         entry = self._registry.find(model)

@@ -24,13 +24,12 @@ from supervisor.targets import configured_models
 
 def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:
     """What makes engines by a configuration."""
-    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
     return EngineMaker(
         registry=configured_models(settings),
         places=where,
         env=env,
         engine_path=settings.engine.path,
-        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
+        limits=_limits(settings),
         learning=learning,
     )
 
@@ -42,8 +41,14 @@ def planner_of(
     machine: Callable[[bool], Machine] | None = None,
 ) -> Planner:
     """What decides where engines go; `machine` as for `Planner`, None: this one is probed."""
-    rules = Rules(settings.policy(), settings.devices.reserves())
-    return Planner(maker.registry, maker.know, machine or _prober(settings, maker), rules, holdings)
+    return Planner(maker.registry, maker.know, machine or _prober(settings, maker), _rules(settings), holdings)
+
+
+def adopt(settings: Settings, maker: EngineMaker, planner: Planner) -> None:
+    """Have the two work by other settings from now on; the registry of models is not touched."""
+    maker.engine_path = settings.engine.path
+    maker.limits = _limits(settings)
+    planner.adopt(_rules(settings), _prober(settings, maker))
 
 
 @contextlib.contextmanager
@@ -58,6 +63,15 @@ def without_daemon(
             yield maker, planner_of(settings, maker, tuple)
         else:
             yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda _: machine)
+
+
+def _limits(settings: Settings) -> EngineLimits:
+    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
+    return EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third))
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(settings.policy(), settings.devices.reserves())
 
 
 def _prober(settings: Settings, maker: EngineMaker) -> Callable[[bool], Machine]:

@@ -49,6 +49,7 @@ SHELL = (
     "projectors",
     "proxy",
     "records",
+    "reloading",
     "smoke",
     "sockets",
     "store",
@@ -92,6 +93,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.statelines": (),
     "core.launch": ("core.capabilities", "core.gguf", "core.memory", "core.plan", "core.statelines"),
     "core.filters": (),
+    "core.reload": ("core.registry",),
     "core.registry": ("core.filters", "core.launch", "core.schedule"),
     "core.failures": ("core.plan",),
     "core.lifecycle": (),
@@ -151,6 +153,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "workshop": (
         *("child", "config", "core.devices", "engine", "learning", "paths", "planning", "prepare"),
         *("probe", "store", "targets"),
+    ),
+    "reloading": (
+        *("config", "core.registry", "core.reload", "llamacpp", "modelfolders"),
+        *("planning", "pool", "prepare", "targets", "workshop"),
     ),
     "projectors": ("core.gguf", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),

@@ -20,7 +20,7 @@ from supervisor.auth import AccessRules
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 
 
-def create_app(service: Service, relayed: Mapping[str, ASGIApp], rules: AccessRules) -> ASGIApp:
+def create_app(service: Service, relayed: Mapping[str, ASGIApp], rules: AccessRules) -> Guard:
     """The application. `relayed`: POST paths that are served by ASGI endpoints of the proxy."""
     app = FastAPI(title="llama-supervisor", version=__version__, description="Manages and relays to llama.cpp engines.")
     app.state.service = service

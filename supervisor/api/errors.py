@@ -33,6 +33,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.QueueFull: 429,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
+    e.ConfigError: 422,
     e.SupervisorError: 500,
 }
 

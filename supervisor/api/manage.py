@@ -98,6 +98,12 @@ async def unload(body: UnloadRequest, service: ServiceOf) -> dict[str, Any]:
     return await service.unload(body.model, now=body.now)
 
 
+@router.post("/config/reload")
+async def reload_config(service: ServiceOf) -> dict[str, Any]:
+    """Read the configuration again and take it over, or refuse it whole and say why."""
+    return await service.reloader.reload()
+
+
 @router.get("/logs", response_model=None)
 async def logs(
     service: ServiceOf,

@@ -20,6 +20,7 @@ from supervisor.planned import Asked, planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
+from supervisor.reloading import Reloader
 from supervisor.targets import resolve_target
 
 
@@ -33,6 +34,7 @@ class Service:
     pool: Pool
     maker: EngineMaker
     planner: Planner
+    reloader: Reloader
     own_log: OutputLog
     url: str
     started_at: float
@@ -46,6 +48,7 @@ class Service:
             "pid": os.getpid(),
             "url": self.url,
             "started_at": self.started_at,
+            "config": self.reloader.status(),
             "engine": await self._engine(),
             "models": self.models(),
         }
