@@ -87,7 +87,7 @@ class Reloader:
         }
 
     async def reload(self) -> dict[str, Any]:
-        """Read the configuration and take it over; what changed, by kind. Raises ConfigError and its like; all stays."""
+        """Read the configuration and take it over; what changed. Raises ConfigError and its like, then all stays."""
         async with self._turn:
             try:
                 changes = await self._reload()

@@ -58,11 +58,16 @@ def test_a_stream_goes_on_through_a_reload_that_restarts_its_model(
     with running_daemon(home, engine_binary, {**QUIET, "models": models(talker)}) as daemon:
         daemon.load("one"), daemon.load("two")
         before = {name: daemon.model(name)["pid"] for name in ("one", "two")}
-        body = {"model": "one", "stream": True, "messages": [{"role": "user", "content": "endless"}], "max_tokens": 3000}
+        body = {
+            "model": "one",
+            "stream": True,
+            "messages": [{"role": "user", "content": "endless"}],
+            "max_tokens": 3000,
+        }
         with daemon.http.stream("POST", "/v1/chat/completions", json=body) as stream:
             lines = stream.iter_lines()
             first = next(line for line in lines if line)
-            answer = reload(daemon, {**QUIET, "models": models(talker, one={"parallel": 3})})
+            answer = reload(daemon, {**QUIET, "models": models(talker, one={"parallel": 4})})
             assert answer.json()["relaunched"] == ["one"]
             assert daemon.model("one")["leases"] == 1
             said = [first, *(line for line in lines if line)]
@@ -70,7 +75,9 @@ def test_a_stream_goes_on_through_a_reload_that_restarts_its_model(
         last = json.loads(said[-2].removeprefix("data: "))
         assert not any('"error"' in line for line in said), said[-3:]
         assert last["choices"][0]["finish_reason"] == "length"
-        wait_until(lambda: daemon.model("one")["state"] == "ready" and daemon.model("one")["n_slots"] == 3, 20, "restart")
+        wait_until(
+            lambda: daemon.model("one")["state"] == "ready" and daemon.model("one")["n_slots"] == 4, 20, "restart"
+        )
         assert daemon.model("one")["pid"] != before["one"]
         assert daemon.model("two")["pid"] == before["two"]
 
