@@ -141,7 +141,10 @@ def test_what_needs_a_restart_is_named(home: Path, engine_binary: Path, talker: 
 
 def test_a_changed_file_and_sighup_are_noticed(home: Path, engine_binary: Path, talker: Path) -> None:
     with running_daemon(home, engine_binary, {"models": models(talker)}) as daemon:
-        ids = lambda: {model["id"] for model in daemon.http.get("/api/v1/models").json()["models"]}  # noqa: E731 - short
+
+        def ids() -> set[str]:
+            return {model["id"] for model in daemon.http.get("/api/v1/models").json()["models"]}
+
         write(daemon, {"models": models(talker, two={"gone": True})})
         wait_until(lambda: ids() == {"one", "demo"}, 20, "the watched file")
         write(daemon, "models: 5")
