@@ -166,14 +166,14 @@ class _Reader:
 
     def _merged(self, node: Node, loc: Loc) -> dict[str, Any]:
         """What `<<` brings in: a mapping, or several of which the first counts."""
-        place = _place(node.start_mark)
+        place, own = _place(node.start_mark), self._values[loc]
         sources = node.value if isinstance(node, SequenceNode) else [node]
         found: dict[str, Any] = {}
         for source in reversed(sources):
             if not isinstance(source, MappingNode):
                 raise NotADocument("`<<` takes a mapping, or a list of them", place, loc)
             found |= self._value(source, loc)
-        self._values[loc] = place
+        self._values[loc] = own
         return found
 
     def _forget(self, loc: Loc) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from supervisor.config.document import to_yaml
 from supervisor.config.expand import escape
 
+_VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
 _HEAD = "Configuration of llama-supervisor. `supervisor config check` says what is wrong with it."
 
 
@@ -50,5 +52,7 @@ def _escaped(data: Any) -> Any:
         return {key: _escaped(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
         return [_escaped(item) for item in data]
-    escaped = escape(data)
-    return escaped.replace("$${env.", "${env.") if isinstance(escaped, str) else escaped
+    if not isinstance(data, str):
+        return data
+    parts = _VARIABLE.split(data)
+    return "".join(part if number % 2 else escape(part) for number, part in enumerate(parts))

@@ -27,11 +27,14 @@ _LOAD_MODES = {
     frozenset({"--mmap"}): "mmap",
     frozenset({"--direct-io"}): "dio",
 }
-_QUIET = frozenset(
+QUIET = frozenset(
     {"--host", "--port", "--reuse-port", "--metrics", "--slots", "--no-ui", "--no-webui"}
     | {"--log-disable", "--no-direct-io", "-ndio"}
 )
 """What the supervisor does by itself, or makes no sense behind it: nothing is lost."""
+
+
+_NEED_VALUE = frozenset({"--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"})
 
 
 class Option(NamedTuple):
@@ -97,6 +100,7 @@ class _Reader:
         elif flag in _SWITCH:
             field, value = _SWITCH[flag]
             self.settings[field] = value
+            self.notes += [f"{text!r} after {flag}, which takes no value" for text in values]
         elif flag in _BY_FLAG:
             self._valued(_BY_FLAG[flag], option)
         else:
@@ -133,7 +137,9 @@ class _Reader:
     def _special(self, option: Option) -> None:
         flag, values = option
         value = values[0] if values else ""
-        if flag in {"--flash-attn", "-fa"}:
+        if flag in _NEED_VALUE and not value:
+            self.notes.append(f"{flag}: its value is missing")
+        elif flag in {"--flash-attn", "-fa"}:
             self._set("flash_attn", value or "on", flag)
         elif flag in {"--load-mode", "-lm"}:
             self._set("load_mode", value, flag)
@@ -159,7 +165,7 @@ class _Reader:
 
     def _further(self, option: Option) -> None:
         rule = rule_of(option.flag)
-        if option.flag in _QUIET:
+        if option.flag in QUIET:
             return
         if rule.level in {"never", "field"}:
             self.notes.append(f"{' '.join((option.flag, *option.values))} is left out: {rule.text}")
