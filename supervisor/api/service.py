@@ -81,7 +81,7 @@ class Service:
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
-        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry))
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=options is None))
         return entry.id
 
     async def loaded(self, model_id: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
@@ -70,9 +70,10 @@ class Registry:
     def __iter__(self) -> Iterator[ModelEntry]:
         return iter(self._entries.values())
 
-    def add(self, entry: ModelEntry) -> bool:
+    def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
         """Add a model, or replace the options of the one with the same id and path; whether it has other options now.
 
+        Whatever else is set for one that is here stays; with `keep` so do its options.
         Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
         for name in (entry.id, *entry.aliases):
@@ -85,6 +86,8 @@ class Registry:
                     param="id",
                 )
         before = self._entries.get(entry.id)
+        if before is not None:
+            entry = before if keep else replace(before, options=entry.options)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
         return before is not None and before.options != entry.options

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import shutil
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +21,7 @@ import psutil
 import pytest
 import yaml
 
-from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, wait_until
 
 pytestmark = pytest.mark.engine
 
@@ -156,6 +163,50 @@ def test_a_changed_file_and_sighup_are_noticed(home: Path, engine_binary: Path, 
         wait_until(lambda: ids() == {"one", "two", "demo"}, 20, "SIGHUP")
 
 
+def test_models_that_come_to_the_folder_are_noticed(home: Path, engine_binary: Path, talker: Path) -> None:
+    (home / "shelf").mkdir()
+    with running_daemon(home, engine_binary, {"models_dir": "shelf", "defaults": {"ctx_size": 4096}}) as daemon:
+        assert daemon.chat("newcomer", "hello").status_code == 404
+        shutil.copy(talker, home / "shelf" / "newcomer.gguf")
+        wait_until(lambda: daemon.chat("newcomer", "hello").status_code == 200, 30, "the new file")
+        assert daemon.model("newcomer")["n_ctx"] == 4096
+        daemon.http.post("/api/v1/models/unload", json={"model": "newcomer"})
+        (home / "shelf" / "newcomer.gguf").unlink()
+        wait_until(lambda: daemon.chat("newcomer", "hello").status_code == 404, 30, "the end of the file")
+
+
+def has_slots(daemon: RunningDaemon, count: int) -> bool:
+    return bool(daemon.model("one")["n_slots"] == count)
+
+
+def test_no_request_is_lost_while_the_launch_changes_again_and_again(
+    home: Path, engine_binary: Path, talker: Path
+) -> None:
+    """Four clients that never pause, six reloads under them."""
+    with running_daemon(home, engine_binary, {**QUIET, "models": models(talker)}) as daemon:
+        over = threading.Event()
+
+        def client(number: int) -> list[int]:
+            found = []
+            while not over.is_set():
+                found.append(daemon.chat("one", f"hello {number}", max_tokens=20).status_code)
+            return found
+
+        with ThreadPoolExecutor(4) as clients:
+            asked = [clients.submit(client, number) for number in range(4)]
+            try:
+                for turn in range(6):
+                    count = 2 if turn % 2 else 4
+                    changed = reload(daemon, {**QUIET, "models": models(talker, one={"parallel": count})})
+                    assert changed.json()["relaunched"] == ["one"], changed.text
+                    wait_until(partial(has_slots, daemon, count), 30, "the engine with new options")
+            finally:
+                over.set()
+            answers = [status for one in asked for status in one.result()]
+        assert set(answers) == {200}
+        assert len(answers) >= 12
+
+
 def test_preloaded_filtered_and_grouped_models(home: Path, engine_binary: Path, talker: Path) -> None:
     """Policies of the configuration at work: preload, a group, filters, an idle limit."""
     settings = {
@@ -173,3 +224,38 @@ def test_preloaded_filtered_and_grouped_models(home: Path, engine_binary: Path, 
         assert answer["choices"][0]["message"]["content"]
         assert daemon.model("one")["state"] == "unloaded"
         wait_until(lambda: daemon.model("two")["state"] == "unloaded", 20, "the idle limit")
+
+
+_IN_ITS_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_daemon_whose_terminal_is_closed_ends(home: Path, engine_binary: Path) -> None:
+    master, slave = pty.openpty()
+    serve = [sys.executable, "-P", "-m", "supervisor", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _IN_ITS_TERMINAL, *serve],
+        stdin=slave,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment(home, engine_binary),
+        cwd=home,
+        start_new_session=True,
+    )
+    os.close(slave)
+    try:
+        wait_until((home / "endpoint.json").exists, 30, "the daemon")
+        daemon = httpx.Client(base_url=json.loads((home / "endpoint.json").read_text())["url"], trust_env=False)
+        first = daemon.get("/api/v1/status").json()["config"]["loaded_at"]
+        process.send_signal(signal.SIGHUP)  # while the terminal is there, that means: read the configuration
+        wait_until(lambda: daemon.get("/api/v1/status").json()["config"]["loaded_at"] > first, 20, "SIGHUP")
+        daemon.close()
+        os.close(master)
+        assert process.wait(20) == 0
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
