@@ -59,8 +59,8 @@ class EngineMaker:
 
     async def glance(self, entry: ModelEntry) -> Known:
         """The same on a machine that may have no engine."""
-        if entry.source is Source.REPO:
-            raise ModelFileError(f"'{entry.id}' is to come from {entry.repo}, which this version cannot download yet.")
+        if entry.source is Source.HUB:
+            raise ModelFileError(f"'{entry.id}' is to come from {entry.hub}, which this version cannot download yet.")
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
         return await asyncio.to_thread(self._know, entry, path)
 

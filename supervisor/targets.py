@@ -50,11 +50,11 @@ def _defaults(settings: Settings) -> ModelDefaults:
 def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | None, policy: ModelPolicy) -> ModelEntry:
     """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
     entry = ModelEntry(
-        name, Source.FILE, None, launch_options(model), model.aliases, policy, model.filters.filters(), repo_of(model)
+        name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy, model.filters.filters()
     )
     path = path_of(model)
-    if entry.repo is not None:
-        return replace(entry, source=Source.REPO)
+    if entry.hub is not None:
+        return replace(entry, source=Source.HUB)
     if is_demo(model) or (path is None and found is None and name == DEMO_ID):
         return replace(entry, source=Source.DEMO)
     if path is not None:
@@ -108,4 +108,4 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
     given = registry.defaults
-    return ModelEntry(name, Source.FILE, first, given.options, (), given.policy, given.filters)
+    return ModelEntry(name, Source.FILE, first, given.options, policy=given.policy, filters=given.filters)

@@ -17,7 +17,7 @@ class Source(enum.Enum):
 
     DEMO = "demo"  # the built-in one, made on first use
     FILE = "file"
-    REPO = "repo"  # a repository's file, to be downloaded
+    HUB = "hub"  # a repository; downloaded when it is first wanted
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,9 @@ class ModelEntry:
     """One model that can be asked for.
 
     Attributes:
-        path: the GGUF (the first shard of a split one); None for the built-in model and for one of a repository.
-        repo: `owner/repo` or `owner/repo:quant`.
+        path: the GGUF (the first shard of a split one); None for the built-in model, and for one of the hub that is
+            not on disk, as far as anybody has looked.
+        hub: the reference of one of the hub, `owner/repo` or `owner/repo:quant`.
     """
 
     id: str
@@ -34,14 +35,14 @@ class ModelEntry:
     path: str | None
     options: LaunchOptions = field(default_factory=LaunchOptions)
     aliases: tuple[str, ...] = ()
+    hub: str | None = None
     policy: ModelPolicy = field(default_factory=ModelPolicy)
     filters: RequestFilters = field(default_factory=RequestFilters)
-    repo: str | None = None
 
     @property
-    def origin(self) -> tuple[Source, str | None, str | None]:
-        """What is loaded, however it is launched."""
-        return self.source, self.path, self.repo
+    def origin(self) -> str | None:
+        """What the model is made from."""
+        return self.hub or self.path
 
     def same_launch(self, other: ModelEntry) -> bool:
         """Whether an engine of the one is as good as one of the other."""
@@ -80,11 +81,9 @@ class Registry:
             if not name.strip() or not name.isprintable():
                 raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
             owner = self._names.get(name)
-            if owner is not None and (owner != entry.id or self._entries[owner].path != entry.path):
-                raise ModelIdTaken(
-                    f"'{name}' already names the model {self._entries[owner].path or owner}; choose another with --id.",
-                    param="id",
-                )
+            if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
+                other = self._entries[owner].origin or owner
+                raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
         before = self._entries.get(entry.id)
         if before is not None:
             entry = before if keep else replace(before, options=entry.options)

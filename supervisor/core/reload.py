@@ -49,6 +49,7 @@ def reconcile(before: Registry, after: Registry, current: Registry) -> tuple[Reg
 
 def _merged(wanted: ModelEntry, before: ModelEntry | None, current: ModelEntry | None) -> ModelEntry:
     """What is wanted, with the present options where the configuration has not changed its mind about the launch."""
-    if before is None or current is None or not wanted.same_launch(before) or current.origin != wanted.origin:
+    if current is None or current.origin != wanted.origin:
         return wanted
-    return replace(wanted, options=current.options)
+    here = replace(wanted, path=current.path)  # where one of the hub was found
+    return replace(here, options=current.options) if before is not None and wanted.same_launch(before) else here

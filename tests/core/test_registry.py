@@ -49,7 +49,7 @@ def test_the_same_model_may_come_again_with_other_options() -> None:
     assert registry.add(changed)
     assert not registry.add(changed)
     assert not registry.add(TWO)
-    assert registry.find("eins") is changed
+    assert registry.find("eins") == changed
 
 
 def test_a_load_changes_options_alone() -> None:

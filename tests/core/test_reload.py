@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -16,7 +18,7 @@ from supervisor.errors import ModelIdTaken
 def entry(
     name: str, path: str = "/p", ctx: int | None = None, *, aliases: tuple[str, ...] = (), pinned: bool = False
 ) -> ModelEntry:
-    return ModelEntry(name, Source.FILE, path, LaunchOptions(ctx_size=ctx), aliases, ModelPolicy(pinned=pinned))
+    return ModelEntry(name, Source.FILE, path, LaunchOptions(ctx_size=ctx), aliases, None, ModelPolicy(pinned=pinned))
 
 
 A, B, C = entry("a", "/a"), entry("b", "/b"), entry("c", "/c")
@@ -38,6 +40,13 @@ def test_options_that_people_gave_stay_until_the_configuration_changes_its_own()
     taken, changes = reconcile(Registry((A,)), Registry((entry("a", "/a", 5),)), Registry((theirs,)))
     assert taken.find("a").options.ctx_size == 5
     assert changes == Changes(relaunched=("a",))
+
+
+def test_where_a_model_of_the_hub_was_found_stays() -> None:
+    wanted = ModelEntry("h", Source.HUB, None, hub="o/r:Q4")
+    found, changes = reconcile(Registry((wanted,)), Registry((wanted,)), Registry((replace(wanted, path="/cache/x"),)))
+    assert found.find("h").path == "/cache/x"
+    assert changes == Changes()
 
 
 def test_the_configuration_takes_an_id_that_people_used() -> None:

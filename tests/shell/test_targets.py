@@ -38,7 +38,7 @@ def test_every_kind_of_source(tmp_path: Path) -> None:
     assert found["folder"].options.spec_draft_model == str(tmp_path / "dir/mtp-x.gguf")
     assert found["text-only"].options.mmproj is None
     assert (found["file"].path, found["odd"].path) == (str(tmp_path / "x.gguf"), str(tmp_path / "o/r"))
-    assert (found["hub"].source, found["hub"].path, found["hub"].repo) == (Source.REPO, None, "o/r:Q4_K_M")
+    assert (found["hub"].source, found["hub"].path, found["hub"].hub) == (Source.HUB, None, "o/r:Q4_K_M")
     assert (found["twin"].source, found["twin"].options.ctx_size) == (Source.DEMO, 512)
 
 
