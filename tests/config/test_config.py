@@ -11,6 +11,7 @@ from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.management import Management
 from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
+from supervisor.core.schedule import SchedulerLimits
 from supervisor.errors import ConfigError
 from supervisor.targets import launch_options
 
@@ -45,6 +46,47 @@ def test_the_example_shows_the_defaults() -> None:
 def test_no_file_means_defaults() -> None:
     assert load_settings(None, {}) == Settings()
     assert ModelOptions().embeddings == "auto"
+
+
+def test_limits_reach_the_scheduler(tmp_path: Path) -> None:
+    text = "server: {drain: 2}\nqueue: {max_waiting_model: 3, max_waiting: 4, max_swap_wait: 0, max_linger: 5}"
+    found = load(tmp_path, text).limits()
+    assert found == SchedulerLimits(max_waiting_model=3, max_waiting=4, max_swap_wait=0, max_linger=5, drain=2)
+    assert Settings().limits() == SchedulerLimits()
+
+
+def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
+    settings = load(tmp_path, "server:\nmodels_dir: /m\nmodels:\n  a:\n", {"SUPERVISOR_API_KEY": "a-long-enough-key"})
+    assert settings.server.port == Settings().server.port
+    assert settings.models["a"] == ModelSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        ("models: {a: {file: x, source: demo}}", "1:14", "both name the model"),
+        ("models: {a: {source: foo}}", "1:22", "./foo?"),
+        ("models:\n  a: {file: x}\n  b: {file: y, aliases: [c, a]}", "3:29", "'a' already names another model"),
+        ("models: {a: {file: x, aliases: [demo]}}", "1:33", "built-in"),
+        ('models: {" ": {file: x}}', "1:10", "printable"),
+        ("models: {a: {file: x, extra_args: [--port, '1']}}", "1:35", "--port cannot be given"),
+        ("models: {a: {file: x, env: {LLAMA_ARG_X: '1'}}}", "1:28", "LLAMA_ARG_X cannot be set"),
+        ("models: {a: {file: x, filters: {strip: [model]}}}", "1:40", "model is not a parameter"),
+        ("models: {alpha: {file: x}}\ngroups: {g: {members: [alhpa]}}", "2:24", "did you mean alpha?"),
+        ("defaults: {env: {LLAMA_API_KEY: x}}", "1:17", "cannot be set"),
+    ],
+)
+def test_what_no_single_value_shows(tmp_path: Path, text: str, place: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert f"supervisor.yaml:{place}: " in caught.value.message
+    assert told in caught.value.message
+
+
+def test_a_fault_of_the_environment_names_the_variable() -> None:
+    with pytest.raises(ConfigError, match=r"^SUPERVISOR_API_KEY: string should have at least 8") as caught:
+        load_settings(None, {"SUPERVISOR_API_KEY": "short"})
+    assert "short" not in caught.value.message
 
 
 def test_model_files_are_relative_to_the_configuration(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class FakeDaemon:
     def __init__(self, *, pid: int | None = None, version: str = VERSION, key: str | None = None) -> None:
         self.models: dict[str, Json] = {"demo": model("demo", source="demo")}
         self.engine: Json | None = {"path": "/opt/llama-server", "build": 11434, "source": "PATH"}
+        self.config: Json = {"path": None, "loaded_at": time.time(), "error": None, "restart_needed": []}
         self.loading: list[Json | str] | None = None
         self.chat: Callable[[Json], list[Json | str]] = introduce
         self.logs: list[str] = ["first line", "second line"]
@@ -90,6 +91,7 @@ class FakeDaemon:
             "pid": self.pid,
             "url": self.url,
             "started_at": time.time(),
+            "config": self.config,
             "engine": self.engine,
             "models": list(self.models.values()),
         }
