@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -159,7 +159,10 @@ class Reloader:
         self._pool.policies_changed()
         for name in changes.removed:
             self._pool.ask_unload(name)
-        for name in [entry.id for entry in registry] if other_engine else changes.relaunched:
+        if other_engine:
+            others = tuple(entry.id for entry in registry if entry.id not in changes.added)
+            changes = replace(changes, relaunched=others, adjusted=())
+        for name in changes.relaunched:
             self._pool.launch_changed(name)
         return changes
 

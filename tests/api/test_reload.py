@@ -136,6 +136,20 @@ def test_models_come_and_go(home: Path, engine_binary: Path, talker: Path) -> No
         wait_until(lambda: not psutil.pid_exists(pid), 20, "the end of the removed model's engine")
 
 
+def test_another_engine_takes_the_place_of_every_loaded_one(home: Path, engine_binary: Path, talker: Path) -> None:
+    (home / "other-server").symlink_to(engine_binary)
+    with running_daemon(home, engine_binary, {**QUIET, "models": models(talker)}) as daemon:
+        pid = daemon.load("one")["pid"]
+        wrong = reload(daemon, {**QUIET, "models": models(talker), "engine": {"path": str(home / "none")}})
+        assert wrong.json()["error"]["code"] in {"engine_not_found", "engine_unusable"}
+        assert daemon.model("one")["pid"] == pid
+        answer = reload(daemon, {**QUIET, "models": models(talker), "engine": {"path": str(home / "other-server")}})
+        assert answer.json()["relaunched"] == ["one", "two", "demo"]
+        wait_until(lambda: daemon.model("one")["pid"] not in {pid, None}, 30, "the other engine")
+        assert psutil.Process(daemon.model("one")["pid"]).cmdline()[0] == str(home / "other-server")
+        assert daemon.model("two")["state"] == "unloaded"
+
+
 def test_what_needs_a_restart_is_named(home: Path, engine_binary: Path, talker: Path) -> None:
     with running_daemon(home, engine_binary, {**QUIET, "models": models(talker)}) as daemon:
         server = {"watch_config": False, "max_body_mib": 1, "api_keys": ["a-key-from-now-on"]}

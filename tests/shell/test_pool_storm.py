@@ -1,4 +1,4 @@
-"""The pool in a storm: engines that are killed or stopped at any moment, clients that vanish, loads, unloads and reloads."""
+"""The pool in a storm: engines killed or stopped at any moment, clients that vanish, loads, unloads and reloads."""
 
 from __future__ import annotations
 
