@@ -79,6 +79,7 @@ class ConfigError(SupervisorError):
     """The configuration file or a setting of the environment is wrong."""
 
     code = "config_invalid"
+    faults: tuple[object, ...] = ()  # `config.faults.ConfigFault`, one for everything that is wrong
 
 
 class UsageError(SupervisorError):

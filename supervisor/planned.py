@@ -10,6 +10,7 @@ from typing import Any
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import problems_json
 from supervisor.core.plan import DoesNotFit, Placement, Resident
+from supervisor.core.schedule import barred_by
 from supervisor.errors import EstimateRefused
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
@@ -47,7 +48,8 @@ def planned_json(maker: EngineMaker, planner: Planner, known: Known, residents: 
 
     Raises InvalidRequest, OptionNotSupported; EstimateRefused where the engine would not start whatever the memory.
     """
-    found = planner.decide(known, known.entry.options, residents)
+    leaving = barred_by(maker.registry.policy_of, known.entry.id, residents)
+    found = planner.decide(known, known.entry.options, [one for one in residents if one not in leaving])
     if isinstance(found, DoesNotFit) and found.refusal is not None:
         raise EstimateRefused(found.refusal.code, found.refusal.message)
     models = {resident.engine: resident.model for resident in residents}
@@ -55,7 +57,8 @@ def planned_json(maker: EngineMaker, planner: Planner, known: Known, residents: 
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}
     placed = planner.placed(found)
     return found.to_json() | {
-        "evict_models": [models[engine] for engine in found.evict],
+        "evict": [*(one.engine for one in leaving), *found.evict],
+        "evict_models": [*(one.model for one in leaving), *(models[engine] for engine in found.evict)],
         "arguments": list(maker.arguments(known, placed)),
         "env": dict(placed.visible_env),
     }

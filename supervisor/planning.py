@@ -80,6 +80,10 @@ class Planner:
         self._machine: Machine | None = None
         self._budgets: Budgets | None = None
 
+    def adopt(self, rules: Rules) -> None:
+        """Decide by other rules from the next look on."""
+        self._rules = rules
+
     async def learn(self, model: str) -> None:
         """Read the model's files. Raises what reading them does."""
         entry = self._registry.find(model)

@@ -28,6 +28,7 @@ from supervisor.core.events import (
     Event,
     Failure,
     GrantLease,
+    LaunchChanged,
     LoadAsked,
     ModelId,
     Plan,
@@ -151,6 +152,14 @@ class Pool:
     def ask_unload(self, model: ModelId, *, now: bool = False) -> None:
         """Want the model gone, after its requests or `now`; returns at once."""
         self._apply(UnloadAsked(model, now))
+
+    def launch_changed(self, model: ModelId) -> None:
+        """What lives of the model ends after its requests and is started anew; returns at once."""
+        self._apply(LaunchChanged(model))
+
+    def policies_changed(self) -> None:
+        """What is set for models is not what it was."""
+        self._apply(PolicyChanged())
 
     async def settled(self, model: ModelId) -> PoolStatus:
         """The model's status once its engine neither comes up nor goes away."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from supervisor.core.capabilities import Capabilities
 from supervisor.core.devices import Device
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
-from supervisor.core.registry import ModelEntry, Registry
+from supervisor.core.registry import ModelEntry, Registry, Source
 from supervisor.cores import physical_cores
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
+from supervisor.errors import EngineNotFound, EngineUnusable, ModelFileError, ModelLoadFailed
 from supervisor.header_cache import HeaderCache
 from supervisor.learning import Learning, StartNotes, intent_of, start_of
 from supervisor.llamacpp.digest import engine_digest
@@ -59,6 +59,8 @@ class EngineMaker:
 
     async def glance(self, entry: ModelEntry) -> Known:
         """The same on a machine that may have no engine."""
+        if entry.source is Source.HUB:
+            raise ModelFileError(f"'{entry.id}' is to come from {entry.hub}, which this version cannot download yet.")
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
         return await asyncio.to_thread(self._know, entry, path)
 

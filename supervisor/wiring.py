@@ -9,8 +9,9 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -21,15 +22,17 @@ from starlette.types import ASGIApp
 from supervisor import logs
 from supervisor.api.app import create_app
 from supervisor.api.errors import render_error
+from supervisor.api.guard import Guard
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.core.events import Failure, Plan
 from supervisor.core.plan import Placement
-from supervisor.core.schedule import ModelPolicy, Pins, Scheduler
-from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
+from supervisor.core.schedule import Pins, Scheduler
+from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
 from supervisor.engine import Engine
 from supervisor.engine_log import OutputLog
+from supervisor.errors import SupervisorError
 from supervisor.inflight import Inflight
 from supervisor.learning import Learning
 from supervisor.paths import Places, places
@@ -42,6 +45,7 @@ from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.records import end_leftovers
+from supervisor.reloading import Configured, Reloader
 from supervisor.store import Database
 from supervisor.workshop import engine_maker, look, planner_of
 
@@ -65,7 +69,8 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     where = places(env)
     own_log = OutputLog(None)
     logs.configure(options.log_format, own_log.write)
-    settings = _settings(options, env, where)
+    configured = _configured(options, env, where)
+    settings = configured.settings
     check_bind(settings.server, insecure=options.insecure)
     allow_many_files()
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
@@ -74,11 +79,27 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
         with contextlib.closing(learning), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, engine_maker(settings, where, env, learning), prober, own_log, listener))
+            maker = engine_maker(settings, where, env, learning)
+            source = _Source(configured, partial(_configured, options, env, where), insecure=options.insecure)
+            runner.run(_serve(source, maker, prober, own_log, listener))
     return 0
 
 
-def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Settings:
+@dataclass(frozen=True)
+class _Source:
+    """Where settings come from: those of the start, and how to read them again."""
+
+    first: Configured
+    read: Callable[[], Configured]
+    insecure: bool
+
+    def check(self, settings: Settings) -> None:
+        """Raise where the daemon could not run with these."""
+        here = self.first.settings.server.host  # another one counts from the next start on
+        check_bind(settings.server.model_copy(update={"host": here}), insecure=self.insecure)
+
+
+def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
     settings = load_settings(file, env)
     if file is not None:
@@ -86,27 +107,43 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
     given = {"host": options.host, "port": options.port}
     server = settings.server.model_copy(update={name: value for name, value in given.items() if value is not None})
     engine = settings.engine.model_copy(update={"path": options.engine} if options.engine else {})
-    return settings.model_copy(update={"server": server, "engine": engine})
+    return Configured(settings.model_copy(update={"server": server, "engine": engine}), file)
 
 
 async def _serve(
-    settings: Settings, maker: EngineMaker, prober: Prober, own_log: OutputLog, listener: socket.socket
+    source: _Source, maker: EngineMaker, prober: Prober, own_log: OutputLog, listener: socket.socket
 ) -> None:
+    settings = source.first.settings
     url = url_of(listener, settings.server.host)
     stop = _Stop()
-    planner = planner_of(settings, maker, lambda: pool.holdings(), look(settings, maker, prober))
-    pins = Pins(lambda model: ModelPolicy())
-    async with Pool(Scheduler(planner.plan, pins), _edges(maker, planner)) as pool:
+    planner = planner_of(settings, maker, lambda: pool.holdings(), look(lambda: reloader.settings, maker, prober))
+    pins = Pins(maker.registry.policy_of)
+    scheduler = Scheduler(planner.plan, pins, settings.limits(), lambda: reloader.settings.limits())
+    async with Pool(scheduler, _edges(maker, planner)) as pool:
+        reloader = Reloader(
+            source.first,
+            (maker, planner, pool),
+            source.read,
+            source.check,
+            lambda changed: setattr(guard, "rules", _access(changed, settings.server.host)),
+            time.time,
+        )
         inflight = Inflight(time.monotonic)
         service = Service(
-            pool, maker, planner, own_log, url, time.time(), _to_epoch, stop.ask, inflight=inflight, pins=pins
+            pool, maker, planner, reloader, own_log, url, time.time(), _to_epoch, stop.ask, inflight=inflight, pins=pins
         )
-        server = _Server(stop, _application(settings, service))
+        guard = _application(settings, service)
+        server = _Server(stop, guard)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):
             _log.info("daemon_ready", url=url, pid=os.getpid())
             gc.freeze()  # what is there now stays: collections need not look at it
-            await asyncio.wait({serving, asyncio.ensure_future(stop.asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            for entry in maker.registry:
+                if entry.policy.preload:
+                    pool.ask_load(entry.id)
+            with _reloading(reloader, stop):
+                asked = asyncio.ensure_future(stop.asked.wait())
+                await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
         await _drain(pool, stop)  # open streams end with their engines, before the server closes
         service.closing.set()  # ends those who listen to events
@@ -129,6 +166,36 @@ class _Stop:
         (self.now if self.asked.is_set() else self.asked).set()
 
 
+@contextlib.contextmanager
+def _reloading(reloader: Reloader, stop: _Stop) -> Iterator[None]:
+    """Within the block the configuration is taken over when its file changes, and on SIGHUP."""
+    loop = asyncio.get_running_loop()
+    tasks = {asyncio.ensure_future(reloader.watch())}
+    terminal = has_terminal()
+
+    async def reload() -> None:
+        with contextlib.suppress(SupervisorError):  # it is in the log and in the status
+            await reloader.reload()
+
+    def hung_up() -> None:
+        if terminal and not has_terminal():
+            stop.ask()  # the terminal that we run in was closed
+            return
+        tasks.add(task := asyncio.ensure_future(reload()))
+        task.add_done_callback(tasks.discard)
+
+    signals = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
+    for one in signals:
+        loop.add_signal_handler(one, hung_up)
+    try:
+        yield
+    finally:
+        for one in signals:
+            loop.remove_signal_handler(one)
+        for task in tasks:
+            task.cancel()
+
+
 async def _drain(pool: Pool, stop: _Stop) -> None:
     """End every engine: after its requests, within a limit, or at once."""
     pool.shut_down()
@@ -148,17 +215,23 @@ def _edges(maker: EngineMaker, planner: Planner) -> PoolEdges:
     return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe)
 
 
-def _application(settings: Settings, service: Service) -> ASGIApp:
+def _application(settings: Settings, service: Service) -> Guard:
     server = settings.server
-    rules = AccessRules(
-        api_keys=server.api_keys,
-        allowed_hosts=tuple(host.lower() for host in server.allowed_hosts),
-        allowed_origins=server.allowed_origins,
-        check_host=is_loopback(server.host) or not server.api_keys,
-        any_address=not is_loopback(server.host),
-    )
     relaying = Relaying(service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20, render_error)
+    rules = _access(settings, server.host)
     return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
+
+
+def _access(settings: Settings, host: str) -> AccessRules:
+    """Who may use a daemon that listens on this host."""
+    server = settings.server
+    return AccessRules(
+        api_keys=server.api_keys,
+        allowed_hosts=tuple(one.lower() for one in server.allowed_hosts),
+        allowed_origins=server.allowed_origins,
+        check_host=is_loopback(host) or not server.api_keys,
+        any_address=not is_loopback(host),
+    )
 
 
 class _Server(uvicorn.Server):

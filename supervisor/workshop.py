@@ -24,13 +24,12 @@ from supervisor.targets import configured_models
 
 def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:
     """What makes engines by a configuration."""
-    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
     return EngineMaker(
         registry=configured_models(settings),
         places=where,
         env=env,
         engine_path=settings.engine.path,
-        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
+        limits=_limits(settings),
         learning=learning,
     )
 
@@ -42,8 +41,14 @@ def planner_of(
     machine: Look,
 ) -> Planner:
     """What decides where engines go; `machine` as for `Planner`."""
-    rules = Rules(settings.policy(), settings.devices.reserves())
-    return Planner(maker.registry, maker.know, machine, rules, holdings)
+    return Planner(maker.registry, maker.know, machine, _rules(settings), holdings)
+
+
+def adopt(settings: Settings, maker: EngineMaker, planner: Planner) -> None:
+    """Have the two work by other settings from now on; the registry of models is not touched."""
+    maker.engine_path = settings.engine.path
+    maker.limits = _limits(settings)
+    planner.adopt(_rules(settings))
 
 
 @contextlib.contextmanager
@@ -55,14 +60,23 @@ def without_daemon(
     with contextlib.closing(Learning(database, time.time)) as learning:
         maker = engine_maker(settings, where, env, learning)
         if machine is None:
-            yield maker, planner_of(settings, maker, tuple, look(settings, maker, Prober(Surroundings(env))))
+            yield maker, planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
         else:
             yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda again, ours: machine)
 
 
-def look(settings: Settings, maker: EngineMaker, prober: Prober) -> Look:
-    """Looks at this machine with the engine in use and the configured workers; as for `Planner`."""
-    return lambda again, ours: prober.machine(maker.binary_path(), settings.devices.rpc, again=again, ours=ours)
+def look(settings: Callable[[], Settings], maker: EngineMaker, prober: Prober) -> Look:
+    """Looks at this machine with the engine in use and the workers that are configured now; as for `Planner`."""
+    return lambda again, ours: prober.machine(maker.binary_path(), settings().devices.rpc, again=again, ours=ours)
+
+
+def _limits(settings: Settings) -> EngineLimits:
+    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
+    return EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third))
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(settings.policy(), settings.devices.reserves())
 
 
 def _remembered(where: Places) -> Database:

@@ -21,7 +21,7 @@ from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.upstream import PREFIX
 
 
-def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, rules: AccessRules) -> ASGIApp:
+def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, rules: AccessRules) -> Guard:
     """The application.
 
     `relayed`: POST paths that are served by ASGI endpoints of the proxy. `upstream`: the one for all below /upstream/.

@@ -35,6 +35,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
+    e.ConfigError: 422,
     e.SupervisorError: 500,
 }
 

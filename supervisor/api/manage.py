@@ -125,6 +125,12 @@ async def unpin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
     return service.pin(body.model, pinned=False)
 
 
+@router.post("/config/reload")
+async def reload_config(service: ServiceOf) -> dict[str, Any]:
+    """Read the configuration again and take it over, or refuse it whole and say why."""
+    return await service.reloader.reload()
+
+
 @router.get("/logs", response_model=None)
 async def logs(
     service: ServiceOf,

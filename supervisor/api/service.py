@@ -25,6 +25,7 @@ from supervisor.planned import Asked, planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
+from supervisor.reloading import Reloader
 from supervisor.targets import resolve_target
 
 
@@ -39,6 +40,7 @@ class Service:
     pool: Pool
     maker: EngineMaker
     planner: Planner
+    reloader: Reloader
     own_log: OutputLog
     url: str
     started_at: float
@@ -55,6 +57,7 @@ class Service:
             "pid": os.getpid(),
             "url": self.url,
             "started_at": self.started_at,
+            "config": self.reloader.status(),
             "engine": await self._engine(),
             "models": self.models(),
         }
@@ -96,7 +99,7 @@ class Service:
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
-        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry))
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=options is None))
         return entry.id
 
     async def loaded(self, model_id: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ VERBS = {
     "logs": "supervisor.cli.logs",
     "stop": "supervisor.cli.stop",
     "engine": "supervisor.cli.engine",
+    "config": "supervisor.cli.config",
     "devices": "supervisor.cli.devices",
     "doctor": "supervisor.cli.doctor",
     "clean": "supervisor.cli.clean",

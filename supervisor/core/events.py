@@ -73,7 +73,14 @@ class UnloadAsked:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    """What `policy_of` answers is not what it was."""
+    """What `policy_of` and `limits_of` answer is not what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchChanged:
+    """The model is to be launched otherwise: engines that live end after their requests, new ones take their place."""
+
+    model: ModelId
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,7 @@ Event: TypeAlias = (
     | LoadAsked
     | UnloadAsked
     | PolicyChanged
+    | LaunchChanged
     | RoomSeen
     | EngineSpawned
     | EngineBecameReady

@@ -83,13 +83,15 @@ class RelayEndpoint:
             await responder.whole(*self.relaying.render_error(error))
 
     async def _answer(self, body: bytes, responder: Responder) -> None:
-        asked = parse_object(body)
-        model = self.relaying.registry.find(_model_name(asked)).id
+        asked: Mapping[str, object] = parse_object(body)
+        entry = self.relaying.registry.find(_model_name(asked))
+        if entry.filters:
+            body, asked = entry.filters.apply(body, asked)
         plan = plan_upstream(self.path, asked)
         payload = set_fields(body, plan.changes)
-        acquire = partial(self.relaying.pool.acquire, model, affinity_of(asked))
+        acquire = partial(self.relaying.pool.acquire, entry.id, affinity_of(asked))
         inflight = self.relaying.inflight
-        request = inflight.enter(model, self.path, stream=asked.get("stream") is True)
+        request = inflight.enter(entry.id, self.path, stream=asked.get("stream") is True)
         relay = Relay(drop_progress=plan.drop_progress)
         asking = _Asking(request, acquire, plan, payload)
         try:

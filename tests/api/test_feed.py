@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from supervisor.api.feed import events
 from supervisor.api.service import Service
 from supervisor.core.schedule import ModelPolicy, Pins
 from supervisor.engine_log import OutputLog
 from supervisor.inflight import Inflight
-from supervisor.planning import Planner
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
 from tests.shell.pools import PoolBench
@@ -21,8 +20,10 @@ from tests.shell.pools import PoolBench
 def service_of(pool: Pool) -> Service:
     maker = cast(EngineMaker, SimpleNamespace(registry=()))
     inflight, pins = Inflight(lambda: 0.0), Pins(lambda model: ModelPolicy())
-    unused = cast(Planner, None)
-    return Service(pool, maker, unused, OutputLog(None), "", 0.0, float, lambda: None, inflight=inflight, pins=pins)
+    unused = cast(Any, None)
+    return Service(
+        pool, maker, unused, unused, OutputLog(None), "", 0.0, float, lambda: None, inflight=inflight, pins=pins
+    )
 
 
 def test_silence_is_broken_by_a_comment_and_a_request_by_its_events(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ class FakeDaemon:
         self.models: dict[str, Json] = {"demo": model("demo", source="demo")}
         self.engine: Json | None = {"path": "/opt/llama-server", "build": 11434, "source": "PATH"}
         self.answers: dict[str, Json] = {}
+        self.config: Json = {"path": None, "loaded_at": time.time(), "error": None, "restart_needed": []}
         self.loading: list[Json | str] | None = None
         self.chat: Callable[[Json], list[Json | str]] = introduce
         self.logs: list[str] = ["first line", "second line"]
@@ -94,6 +95,7 @@ class FakeDaemon:
             "pid": self.pid,
             "url": self.url,
             "started_at": time.time(),
+            "config": self.config,
             "engine": self.engine,
             "models": list(self.models.values()),
         }

@@ -14,6 +14,7 @@ from supervisor.core.events import (
     EngineSpawned,
     Event,
     Failure,
+    LaunchChanged,
     LoadAsked,
     ModelId,
     PolicyChanged,
@@ -41,6 +42,8 @@ class Scheduler:
     Args:
         planner: where a model would go beside given residents, by the newest look at the machine.
         policy_of: what is set for a model; asked whenever it matters, so that it may change (tell PolicyChanged).
+        limits: of the whole.
+        limits_of: what they are from the next PolicyChanged on; None: they stay.
     """
 
     def __init__(
@@ -48,8 +51,9 @@ class Scheduler:
         planner: Planner,
         policy_of: Callable[[ModelId], ModelPolicy] = lambda model: ModelPolicy(),
         limits: SchedulerLimits | None = None,
+        limits_of: Callable[[], SchedulerLimits] | None = None,
     ) -> None:
-        self._state = State(planner, policy_of, limits or SchedulerLimits())
+        self._state = State(planner, policy_of, limits or SchedulerLimits(), limits_of)
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take one event, return what is to be done, in this order. `now`: monotonic seconds."""
@@ -153,6 +157,20 @@ def _time_passed(state: State, event: TimePassed, now: float) -> None:
 
 def _policy_changed(state: State, event: PolicyChanged, now: float) -> None:
     state.facts += 1
+    if state.limits_of is not None:
+        state.limits = state.limits_of()
+
+
+def _launch_changed(state: State, event: LaunchChanged, now: float) -> None:
+    state.facts += 1
+    model = state.models.get(event.model)
+    if model is None or state.closing:
+        return
+    model.forgive()
+    if model.serving and model.wanted_since is None:
+        model.wanted_since = now
+    for engine in list(model.engines):
+        state.let_go(engine, now=False)
 
 
 # ── engines ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -207,6 +225,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     LoadAsked: _load_asked,
     UnloadAsked: _unload_asked,
     PolicyChanged: _policy_changed,
+    LaunchChanged: _launch_changed,
     RoomSeen: _room_seen,
     EngineSpawned: _engine_spawned,
     EngineBecameReady: _engine_became_ready,

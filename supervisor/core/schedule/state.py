@@ -157,6 +157,7 @@ class State:
     planner: Planner
     policy_of: Callable[[ModelId], ModelPolicy]
     limits: SchedulerLimits
+    limits_of: Callable[[], SchedulerLimits] | None = None
     models: dict[ModelId, Model] = field(default_factory=dict)
     engines: dict[EngineId, Engine] = field(default_factory=dict)
     queued: dict[RequestId, Model] = field(default_factory=dict)

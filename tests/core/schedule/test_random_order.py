@@ -17,7 +17,9 @@ from supervisor.core.events import (
     Event,
     Failure,
     GrantLease,
+    LaunchChanged,
     LoadAsked,
+    PolicyChanged,
     RefuseRequest,
     RequestArrived,
     RequestDone,
@@ -33,12 +35,14 @@ from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
 from tests.core.schedule.toy import BROKEN, ToyPlanner
 
 ROOM = {"GPU0": 10, "GPU1": 6}
-SIZES = {"a": 4, "b": 6, "c": 10, "d": 3, "huge": 11, "pinned": 3}
+SIZES = {"a": 4, "b": 6, "c": 10, "d": 3, "e": 2, "huge": 11, "pinned": 3, "solo": 2}
 POLICIES = {
-    "a": ModelPolicy(replicas_min=2, replicas_max=3),
+    "a": ModelPolicy(replicas_min=2, replicas_max=3, groups=frozenset({"ae"})),
     "b": ModelPolicy(priority=1, ttl=20.0),
     "d": ModelPolicy(replicas_max=2, preload=True),
+    "e": ModelPolicy(groups=frozenset({"ae", "other"})),
     "pinned": ModelPolicy(pinned=True),
+    "solo": ModelPolicy(alone=True),
 }
 LIMITS = SchedulerLimits(max_waiting_model=4, max_waiting=8, max_swap_wait=10.0, crash_failures=3, drain=5.0)
 MODELS = st.sampled_from(sorted(SIZES))
@@ -93,6 +97,9 @@ class AnyOrder(RuleBasedStateMachine):
         for one in (*self.alive.values(), *self.left_over.values()):
             held.update(one.plan.used_bytes)
         assert all(held[device] <= size for device, size in ROOM.items()), f"too much on a device: {held}"
+        mine = POLICIES.get(command.model, ModelPolicy())
+        for other in {one.model for one in self.alive.values()} - {command.model}:
+            assert not mine.excludes(POLICIES.get(other, ModelPolicy())), f"{command.model} beside {other}"
 
     def stop(self, event: Event, engine: int, now: bool) -> None:
         assert engine in self.alive, "stopped what does not live"
@@ -141,6 +148,15 @@ class AnyOrder(RuleBasedStateMachine):
     def unload(self, model: str, now: bool) -> None:
         self.people_end(model)
         self.tell(UnloadAsked(model, now))
+
+    @rule(model=MODELS)
+    def change_launch(self, model: str) -> None:
+        self.people_end(model)
+        self.tell(LaunchChanged(model))
+
+    @rule()
+    def change_policies(self) -> None:
+        self.tell(PolicyChanged())
 
     def people_end(self, model: str) -> None:
         self.ended_by_people |= {engine for engine, command in self.alive.items() if command.model == model}
