@@ -17,6 +17,7 @@ from typing import Protocol
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.chatter import is_chatter
+from supervisor.core.failures import cause_of
 from supervisor.core.footprint import AccountReader, Footprint, is_asking
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.core.statelines import (
@@ -38,7 +39,6 @@ _SILENT_S = 0.5  # without a state line for so long, the build is taken not to s
 _POLL_S = 0.1
 _HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
-_KILL_SIGNAL = 9
 _TOLD_S = 0.5  # the log comes through a thread of the engine's and may lag behind its being ready
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
 
@@ -328,15 +328,20 @@ class Engine:
             return None
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
-        lines = telling_lines(self.tail(min(_LAST_LINES, self._log.written - self._first_line)))
+        said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
+        lines = telling_lines(said)
         if isinstance(outcome, _Stalled):
             return EngineStalled(
-                f"the engine showed no sign of life for {outcome.seconds:.0f} s while starting and was ended",
+                f"The engine showed no sign of life for {outcome.seconds:.0f} s while starting and was ended. Look at "
+                "its log; a very slow disk needs a larger engine.stall_timeout.",
                 log_lines=lines,
             )
         message = f"the engine ended before it was ready: {outcome}"
-        if outcome.signal == _KILL_SIGNAL:
-            message += "; likely the kernel ended it because memory ran out"
         if lines:
             message += f"; it said: {lines[0]}"
-        return EngineStartFailed(message, log_lines=lines)
+        cause = cause_of(said, code=outcome.code, signal=outcome.signal)
+        if cause is None:
+            return EngineStartFailed(message, log_lines=lines)
+        failure = EngineStartFailed(f"{cause.message} ({message})", log_lines=lines, code=cause.code)
+        failure.device, failure.lacking = cause.device, cause.lacking
+        return failure

@@ -164,9 +164,13 @@ class ModelDoesNotFit(ModelError):
 
 
 class ModelLoadFailed(ModelError):
-    """An engine could not be brought up for the model."""
+    """An engine could not be brought up for the model; where the cause is known, `code` is the cause's own."""
 
     code = "model_load_failed"
+
+    def __init__(self, message: str, *, code: str | None = None, log_lines: tuple[str, ...] = ()) -> None:
+        super().__init__(message, log_lines=log_lines)
+        self.code = code or self.code
 
 
 class CrashLoop(ModelLoadFailed):
@@ -224,9 +228,20 @@ class BuildLocked(EngineInstallFailed):
 
 
 class EngineStartFailed(EngineError):
-    """The engine exited before it was ready."""
+    """The engine exited before it was ready.
+
+    Attributes:
+        code: the cause's own (core/failures.py) where that is known.
+        device, lacking: what ran out of memory, and the bytes that could not be had; None: not known.
+    """
 
     code = "engine_start_failed"
+    device: str | None = None
+    lacking: int | None = None
+
+    def __init__(self, message: str, *, log_lines: tuple[str, ...] = (), code: str | None = None) -> None:
+        super().__init__(message, log_lines=log_lines)
+        self.code = code or self.code
 
 
 class EngineStalled(EngineStartFailed):

@@ -9,14 +9,22 @@ from typing import Protocol
 
 from supervisor.child import ExitStatus
 from supervisor.core.events import Failure, ModelId, Plan
+from supervisor.core.failures import CODES, FILE, OPTION
 from supervisor.core.schedule import EngineView, ModelView
 from supervisor.engine import LoadProgress, ReadyInfo
 from supervisor.engine_client import EngineClient
 from supervisor.errors import (
     CrashLoop,
+    EngineNotFound,
+    EngineStalled,
+    EngineStartFailed,
+    EngineUnusable,
+    InvalidRequest,
     LoadCancelled,
     ModelDoesNotFit,
+    ModelFileError,
     ModelLoadFailed,
+    OptionNotSupported,
     QueueFull,
     ShuttingDown,
     SupervisorError,
@@ -146,7 +154,8 @@ class Lease:
 
 
 _ERRORS: dict[str, type[SupervisorError]] = {
-    kind.code: kind for kind in (ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop)
+    kind.code: kind
+    for kind in (ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop, EngineNotFound, EngineUnusable)
 }
 
 
@@ -154,5 +163,21 @@ def error_of(failure: Failure) -> SupervisorError:
     """The error that tells somebody who asked for the model of this failure."""
     if failure.code == QueueFull.code:
         return QueueFull(failure.message, retry_after=failure.retry_after or 1.0)
-    kind = _ERRORS.get(failure.code, ModelLoadFailed)
-    return kind(failure.message, log_lines=failure.log_lines)
+    known = _ERRORS.get(failure.code)
+    if known is not None:
+        return known(failure.message, log_lines=failure.log_lines)
+    cause = failure.code if failure.code in CODES or failure.code == EngineStalled.code else None
+    return ModelLoadFailed(failure.message, code=cause, log_lines=failure.log_lines)
+
+
+def failure_of(error: SupervisorError) -> Failure:
+    """What the scheduler is told of an error that ended a start."""
+    match error:
+        case EngineStartFailed():
+            return Failure(error.code, error.message, error.log_lines, device=error.device, lacking=error.lacking)
+        case ModelFileError():
+            return Failure(FILE, error.message, error.log_lines)
+        case OptionNotSupported() | InvalidRequest():
+            return Failure(OPTION, error.message, error.log_lines)
+        case _:
+            return Failure(error.code, error.message, error.log_lines)

@@ -47,7 +47,7 @@ from supervisor.core.plan import Resident
 from supervisor.core.schedule import Scheduler
 from supervisor.engine import LoadProgress
 from supervisor.errors import SupervisorError
-from supervisor.lease import EngineStatus, Lease, PooledEngine, PoolStatus, Running, error_of
+from supervisor.lease import EngineStatus, Lease, PooledEngine, PoolStatus, Running, error_of, failure_of
 
 __all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
 
@@ -345,7 +345,7 @@ async def _failure_of(work: Awaitable[Failure | None]) -> Failure | None:
     except asyncio.CancelledError:
         return None
     except SupervisorError as error:
-        return Failure(error.code, error.message, error.log_lines)
+        return failure_of(error)
     except OSError as error:
         return Failure("engine_start_failed", f"The engine could not be started: {error}.")
     except Exception as error:  # noqa: BLE001 - a bug in one engine's life must not take the other engines down

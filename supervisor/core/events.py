@@ -15,13 +15,17 @@ ModelId: TypeAlias = str
 class Failure:
     """Why an engine did not come up or went away, or why a request gets none.
 
-    retry_after: seconds after which a refused request has a chance; None: repeating it alone does not help.
+    Attributes:
+        retry_after: seconds after which a refused request has a chance; None: repeating it alone does not help.
+        device, lacking: what ran out of memory, by the engine's name, and the bytes that could not be had.
     """
 
     code: str
     message: str
     log_lines: tuple[str, ...] = ()
     retry_after: float | None = None
+    device: str | None = None
+    lacking: int | None = None
 
 
 class Plan(Protocol):
