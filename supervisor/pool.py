@@ -65,6 +65,7 @@ class PoolEdges:
             is not in the answer counts as free. Runs one at a time.
         clock: monotonic seconds.
         observe: told what happens, for the log.
+        again: told of a start that failed; whether the next one will be another that may succeed.
     """
 
     prepare: Callable[[ModelId, Plan], Awaitable[PooledEngine]]
@@ -72,6 +73,7 @@ class PoolEdges:
     see_room: Callable[[], Awaitable[Mapping[str, int]]]
     clock: Callable[[], float]
     observe: Callable[[str, ModelId, EngineId, Failure | None], None]
+    again: Callable[[ModelId, Plan, Failure], bool] = lambda model, plan, failure: False
 
 
 @dataclass(frozen=True)
@@ -297,8 +299,14 @@ class Pool:
             await running.engine.stop()
         self._edges.observe("engine_gone", running.model, engine_id, failure)
         del self._running[engine_id]
-        self._apply(EngineGone(engine_id, failure))
+        self._apply(EngineGone(engine_id, failure, again=self._again(running, failure)))
         running.gone.set()
+
+    def _again(self, running: Running, failure: Failure | None) -> bool:
+        """Whether a load that failed is to be tried otherwise."""
+        if failure is None or running.ready is not None or running.stop.is_set():
+            return False
+        return self._edges.again(running.model, running.plan, failure)
 
     async def _start_and_watch(self, engine_id: EngineId, running: Running, plan: Plan) -> Failure:
         running.engine = engine = await self._edges.prepare(running.model, plan)

@@ -133,7 +133,15 @@ def _edges(maker: EngineMaker, planner: Planner) -> PoolEdges:
         assert isinstance(plan, Placement)  # all that our planner gives
         return await maker.prepare(planner.known(model), planner.placed(plan), planner.devices_of(plan))
 
-    return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe)
+    def again(model: str, plan: Plan, failure: Failure) -> bool:
+        assert isinstance(plan, Placement)
+        found = planner.failed(model, plan, failure)
+        if found:
+            step = planner.detour(maker.registry.find(model)).steps[-1]
+            _log.warning("load_again", model=model, code=failure.code, step=step)
+        return found
+
+    return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe, again)
 
 
 def _application(settings: Settings, service: Service) -> ASGIApp:

@@ -92,6 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.launch": ("core.capabilities", "core.gguf", "core.memory", "core.plan", "core.statelines"),
     "core.registry": ("core.launch",),
     "core.failures": (),
+    "core.ladder": ("core.events", "core.failures", "core.launch", "core.plan"),
     "core.lifecycle": (),
     "core.events": (),
     "core.schedule": ("core.events", "core.lifecycle", "core.plan"),

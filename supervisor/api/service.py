@@ -78,6 +78,8 @@ class Service:
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
+        if not self.pool.status(entry.id).engines:
+            self.planner.forget(entry.id)
         self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry))
         return entry.id
 
@@ -105,7 +107,8 @@ class Service:
         return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
-        return model_status(entry, self.pool.status(entry.id), self.to_epoch)
+        status = model_status(entry, self.pool.status(entry.id), self.to_epoch)
+        return status | {"detours": list(self.planner.detour(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

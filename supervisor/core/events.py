@@ -121,10 +121,14 @@ class EngineHung:
 
 @dataclass(frozen=True, slots=True)
 class EngineGone:
-    """The engine's process is reaped. `failure` is None where it was told to stop."""
+    """The engine's process is reaped. `failure` is None where it was told to stop.
+
+    again: it failed while it loaded, and there is something else to try: whoever waits goes on waiting.
+    """
 
     engine: EngineId
     failure: Failure | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ def _prefer(
     tightest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (rooms[device], device)), count)
     freest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (-rooms[device], device)), count)
     if roomy(freest[0]):
-        return next(devices for devices in tightest if roomy(devices))
+        return next((devices for devices in tightest if roomy(devices)), freest[0])  # of equals, it may not be there
     fitting = (devices for devices in freest if fits_list(sizes, setting, space, devices))
     return next(fitting, list_of(pool, fallback))
 

@@ -46,6 +46,10 @@ def reasons(
         found.append("Compute buffers and overhead are those measured at an earlier start like this one.")
     elif task.request.learned:
         found.append("Compute buffers and overhead are scaled by what an earlier start took.")
+    found += [
+        f"{size >> 20} MiB more are kept free on {name}, because an earlier start ran out of memory there."
+        for name, size in sorted(task.request.short.items())
+    ]
     return tuple(found)
 
 

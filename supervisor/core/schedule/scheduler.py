@@ -198,7 +198,7 @@ def _engine_hung(state: State, event: EngineHung, now: float) -> None:
 def _engine_gone(state: State, event: EngineGone, now: float) -> None:
     engine = state.engines.get(event.engine)
     if engine is not None:
-        crash.gone(state, engine, event.failure, now)
+        crash.gone(state, engine, event, now)
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {
