@@ -74,6 +74,16 @@ class StartNotes(Protocol):
         """
 
 
+class Keeper(Protocol):
+    """Who keeps what slots hold; neither call fails or takes long without end."""
+
+    async def restore(self, client: EngineClient, slots: int) -> None:
+        """The engine has just become ready."""
+
+    async def save(self, client: EngineClient) -> None:
+        """The engine is idle and about to end."""
+
+
 @dataclass(frozen=True)
 class _Stalled:
     seconds: float
@@ -94,6 +104,10 @@ class Engine:
         limits: patience.
         environ: the environment to start from; `launch.env` is added.
         notes: gets the facts of a start that succeeded.
+
+    Attributes:
+        client: HTTP to it.
+        keeper: saves and restores what its slots hold; to be set before the start; None: nobody does.
     """
 
     def __init__(
@@ -109,6 +123,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         self.socket = launch.socket
         self.client = EngineClient(launch.socket)
+        self.keeper: Keeper | None = None
         self._launch = launch
         self._log = log
         self._record_dir = record_dir
@@ -169,6 +184,11 @@ class Engine:
         now = processes.activity(self._child.pid)
         return now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * within / 2
 
+    async def park(self) -> None:
+        """Save what its slots hold, where that is to be kept; before `stop`. Bounded, and never fails."""
+        if self.keeper is not None and self._is_ready() and not self._exit.done():
+            await self.keeper.save(self.client)
+
     def kill(self) -> None:
         """End the child without asking, also while `stop` waits for it."""
         if self._child is not None:
@@ -205,7 +225,11 @@ class Engine:
             seconds = asyncio.get_running_loop().time() - began
             info = await self._describe(outcome.info)
             if not self._exit.done():
-                return await self._noted(info, child.pid, seconds)
+                info = await self._noted(info, child.pid, seconds)
+                if self.keeper is not None:
+                    await self.keeper.restore(self.client, info.n_slots or 1)
+            if not self._exit.done():
+                return info
             outcome = self._exit.result()
         raise self._failure(outcome)
 
@@ -266,7 +290,10 @@ class Engine:
             self._on_progress(load_progress(found.payload))
 
     def _listens(self) -> bool:
-        return self._speaks and self._outcome.done() and isinstance(self._outcome.result(), _Ready)
+        return self._speaks and self._is_ready()
+
+    def _is_ready(self) -> bool:
+        return self._outcome.done() and isinstance(self._outcome.result(), _Ready)
 
     async def _watch_for_stall(self, child: Child) -> None:
         """Settle on a stall; work that shows only in CPU time or I/O counts as a sign of life."""

@@ -28,7 +28,12 @@ from supervisor.store import Database, Footprints, LoadTime, LoadTimes
 _log = structlog.get_logger()
 
 # Decided by the plan, or part of what is estimated
-_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {"device", "rpc", "fit"}
+_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {
+    "device",
+    "rpc",
+    "fit",
+    "keep_kv",
+}
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
 """What the driver says that a process holds, by device name."""

@@ -50,6 +50,9 @@ class PooledEngine(Protocol):
     async def alive(self, within: float) -> bool:
         """Whether it answers, or at least works, within that many seconds."""
 
+    async def park(self) -> None:
+        """Save what is to be kept of an idle engine before `stop`; takes a bounded time and does not fail."""
+
     async def stop(self) -> None:
         """End it in whatever state it is; returns when it is reaped."""
 
@@ -62,7 +65,7 @@ class PooledEngine(Protocol):
 
 @dataclass(slots=True)
 class Running:
-    """The pool's side of one engine. `hung`: it is ended because it does not answer."""
+    """The pool's side of one engine. `hung`: it is ended because it does not answer. `at_once`: without asking it."""
 
     model: ModelId
     plan: Plan
@@ -70,6 +73,7 @@ class Running:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     hung: bool = False
+    at_once: bool = False
     engine: PooledEngine | None = None
     progress: LoadProgress | None = None
     ready: ReadyInfo | None = None

@@ -231,6 +231,7 @@ class Pool:
                 running = self._running[engine]
                 self._edges.observe("engine_stop", running.model, engine, None)
                 running.stop.set()
+                running.at_once = running.at_once or now
                 if now and running.engine is not None:
                     running.engine.kill()
             case GrantLease(request, engine):
@@ -296,6 +297,8 @@ class Pool:
             work.cancel()
         failure = await _failure_of(work)
         if running.engine is not None:
+            if running.ready is not None and not running.at_once:
+                await running.engine.park()
             await running.engine.stop()
         self._edges.observe("engine_gone", running.model, engine_id, failure)
         del self._running[engine_id]

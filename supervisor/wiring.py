@@ -86,6 +86,8 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
 
 async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
     url = url_of(listener, settings.server.host)
+    if maker.slots is not None:
+        maker.slots.sweep()
     stop = _Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings())
     async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:

@@ -12,6 +12,7 @@ from supervisor.config import Settings
 from supervisor.core.devices import Holding, Machine
 from supervisor.engine import EngineLimits
 from supervisor.errors import StoreUnusable
+from supervisor.kv_store import SlotStore
 from supervisor.learning import Learning
 from supervisor.paths import Places
 from supervisor.planning import Planner, Rules
@@ -32,6 +33,7 @@ def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], lear
         engine_path=settings.engine.path,
         limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
         learning=learning,
+        slots=SlotStore(where.cache / "kv", settings.kv_store.max_mib << 20),
     )
 
 

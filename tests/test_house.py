@@ -30,6 +30,7 @@ SHELL = (
     "engine_client",
     "engine_log",
     "header_cache",
+    "kv_store",
     "headers",
     "hub",
     "learning",
@@ -92,6 +93,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.launch": ("core.capabilities", "core.gguf", "core.memory", "core.plan", "core.statelines"),
     "core.registry": ("core.launch",),
     "core.failures": (),
+    "core.keeping": ("core.capabilities", "core.launch"),
     "core.ladder": ("core.events", "core.failures", "core.launch", "core.plan"),
     "core.lifecycle": (),
     "core.events": (),
@@ -121,6 +123,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "cores": (),
     "engine_log": ("paths",),
     "header_cache": ("core.gguf",),
+    "kv_store": ("core.keeping", "engine_client"),
     "headers": ("core.spec", "demo", "header_cache", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
     "hub": ("core.catalog", "core.gguf", "paths"),
@@ -134,7 +137,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engine_client": (),
     "targets": ("config", "core.launch", "core.registry", "modelfiles", "paths"),
     "prepare": (
-        *(*CORE, "cores", "demo", "engine", "engine_log", "header_cache", "learning"),
+        *(*CORE, "cores", "demo", "engine", "engine_log", "header_cache", "kv_store", "learning"),
         *("llamacpp", "paths", "planning", "sockets", "subjects"),
     ),
     "subjects": (
@@ -144,7 +147,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "planning": (*CORE, "learning", "probe", "subjects"),
     "planned": ("config", "core.plan", "planning", "prepare", "targets"),
     "workshop": (
-        *("child", "config", "core.devices", "engine", "learning", "paths", "planning", "prepare"),
+        *("child", "config", "core.devices", "engine", "kv_store", "learning", "paths", "planning", "prepare"),
         *("probe", "store", "targets"),
     ),
     "projectors": ("core.gguf", "modelfiles"),
