@@ -65,7 +65,7 @@ class PooledEngine(Protocol):
 
 @dataclass(slots=True)
 class Running:
-    """The pool's side of one engine. `hung`: it is ended because it does not answer. `at_once`: without asking it."""
+    """The pool's side of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots."""
 
     model: ModelId
     plan: Plan
@@ -73,7 +73,7 @@ class Running:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     hung: bool = False
-    at_once: bool = False
+    park: bool = False
     engine: PooledEngine | None = None
     progress: LoadProgress | None = None
     ready: ReadyInfo | None = None

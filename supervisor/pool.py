@@ -227,11 +227,11 @@ class Pool:
                 self._running[engine] = Running(model, plan, self._edges.clock())
                 self._tasks.create_task(self._live(engine, plan), name=f"engine-{engine}")
                 self._edges.observe("engine_start", model, engine, None)
-            case StopEngine(engine, now):
+            case StopEngine(engine, now, idle):
                 running = self._running[engine]
                 self._edges.observe("engine_stop", running.model, engine, None)
                 running.stop.set()
-                running.at_once = running.at_once or now
+                running.park = idle
                 if now and running.engine is not None:
                     running.engine.kill()
             case GrantLease(request, engine):
@@ -297,7 +297,7 @@ class Pool:
             work.cancel()
         failure = await _failure_of(work)
         if running.engine is not None:
-            if running.ready is not None and not running.at_once:
+            if running.park:
                 await running.engine.park()
             await running.engine.stop()
         self._edges.observe("engine_gone", running.model, engine_id, failure)

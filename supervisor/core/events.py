@@ -185,10 +185,15 @@ class StartEngine:
 
 @dataclass(frozen=True, slots=True)
 class StopEngine:
-    """End an engine in whatever state it is; the outcome comes back as EngineGone. `now`: without asking it."""
+    """End an engine in whatever state it is; the outcome comes back as EngineGone.
+
+    now: without asking it.
+    idle: it was ready and has no request, so that what it remembers may be saved first.
+    """
 
     engine: EngineId
     now: bool = False
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,8 +188,9 @@ class State:
             engine.state = step(engine.state, Trigger.CANCEL)
             self.remove(engine)
             return
+        idle = engine.state in {EngineState.READY, EngineState.DRAINING} and not engine.leases
         engine.state = step(engine.state, Trigger.STOP)
-        self.out.append(StopEngine(engine.id, now))
+        self.out.append(StopEngine(engine.id, now, idle=idle and not now))
 
     def drain(self, engine: Engine, *, for_room: bool) -> None:
         """No new leases; it ends with the last one, at once where there is none."""

@@ -19,7 +19,7 @@ def test_an_idle_engine_ends_after_its_time() -> None:
     assert bench.scheduler.next_wake == bench.now + 30
     bench.scheduler.view("a")  # looking keeps nothing
     bench.wait(30)
-    assert bench.tell(TimePassed()) == [StopEngine(1)]
+    assert bench.tell(TimePassed()) == [StopEngine(1, idle=True)]
     assert bench.gone(1) == []
 
 
@@ -55,7 +55,7 @@ def test_shutdown_lets_requests_end_within_the_limit() -> None:
     assert stops(bench.done(1)) == [1]
     assert bench.scheduler.next_wake == bench.now + 10
     bench.wait(10)
-    assert bench.tell(TimePassed()) == [StopEngine(2)]
+    assert bench.tell(TimePassed()) == [StopEngine(2, idle=True)]
     for engine in (1, 2, 3):
         bench.gone(engine)
     assert bench.scheduler.idle
