@@ -184,6 +184,10 @@ class Engine:
         now = processes.activity(self._child.pid)
         return now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * within / 2
 
+    def memory(self) -> int | None:
+        """Bytes of the host's memory that it holds, without mapped files; None where that cannot be known."""
+        return None if self._child is None else processes.session_anonymous_bytes(self._child.pid)
+
     async def park(self) -> None:
         """Save what its slots hold, where that is to be kept; before `stop`. Bounded, and never fails."""
         if self.keeper is not None and self._is_ready() and not self._exit.done():

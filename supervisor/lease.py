@@ -50,6 +50,9 @@ class PooledEngine(Protocol):
     async def alive(self, within: float) -> bool:
         """Whether it answers, or at least works, within that many seconds."""
 
+    def memory(self) -> int | None:
+        """Bytes of the host's memory that it holds; None where that cannot be known."""
+
     async def park(self) -> None:
         """Save what is to be kept of an idle engine before `stop`; takes a bounded time and does not fail."""
 
@@ -65,7 +68,10 @@ class PooledEngine(Protocol):
 
 @dataclass(slots=True)
 class Running:
-    """The pool's side of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots."""
+    """The pool's side of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots.
+
+    doubt: it is to be asked at once whether it lives. first_bytes: what it held soon after it was ready.
+    """
 
     model: ModelId
     plan: Plan
@@ -74,6 +80,9 @@ class Running:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     hung: bool = False
     park: bool = False
+    doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    first_bytes: int | None = None
+    outgrown: bool = False
     engine: PooledEngine | None = None
     progress: LoadProgress | None = None
     ready: ReadyInfo | None = None

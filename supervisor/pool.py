@@ -7,6 +7,7 @@ Every outcome of a command comes back as an event, and so does the time that the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -24,6 +25,7 @@ from supervisor.core.events import (
     EngineGone,
     EngineHung,
     EngineId,
+    EngineOutgrown,
     EngineSpawned,
     Event,
     Failure,
@@ -45,6 +47,7 @@ from supervisor.core.events import (
 from supervisor.core.lifecycle import LEAVING, STARTING
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import Scheduler
+from supervisor.core.watch import outgrown
 from supervisor.engine import LoadProgress
 from supervisor.errors import SupervisorError
 from supervisor.lease import EngineStatus, Lease, PooledEngine, PoolStatus, Running, error_of, failure_of
@@ -65,6 +68,7 @@ class PoolEdges:
             is not in the answer counts as free. Runs one at a time.
         clock: monotonic seconds.
         observe: told what happens, for the log.
+        allowed: bytes of the host's memory that an engine of this plan may come to hold; None: without limit.
         again: told of a start that failed; whether the next one will be another that may succeed.
     """
 
@@ -74,6 +78,7 @@ class PoolEdges:
     clock: Callable[[], float]
     observe: Callable[[str, ModelId, EngineId, Failure | None], None]
     again: Callable[[ModelId, Plan, Failure], bool] = lambda model, plan, failure: False
+    allowed: Callable[[Plan], int | None] = lambda plan: None
 
 
 @dataclass(frozen=True)
@@ -85,12 +90,14 @@ class PoolLimits:
         room_poll: between two looks for it.
         probe: between two questions whether a ready engine is alive.
         hung: an engine that neither answers nor works for so long is ended.
+        growth: how far an engine may grow beyond what it held at first; a share of that.
     """
 
     room: float = 5.0
     room_poll: float = 0.2
     probe: float = 10.0
     hung: float = 30.0
+    growth: float = 0.5
 
 
 class Pool:
@@ -328,8 +335,12 @@ class Pool:
     async def _probe(self, engine_id: EngineId, running: Running, engine: PooledEngine) -> None:
         """Ask the engine again and again whether it is alive; tell when it is not."""
         while True:
-            await asyncio.sleep(self._limits.probe)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.probe):
+                    await running.doubt.wait()
+            running.doubt.clear()
             if await engine.alive(self._limits.hung):
+                self._weigh(engine_id, running, engine)
                 continue
             message = f"The engine of '{running.model}' did not answer for {self._limits.hung:g} s and was ended."
             failure = Failure("engine_hung", message, engine.tail(20))
@@ -337,6 +348,27 @@ class Pool:
             running.hung = not running.stop.is_set()
             self._apply(EngineHung(engine_id, failure))
             return
+
+    def _weigh(self, engine_id: EngineId, running: Running, engine: PooledEngine) -> None:
+        """Tell when an engine holds far more memory than it was meant to."""
+        held, allowed = engine.memory(), self._edges.allowed(running.plan)
+        if held is None or allowed is None or running.outgrown:
+            return
+        running.first_bytes = running.first_bytes or held
+        if outgrown(held, allowed, running.first_bytes, self._limits.growth):
+            running.outgrown = True
+            message = (
+                f"The engine of '{running.model}' holds {held >> 20} MiB of the host's memory, more than the "
+                f"{allowed >> 20} MiB it was allowed; it starts anew when it is idle."
+            )
+            self._edges.observe("engine_outgrown", running.model, engine_id, Failure("engine_outgrown", message))
+            self._apply(EngineOutgrown(engine_id))
+
+    def check(self) -> None:
+        """Trust nothing: ask every engine at once whether it lives, and see what time has done. Does not wait."""
+        for running in self._running.values():
+            running.doubt.set()
+        self._apply(TimePassed())
 
     def _progressed(self, running: Running, progress: LoadProgress) -> None:
         running.progress = progress

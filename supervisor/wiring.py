@@ -10,7 +10,8 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -27,18 +28,21 @@ from supervisor.config import Settings, find_config, load_settings
 from supervisor.core.events import Failure, Plan
 from supervisor.core.plan import Placement
 from supervisor.core.schedule import Scheduler
+from supervisor.core.watch import allowed_bytes
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
 from supervisor.engine import Engine
 from supervisor.engine_log import OutputLog
 from supervisor.learning import Learning
 from supervisor.paths import Places, places
 from supervisor.planning import Planner
-from supervisor.pool import Pool, PoolEdges
+from supervisor.pool import Pool, PoolEdges, PoolLimits
 from supervisor.prepare import EngineMaker
 from supervisor.proxy.relay import relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.records import end_leftovers
+from supervisor.remembered import Remembered
 from supervisor.store import Database
+from supervisor.wakefulness import lifetime, watch_for_resume
 from supervisor.workshop import engine_maker, planner_of
 
 _log = structlog.get_logger()
@@ -90,15 +94,32 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
         maker.slots.sweep()
     stop = _Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings())
-    async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
+    remembered = Remembered(maker.learning, maker.registry)
+    before = await asyncio.to_thread(remembered.again) if settings.restore else []
+    share = settings.memory_watch.share
+
+    def observe(event: str, model: str, engine: int, failure: Failure | None) -> None:
+        _observe(event, model, engine, failure)
+        if event == "engine_ready":
+            remembered.ready(model)
+        elif event == "engine_gone" and failure is None and not _others(pool, model, engine):
+            remembered.gone(model)
+
+    edges = replace(_edges(maker, planner), observe=observe, allowed=partial(_allowed, share))
+    async with Pool(Scheduler(planner.plan), edges, PoolLimits(growth=share or 0.0)) as pool:
         service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
+        watching = asyncio.create_task(watch_for_resume(lambda seconds: _resumed(pool, planner, seconds)))
+        for model in before:
+            pool.ask_load(model)
         with endpoint_file(maker.places, url, service.started_at):
             _log.info("daemon_ready", url=url, pid=os.getpid())
             gc.freeze()  # what is there now stays: collections need not look at it
             await asyncio.wait({serving, asyncio.ensure_future(stop.asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
+        watching.cancel()
+        remembered.close()
         await _drain(pool, stop)  # open streams end with their engines, before the server closes
         maker.close()
         own_log.close()  # ends those who follow
@@ -143,7 +164,26 @@ def _edges(maker: EngineMaker, planner: Planner) -> PoolEdges:
             _log.warning("load_again", model=model, code=failure.code, step=step)
         return found
 
-    return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe, again)
+    return PoolEdges(prepare, planner.learn, planner.see_room, lifetime, _observe, again)
+
+
+def _others(pool: Pool, model: str, engine: int) -> bool:
+    """Whether the model has an engine beside this one."""
+    return any(one.view.engine != engine for one in pool.status(model).engines)
+
+
+def _allowed(share: float | None, plan: Plan) -> int | None:
+    """What an engine of this plan may come to hold of the host's memory."""
+    assert isinstance(plan, Placement)
+    return None if share is None else allowed_bytes(plan.used_bytes["CPU"], plan.estimate.host_growth, share)
+
+
+def _resumed(pool: Pool, planner: Planner, seconds: float) -> None:
+    """The machine was suspended: ask every engine whether it lives, and look at all devices anew."""
+    _log.warning("resumed", suspended_seconds=round(seconds, 1))
+    pool.check()
+    looking = asyncio.ensure_future(planner.look(again=True))
+    looking.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _application(settings: Settings, service: Service) -> ASGIApp:
@@ -215,5 +255,5 @@ def _observe(event: str, model: str, engine: int, failure: Failure | None) -> No
         _log.warning(event, model=model, engine=engine, code=failure.code, reason=failure.message)
 
 
-def _to_epoch(monotonic: float) -> float:
-    return time.time() - (time.monotonic() - monotonic)
+def _to_epoch(at: float) -> float:
+    return time.time() - (lifetime() - at)

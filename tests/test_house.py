@@ -49,11 +49,13 @@ SHELL = (
     "projectors",
     "proxy",
     "records",
+    "remembered",
     "smoke",
     "sockets",
     "store",
     "subjects",
     "targets",
+    "wakefulness",
     "workshop",
 )
 
@@ -98,6 +100,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.lifecycle": (),
     "core.events": (),
     "core.schedule": ("core.events", "core.lifecycle", "core.plan"),
+    "core.watch": ("core.memory",),
     "core.catalog": (),
     "core.params": ("core.spec",),
     "core.sse": (),
@@ -135,6 +138,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("child", "engine_client", "engine_log", "paths", "processes", "sockets"),
     ),
     "engine_client": (),
+    "wakefulness": (),
+    "remembered": ("config", "core.launch", "core.registry", "learning", "store", "targets"),
     "targets": ("config", "core.launch", "core.registry", "modelfiles", "paths"),
     "prepare": (
         *(*CORE, "cores", "demo", "engine", "engine_log", "header_cache", "kv_store", "learning"),
@@ -153,7 +158,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "projectors": ("core.gguf", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),
     "lease": ("core.schedule", "core.events", "core.failures", "child", "engine", "engine_client"),
-    "pool": (*("core.devices", "core.events", "core.lifecycle", "core.plan", "core.schedule"), "engine", "lease"),
+    "pool": (
+        *("core.devices", "core.events", "core.lifecycle", "core.plan", "core.schedule", "core.watch"),
+        "engine",
+        "lease",
+    ),
     "proxy": (*CORE, "engine_client", "pool"),
     "demo": ("paths",),
     # start-up and the ways in

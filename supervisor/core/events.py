@@ -120,6 +120,13 @@ class EngineHung:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineOutgrown:
+    """The engine holds far more memory than planned: it is to start anew as soon as it has no request."""
+
+    engine: EngineId
+
+
+@dataclass(frozen=True, slots=True)
 class EngineGone:
     """The engine's process is reaped. `failure` is None where it was told to stop.
 
@@ -153,6 +160,7 @@ Event: TypeAlias = (
     | EngineSpawned
     | EngineBecameReady
     | EngineHung
+    | EngineOutgrown
     | EngineGone
     | TimePassed
     | ShutdownAsked

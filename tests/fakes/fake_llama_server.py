@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 PROPS = {"default_generation_settings": {"n_ctx": 4096}, "total_slots": 2}
 
@@ -40,7 +41,17 @@ def main() -> None:
     log("I srv  llama_server: model loaded")
     if not knobs.no_protocol:
         say("ready", {"id": "fake", "meta": {"n_ctx": 4096}, "monotonic": time.monotonic()})
+    if knobs.grow:
+        threading.Thread(target=grow, args=(knobs.grow,), daemon=True).start()
     obey(knobs)
+
+
+def grow(mebibytes: int) -> None:
+    """Leak."""
+    time.sleep(0.3)
+    leaked = bytearray(mebibytes << 20)
+    leaked[::4096] = b"x" * len(leaked[::4096])
+    threading.Event().wait()
 
 
 def parse_knobs() -> argparse.Namespace:
@@ -62,6 +73,8 @@ def parse_knobs() -> argparse.Namespace:
     parser.add_argument("--flood", type=int, default=0, help="lines of output at the start")
     parser.add_argument("--long-line", type=int, default=0, help="bytes")
     parser.add_argument("--close-stdout", action="store_true")
+    parser.add_argument("--grow", type=int, default=0, help="MiB taken a moment after it is ready")
+    parser.add_argument("--last-words-file", default="", help="a file in place of --last-words")
     return parser.parse_known_args()[0]
 
 
@@ -75,7 +88,8 @@ def load(knobs: argparse.Namespace) -> None:
     while time.monotonic() < end:
         pass
     if knobs.exit_before_ready:
-        sys.stderr.write(knobs.last_words)
+        words = Path(knobs.last_words_file).read_text() if knobs.last_words_file else knobs.last_words
+        sys.stderr.write(words)
         sys.stderr.flush()
         if knobs.exit_signal:
             os.kill(os.getpid(), knobs.exit_signal)

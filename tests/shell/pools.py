@@ -30,6 +30,7 @@ class PoolBench:
     Attributes:
         arguments: further arguments for the engines, by model.
         hidden: bytes by device that a look does not show free once no engine lives any more.
+        allowed: bytes of the host's memory that an engine may come to hold; None: without limit.
         store: keeps what the slots of the engines hold; None: nobody does.
         unreadable: raised when the pool learns of a model.
         seen: what the pool observed, as (event, model, code).
@@ -44,6 +45,7 @@ class PoolBench:
     policies: Mapping[str, ModelPolicy] = field(default_factory=dict)
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     hidden: dict[str, int] = field(default_factory=dict)
+    allowed: int | None = None
     store: SlotStore | None = None
     unreadable: dict[str, Exception] = field(default_factory=dict)
     seen: list[tuple[str, str, str | None]] = field(default_factory=list)
@@ -58,7 +60,8 @@ class PoolBench:
         """A pool of its own scheduler."""
         scheduler = Scheduler(self.planner, lambda model: self.policies.get(model, ModelPolicy()), limits)
         clock = asyncio.get_running_loop().time
-        return Pool(scheduler, PoolEdges(self._prepare, self._learn, self._see_room, clock, self._observe), pool_limits)
+        edges = PoolEdges(self._prepare, self._learn, self._see_room, clock, self._observe, allowed=self._allowed)
+        return Pool(scheduler, edges, pool_limits)
 
     def alive(self) -> list[Engine]:
         """Engines whose process lives."""
@@ -77,6 +80,9 @@ class PoolBench:
         engine.keeper = keeper
         self.engines.append(engine)
         return engine
+
+    def _allowed(self, plan: Plan) -> int | None:
+        return self.allowed
 
     async def _learn(self, model: ModelId) -> None:
         if model in self.unreadable:

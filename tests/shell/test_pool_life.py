@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import pytest
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule import ModelPolicy
 from supervisor.kv_store import SlotStore
-from supervisor.pool import Pool
+from supervisor.pool import Pool, PoolLimits
+from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, processed
+from tests.shell.waiting import until
 from tests.support.scripted import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -73,3 +77,47 @@ async def test_an_unload_that_is_in_a_hurry_saves_nothing(bench: PoolBench) -> N
         await pool.unload("a", now=True)
         lease.release()
         assert await once(pool, "a") == before
+
+
+async def test_an_engine_that_outgrows_its_plan_starts_anew_when_it_is_idle(bench: PoolBench, tmp_path: Path) -> None:
+    bench.store, bench.allowed = None, 600 << 20
+    bench.binary = install_fake(tmp_path)
+    bench.arguments = {"a": ("--grow", "700")}
+    async with bench.pool(pool_limits=PoolLimits(probe=0.1, growth=0.5)) as pool:
+        lease = await pool.acquire("a")
+        await until(lambda: ("engine_outgrown", "a", "engine_outgrown") in bench.seen, "it is noticed")
+        assert len(bench.engines) == 1
+        assert pool.status("a").view.leases == 1, "its request goes on"
+        bench.arguments = {}
+        lease.release()
+        await until(lambda: len(bench.engines) == 2, "another takes its place")
+        async with asyncio.timeout(10):
+            await pool.settled("a")
+        (await pool.acquire("a")).release()
+        assert len(bench.engines) == 2
+        assert sum(event == "engine_outgrown" for event, _, _ in bench.seen) == 1
+
+
+async def test_within_its_limit_it_may_grow(bench: PoolBench, tmp_path: Path) -> None:
+    bench.store, bench.allowed = None, 600 << 20
+    bench.binary = install_fake(tmp_path)
+    bench.arguments = {"a": ("--grow", "200")}
+    async with bench.pool(pool_limits=PoolLimits(probe=0.1)) as pool:
+        (await pool.acquire("a")).release()
+        await until(lambda: (bench.engines[0].memory() or 0) > 200 << 20, "it grows")
+        await asyncio.sleep(0.5)
+        assert [event for event, _, _ in bench.seen] == ["engine_start", "engine_ready"]
+
+
+async def test_after_a_resume_every_engine_is_asked_at_once(bench: PoolBench) -> None:
+    async with bench.pool(pool_limits=PoolLimits(probe=600, hung=0.5)) as pool:
+        (await pool.acquire("a")).release()
+        assert bench.engines[0].pid is not None
+        os.kill(bench.engines[0].pid, signal.SIGSTOP)
+        pool.check()
+        async with asyncio.timeout(10):
+            await pool._first("a", lambda status: status.view.state is EngineState.FAILED)
+        assert await once(pool, "a") > 0
+        pool.check()
+        await asyncio.sleep(0.3)
+        assert pool.status("a").view.state is EngineState.READY

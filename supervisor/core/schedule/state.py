@@ -42,6 +42,7 @@ class Engine:
         ordered: when it was told to start; None: it waits for its room.
         leases: since when each request has it.
         for_room: it drains for another's sake and may be called back.
+        worn: it is to start anew when it is idle.
         end: why it was ended though nobody wanted it to end.
     """
 
@@ -60,6 +61,7 @@ class Engine:
     leases: dict[RequestId, float] = field(default_factory=dict)
     idle_since: float = 0.0
     for_room: bool = False
+    worn: bool = False
     end: Failure | None = None
 
     @property

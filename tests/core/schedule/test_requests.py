@@ -96,7 +96,7 @@ def test_a_load_that_nobody_waits_for_is_stopped() -> None:
     bench = Bench()
     bench.arrive(1, "a")
     bench.tell(EngineSpawned(1))
-    assert bench.done(1) == [StopEngine(1, idle=True)]
+    assert bench.done(1) == [StopEngine(1)]
 
 
 def test_a_waiter_that_leaves_before_its_room_was_made_starts_nothing() -> None:
@@ -137,7 +137,7 @@ def test_unload_now_stops_a_busy_engine_and_hurries_a_draining_one() -> None:
         bench.arrive(1, "a")
         bench.up(1)
         bench.tell(*before)
-        assert bench.tell(UnloadAsked("a", now=True)) == [StopEngine(1, idle=True)]
+        assert bench.tell(UnloadAsked("a", now=True)) == [StopEngine(1)]
 
 
 def test_unload_during_the_load_refuses_the_waiters() -> None:

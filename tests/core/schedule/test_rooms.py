@@ -194,7 +194,9 @@ def test_engines_that_are_leaving_anyway_are_waited_for() -> None:
     bench = Bench(room=TWO)
     loaded(bench, "a", "b")
     assert stops(bench.tell(LoadAsked("c"))) == [1]
-    assert bench.arrive(1, "a") == [StopEngine(2, idle=True)], "c has the claim on the room that gets free; a needs another"
+    assert bench.arrive(1, "a") == [StopEngine(2, idle=True)], (
+        "c has the claim on the room that gets free; a needs another"
+    )
     assert starts(bench.gone(1)) == [(3, "c")]
     assert starts(bench.gone(2)) == [(4, "a")]
 
