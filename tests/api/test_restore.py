@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
+from supervisor.paths import places
+from supervisor.store import Database, LoadedModels
+from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, start_daemon, wait_until
 from tests.support.scripted import ScriptedModel
 
 pytestmark = pytest.mark.engine
@@ -19,6 +22,12 @@ LONG = "word " * 100
 def ready(daemon: RunningDaemon, model: str) -> bool:
     found = daemon.http.get("/api/v1/models").json()["models"]
     return any(one["id"] == model and one["state"] == "ready" for one in found)
+
+
+def known(home: Path, engine: Path) -> list[str]:
+    """What the database says that is loaded."""
+    with Database.read(places(environment(home, engine)).database) as database:
+        return [model.id for model in LoadedModels(database).all()]
 
 
 def prompt_tokens(daemon: RunningDaemon, model: str) -> int:
@@ -47,11 +56,12 @@ def test_what_was_loaded_is_loaded_again(
             first.load(str(loose), parallel=2, ctx_size=2048)
             first.load("gone")
             assert first.http.post("/api/v1/models/unload", json={"model": "gone"}).status_code == 200
+            wait_until(lambda: known(home, engine_binary) == ["configured", "loose"], 10, "it is written down")
             first.process.send_signal(end)
             first.process.wait(30)
         with running_daemon(home, engine_binary, settings) as second:
             for model in ("configured", "loose"):
-                wait_until(lambda model=model: ready(second, model), 30, f"{model} is ready")
+                wait_until(partial(ready, second, model), 30, f"{model} is ready")
             assert second.model("loose")["n_slots"] == 2
             assert second.model("gone")["state"] == "unloaded"
         with running_daemon(home, engine_binary, settings | {"restore": False}) as third:

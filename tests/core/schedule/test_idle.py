@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.events import EngineOutgrown, LoadAsked, RequestArrived, ShutdownAsked, StopEngine, TimePassed
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
-from tests.core.schedule.toy import Bench, grants, refusals, stops
+from tests.core.schedule.toy import Bench, grants, refusals, starts, stops
 
 
 def test_an_idle_engine_ends_after_its_time() -> None:
