@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 PROPS = {"default_generation_settings": {"n_ctx": 4096}, "total_slots": 2}
 
@@ -41,6 +40,8 @@ def main() -> None:
     log("I srv  llama_server: model loaded")
     if not knobs.no_protocol:
         say("ready", {"id": "fake", "meta": {"n_ctx": 4096}, "monotonic": time.monotonic()})
+    if knobs.leave_after is not None:
+        threading.Timer(knobs.leave_after, os._exit, (knobs.exit_code,)).start()
     if knobs.grow:
         threading.Thread(target=grow, args=(knobs.grow,), daemon=True).start()
     obey(knobs)
@@ -73,8 +74,8 @@ def parse_knobs() -> argparse.Namespace:
     parser.add_argument("--flood", type=int, default=0, help="lines of output at the start")
     parser.add_argument("--long-line", type=int, default=0, help="bytes")
     parser.add_argument("--close-stdout", action="store_true")
+    parser.add_argument("--leave-after", type=float, default=None, help="seconds after ready, then it just exits")
     parser.add_argument("--grow", type=int, default=0, help="MiB taken a moment after it is ready")
-    parser.add_argument("--last-words-file", default="", help="a file in place of --last-words")
     return parser.parse_known_args()[0]
 
 
@@ -88,8 +89,7 @@ def load(knobs: argparse.Namespace) -> None:
     while time.monotonic() < end:
         pass
     if knobs.exit_before_ready:
-        words = Path(knobs.last_words_file).read_text() if knobs.last_words_file else knobs.last_words
-        sys.stderr.write(words)
+        sys.stderr.write(knobs.last_words)
         sys.stderr.flush()
         if knobs.exit_signal:
             os.kill(os.getpid(), knobs.exit_signal)

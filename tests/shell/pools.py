@@ -33,6 +33,8 @@ class PoolBench:
         allowed: bytes of the host's memory that an engine may come to hold; None: without limit.
         store: keeps what the slots of the engines hold; None: nobody does.
         unreadable: raised when the pool learns of a model.
+        others: further arguments that are tried once where a load with the present ones failed, by model.
+        failures: of loads.
         seen: what the pool observed, as (event, model, code).
         looks: how often the machine was looked at.
     """
@@ -49,6 +51,8 @@ class PoolBench:
     store: SlotStore | None = None
     unreadable: dict[str, Exception] = field(default_factory=dict)
     seen: list[tuple[str, str, str | None]] = field(default_factory=list)
+    others: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
     engines: list[Engine] = field(default_factory=list)
     looks: int = 0
 
@@ -60,7 +64,9 @@ class PoolBench:
         """A pool of its own scheduler."""
         scheduler = Scheduler(self.planner, lambda model: self.policies.get(model, ModelPolicy()), limits)
         clock = asyncio.get_running_loop().time
-        edges = PoolEdges(self._prepare, self._learn, self._see_room, clock, self._observe, allowed=self._allowed)
+        edges = PoolEdges(
+            self._prepare, self._learn, self._see_room, clock, self._observe, again=self._again, allowed=self._allowed
+        )
         return Pool(scheduler, edges, pool_limits)
 
     def alive(self) -> list[Engine]:
@@ -80,6 +86,13 @@ class PoolBench:
         engine.keeper = keeper
         self.engines.append(engine)
         return engine
+
+    def _again(self, model: ModelId, plan: Plan, failure: Failure) -> bool:
+        self.failures.append(failure)
+        if model not in self.others:
+            return False
+        self.arguments = {**self.arguments, model: self.others.pop(model)}
+        return True
 
     def _allowed(self, plan: Plan) -> int | None:
         return self.allowed
