@@ -351,8 +351,9 @@ class Pool:
 
     def _weigh(self, engine_id: EngineId, running: Running, engine: PooledEngine) -> None:
         """Tell when an engine holds far more memory than it was meant to."""
-        held, allowed = engine.memory(), self._edges.allowed(running.plan)
-        if held is None or allowed is None or running.outgrown:
+        allowed = None if running.outgrown else self._edges.allowed(running.plan)
+        held = None if allowed is None else engine.memory()
+        if held is None or allowed is None:
             return
         running.first_bytes = running.first_bytes or held
         if outgrown(held, allowed, running.first_bytes, self._limits.growth):

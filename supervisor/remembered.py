@@ -53,8 +53,14 @@ class Remembered:
         """The daemon is stopping: what is loaded now is what counts."""
         self._closed = True
 
-    def again(self) -> list[str]:
-        """The models to load again, in the order in which they were; those loaded by path are known from now on."""
+    def begin(self, *, restore: bool) -> list[str]:
+        """A new daemon starts: the models to load again, in the order in which they were.
+
+        Those that were loaded by path are known from now on; those that are no more are forgotten.
+        """
+        if not restore:
+            self._learning.later("unloaded", lambda database: LoadedModels(database).clear())
+            return []
         try:
             before = self._learning.loaded()
         except sqlite3.Error as error:
@@ -66,6 +72,7 @@ class Remembered:
                 found.append(self._entry(loaded).id)
             except (SupervisorError, ValueError) as error:
                 _log.warning("not_restored", model=loaded.id, reason=str(error))
+                self.gone(loaded.id)
         return found
 
     def _entry(self, loaded: LoadedModel) -> ModelEntry:

@@ -95,7 +95,7 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     stop = _Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings())
     remembered = Remembered(maker.learning, maker.registry)
-    before = await asyncio.to_thread(remembered.again) if settings.restore else []
+    before = await asyncio.to_thread(remembered.begin, restore=settings.restore)
     share = settings.memory_watch.share
 
     def observe(event: str, model: str, engine: int, failure: Failure | None) -> None:

@@ -43,6 +43,11 @@ class LoadedModels:
         with self._database.change() as connection:
             connection.execute("DELETE FROM loaded WHERE id = ?", (model,))
 
+    def clear(self) -> None:
+        """Nothing is loaded."""
+        with self._database.change() as connection:
+            connection.execute("DELETE FROM loaded")
+
     def all(self) -> tuple[LoadedModel, ...]:
         """In the order in which they were loaded."""
         rows = self._database.rows("SELECT id, path, options, at FROM loaded ORDER BY at, id")

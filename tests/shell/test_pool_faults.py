@@ -104,7 +104,7 @@ async def test_an_engine_behind_a_wrapper_that_forks_serves_and_ends(
         assert bench.engines[0].pid is not None
         assert len(processes.session_members(bench.engines[0].pid)) == 2
         os.kill(bench.engines[0].pid, signal.SIGKILL)  # the wrapper alone
-        await bench.engines[0].exit
+        await until(lambda: pool.status("a").view.state is not EngineState.READY, "it is noticed")
         again = await pool.acquire("a")
         assert await chat(again) == HELLO
         again.release()
