@@ -31,7 +31,7 @@ POLICIES = {
     "b": ModelPolicy(ttl=0.2, priority=1),
     "c": ModelPolicy(preload=True),
 }
-ANSWERS = {"ok", "gone", "left", "model_load_failed", "load_cancelled", "crash_loop", "queue_full"}
+ANSWERS = {"ok", "gone", "left", "model_load_failed", "engine_killed", "load_cancelled", "crash_loop", "queue_full"}
 
 
 class Storm:
