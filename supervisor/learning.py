@@ -23,12 +23,17 @@ from supervisor.core.launch import LaunchOptions, LaunchSpec
 from supervisor.core.learn import Observation, overhead
 from supervisor.core.memory import EstimateOptions, MemoryEstimate
 from supervisor.core.plan import Explicit, Placement
-from supervisor.store import Database, Footprints, LoadTime, LoadTimes
+from supervisor.store import Database, Footprints, LoadedModel, LoadedModels, LoadTime, LoadTimes
 
 _log = structlog.get_logger()
 
 # Decided by the plan, or part of what is estimated
-_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {"device", "rpc", "fit"}
+_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {
+    "device",
+    "rpc",
+    "fit",
+    "keep_kv",
+}
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
 """What the driver says that a process holds, by device name."""
@@ -96,6 +101,24 @@ class Learning:
         except sqlite3.Error as error:
             _log.warning("store_unreadable", reason=str(error))
             return None
+
+    def later(self, what: str, job: Callable[[Database], None]) -> None:
+        """Write something else down, beside the caller and in order; what cannot be kept is said in the log."""
+
+        def write() -> None:
+            try:
+                job(self._database)
+            except sqlite3.Error as error:
+                _log.warning("not_kept", what=what, reason=str(error))
+
+        try:
+            self._writer.submit(write)
+        except RuntimeError:  # closed: the daemon is ending
+            _log.info("not_kept", what=what, reason="the store is closed")
+
+    def loaded(self) -> tuple[LoadedModel, ...]:
+        """What was loaded when the daemon before this one ended; raises sqlite3.Error."""
+        return LoadedModels(self._database).all()
 
     def flush(self) -> None:
         """Wait until everything is written that was to be."""

@@ -12,6 +12,7 @@ from supervisor.config import Settings
 from supervisor.core.devices import Holding, Machine
 from supervisor.engine import EngineLimits
 from supervisor.errors import StoreUnusable
+from supervisor.kv_store import SlotStore
 from supervisor.learning import Learning
 from supervisor.paths import Places
 from supervisor.planning import Look, Planner, Rules
@@ -31,6 +32,7 @@ def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], lear
         engine_path=settings.engine.path,
         limits=_limits(settings),
         learning=learning,
+        slots=SlotStore(where.cache / "kv", settings.kv_store.max_mib << 20),
     )
 
 

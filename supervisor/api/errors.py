@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from supervisor import errors as e
+from supervisor.core.failures import FINAL
 
 # The first class of an error's ancestry that stands here decides.
 STATUSES: Mapping[type[e.SupervisorError], int] = {
@@ -83,6 +84,8 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
         case e.QueueFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
         case e.ModelDoesNotFit() | e.CrashLoop() | e.ModelNotLoaded() | e.RequestCancelled():
+            return {"x-should-retry": "false"}
+        case e.ModelLoadFailed() if error.code in FINAL:
             return {"x-should-retry": "false"}
         case _:
             return {}

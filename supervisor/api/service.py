@@ -99,6 +99,8 @@ class Service:
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
+        if not self.pool.status(entry.id).engines:
+            self.planner.forget(entry.id)
         self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=options is None))
         return entry.id
 
@@ -125,7 +127,7 @@ class Service:
         """Keep the model's engines from leaving for idleness or for others' room, or let them; the status."""
         entry = self.maker.registry.find(name)
         self.pins.set(entry.id, pinned)
-        self.pool.policy_changed()
+        self.pool.policies_changed()
         return self.model(entry.id)
 
     def requests(self) -> list[dict[str, Any]]:
@@ -149,7 +151,8 @@ class Service:
         return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
-        return model_status(entry, self.pool.status(entry.id), self.pins(entry.id).pinned, self.to_epoch)
+        status = model_status(entry, self.pool.status(entry.id), self.pins(entry.id).pinned, self.to_epoch)
+        return status | {"detours": list(self.planner.detour(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

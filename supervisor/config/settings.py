@@ -138,6 +138,7 @@ class ModelOptions(_Strict):
     reasoning_budget: Annotated[int, Field(ge=-1)] | None = None
     reasoning_budget_message: str | None = None
     reasoning_preserve: bool | None = None
+    keep_kv: bool = False
     mmproj_auto: bool | None = None
     mmproj_offload: bool | None = None
     mmproj_device: str | None = None
@@ -211,6 +212,18 @@ class ModelSettings(DefaultSettings):
     aliases: tuple[str, ...] = ()
 
 
+class KvStoreSettings(_Strict):
+    """Where `keep_kv` keeps the slots: MiB of all files together; the oldest go first."""
+
+    max_mib: Mebibytes = 8192
+
+
+class MemoryWatchSettings(_Strict):
+    """How far beyond its plan an engine's memory may grow, as a share of the plan; null: as far as it likes."""
+
+    share: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 0.5
+
+
 class Settings(_Strict):
     """The whole file."""
 
@@ -222,6 +235,9 @@ class Settings(_Strict):
     queue: QueueSettings = QueueSettings()
     models_dir: str | None = None
     defaults: DefaultSettings = DefaultSettings()
+    kv_store: KvStoreSettings = KvStoreSettings()
+    memory_watch: MemoryWatchSettings = MemoryWatchSettings()
+    restore: bool = False
     models: dict[str, ModelSettings] = Field(default_factory=dict)
     groups: dict[str, GroupSettings] = Field(default_factory=dict)
 

@@ -31,7 +31,7 @@ POLICIES = {
     "b": ModelPolicy(ttl=0.2, priority=1, groups=frozenset({"bc"})),
     "c": ModelPolicy(preload=True, groups=frozenset({"bc"})),
 }
-ANSWERS = {"ok", "gone", "left", "model_load_failed", "load_cancelled", "crash_loop", "queue_full"}
+ANSWERS = {"ok", "gone", "left", "model_load_failed", "engine_killed", "load_cancelled", "crash_loop", "queue_full"}
 
 
 class Storm:

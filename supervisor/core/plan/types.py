@@ -120,6 +120,7 @@ class PlanRequest:
         projector_bytes: weights of the projector; it goes to the first device.
         draft: a second model that drafts, placed on the same devices.
         siblings: other quantisations of the model and their weights, for advice: (name, bytes).
+        short: bytes by device that earlier starts lacked: kept free beside all that is estimated.
     """
 
     model: str
@@ -130,6 +131,7 @@ class PlanRequest:
     draft: ModelSpec | None = None
     learned: Learned | None = None
     siblings: tuple[tuple[str, int], ...] = ()
+    short: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

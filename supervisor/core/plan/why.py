@@ -44,6 +44,10 @@ def reasons(
         )
     if task.request.learned:
         found.append(f"Compute and reserve are learned: {task.request.learned.source}.")
+    found += [
+        f"{size >> 20} MiB more are kept free on {name}, because an earlier start ran out of memory there."
+        for name, size in sorted(task.request.short.items())
+    ]
     return tuple(found)
 
 

@@ -11,8 +11,16 @@ _MANY = 0.1  # the share of hits above which it pays to wait for more of them
 
 
 def expire(state: State, now: float) -> None:
-    """End what was idle for its model's `ttl`, and everything once a stopping daemon has waited long enough."""
+    """End what was idle for its model's `ttl`, and everything once a stopping daemon has waited long enough.
+
+    An idle engine that has outgrown its plan ends too, and another takes its place.
+    """
     for engine in list(state.engines.values()):
+        if engine.worn and engine.idle and not state.closing:
+            state.stop(engine)
+            if engine.model.wanted_since is None:
+                engine.model.wanted_since = now
+            continue
         end = _expiry(state, engine)
         if end is not None and now >= end:
             state.stop(engine)

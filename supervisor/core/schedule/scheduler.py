@@ -11,6 +11,7 @@ from supervisor.core.events import (
     EngineBecameReady,
     EngineGone,
     EngineHung,
+    EngineOutgrown,
     EngineSpawned,
     Event,
     Failure,
@@ -213,10 +214,16 @@ def _engine_hung(state: State, event: EngineHung, now: float) -> None:
         state.stop(engine, now=True)
 
 
+def _engine_outgrown(state: State, event: EngineOutgrown, now: float) -> None:
+    engine = state.engines.get(event.engine)
+    if engine is not None:
+        engine.worn = True
+
+
 def _engine_gone(state: State, event: EngineGone, now: float) -> None:
     engine = state.engines.get(event.engine)
     if engine is not None:
-        crash.gone(state, engine, event.failure, now)
+        crash.gone(state, engine, event, now)
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {
@@ -230,6 +237,7 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     EngineSpawned: _engine_spawned,
     EngineBecameReady: _engine_became_ready,
     EngineHung: _engine_hung,
+    EngineOutgrown: _engine_outgrown,
     EngineGone: _engine_gone,
     TimePassed: _time_passed,
     ShutdownAsked: _shutdown_asked,

@@ -42,6 +42,7 @@ class Engine:
         ordered: when it was told to start; None: it waits for its room.
         leases: since when each request has it.
         for_room: it drains for another's sake and may be called back.
+        worn: it is to start anew when it is idle.
         end: why it was ended though nobody wanted it to end.
     """
 
@@ -60,6 +61,7 @@ class Engine:
     leases: dict[RequestId, float] = field(default_factory=dict)
     idle_since: float = 0.0
     for_room: bool = False
+    worn: bool = False
     end: Failure | None = None
 
     @property
@@ -193,8 +195,9 @@ class State:
             engine.state = step(engine.state, Trigger.CANCEL)
             self.remove(engine)
             return
+        idle = engine.state in {EngineState.READY, EngineState.DRAINING} and not engine.leases
         engine.state = step(engine.state, Trigger.STOP)
-        self.out.append(StopEngine(engine.id, now))
+        self.out.append(StopEngine(engine.id, now, idle=idle and not now))
 
     def drain(self, engine: Engine, *, for_room: bool) -> None:
         """No new leases; it ends with the last one, at once where there is none."""

@@ -13,6 +13,7 @@ from supervisor.core.events import (
     EngineBecameReady,
     EngineGone,
     EngineHung,
+    EngineOutgrown,
     EngineSpawned,
     Event,
     Failure,
@@ -64,6 +65,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.spawned: dict[int, StartEngine] = {}
         self.ready: dict[int, StartEngine] = {}
         self.stopping: set[int] = set()
+        self.outgrown: set[int] = set()
         self.ended_by_people: set[int] = set()
         self.hung: set[int] = set()
         self.left_over: dict[int, StartEngine] = {}  # gone, but the device still shows their memory
@@ -108,7 +110,8 @@ class AnyOrder(RuleBasedStateMachine):
         allowed = isinstance(event, EngineHung | ShutdownAsked) or (isinstance(event, UnloadAsked) and event.now)
         assert not busy or allowed or self.closing, "stopped while leased"
         if self.alive[engine].model == "pinned" and engine in self.ready and not isinstance(event, EngineHung):
-            assert self.closing or engine in self.ended_by_people, "a pinned engine made room"
+            wanted = engine in self.ended_by_people or engine in self.outgrown
+            assert self.closing or wanted, "a pinned engine made room"
         self.stopping.add(engine)
 
     @property
@@ -211,11 +214,19 @@ class AnyOrder(RuleBasedStateMachine):
         self.tell(EngineHung(engine, Failure("engine_hung", "silent")))
 
     @precondition(lambda self: self.alive)
-    @rule(data=st.data())
-    def die(self, data: st.DataObject) -> None:
-        self.end(data.draw(st.sampled_from(sorted(self.alive))), BROKEN)
+    @rule(data=st.data(), again=st.booleans())
+    def die(self, data: st.DataObject, again: bool) -> None:
+        engine = data.draw(st.sampled_from(sorted(self.alive)))
+        self.end(engine, BROKEN, again=again and engine not in self.stopping)
 
-    def end(self, engine: int, failure: Failure | None) -> None:
+    @precondition(lambda self: self.ready)
+    @rule(data=st.data())
+    def outgrow(self, data: st.DataObject) -> None:
+        engine = data.draw(st.sampled_from(sorted(self.ready)))
+        self.outgrown.add(engine)
+        self.tell(EngineOutgrown(engine))
+
+    def end(self, engine: int, failure: Failure | None, *, again: bool = False) -> None:
         command = self.alive[engine]
         for group in (self.starting, self.spawned, self.ready):
             group.pop(engine, None)
@@ -223,7 +234,7 @@ class AnyOrder(RuleBasedStateMachine):
         told = engine in self.stopping
         self.stopping.discard(engine)
         self.leased = {request: one for request, one in self.leased.items() if one != engine}
-        self.tell(EngineGone(engine, None if told else failure))
+        self.tell(EngineGone(engine, None if told else failure, again))
 
     @precondition(lambda self: self.stopping)
     @rule(data=st.data())

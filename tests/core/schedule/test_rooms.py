@@ -41,7 +41,7 @@ def test_what_fits_beside_the_others_evicts_nobody() -> None:
 def test_an_idle_engine_leaves_and_the_room_is_given_on_when_it_is_gone() -> None:
     bench = Bench()
     loaded(bench, "a")
-    assert bench.arrive(1, "b") == [StopEngine(1)]
+    assert bench.arrive(1, "b") == [StopEngine(1, idle=True)]
     assert bench.scheduler.view("b").state is EngineState.RESERVED
     assert starts(bench.gone(1)) == [(2, "b")]
 
@@ -97,7 +97,7 @@ def test_a_busy_engine_drains_when_the_waiters_turn_has_come() -> None:
     assert stops(bench.done(3)) == [1]
     assert starts(bench.gone(1)) == [(2, "b")]
     assert grants(bench.up(2)) == [(2, 2)]
-    assert bench.done(2) == [StopEngine(2)], "then a comes back"
+    assert bench.done(2) == [StopEngine(2, idle=True)], "then a comes back"
     assert starts(bench.gone(2)) == [(3, "a")]
     assert grants(bench.up(3)) == [(4, 3)]
 
@@ -194,7 +194,9 @@ def test_engines_that_are_leaving_anyway_are_waited_for() -> None:
     bench = Bench(room=TWO)
     loaded(bench, "a", "b")
     assert stops(bench.tell(LoadAsked("c"))) == [1]
-    assert bench.arrive(1, "a") == [StopEngine(2)], "c has the claim on the room that gets free; a needs another"
+    assert bench.arrive(1, "a") == [StopEngine(2, idle=True)], (
+        "c has the claim on the room that gets free; a needs another"
+    )
     assert starts(bench.gone(1)) == [(3, "c")]
     assert starts(bench.gone(2)) == [(4, "a")]
 
