@@ -72,6 +72,11 @@ def test_wrong_plans_are_refused(daemon: RunningDaemon) -> None:
     assert refusal(daemon, path, {}) == (400, "invalid_request")
 
 
+def test_a_load_that_no_memory_would_help_says_so(daemon: RunningDaemon) -> None:
+    load = {"target": "demo", "options": {"device": ["CUDA7"]}}
+    assert refusal(daemon, "/api/v1/models/load", load) == (503, "launch_option_refused")
+
+
 def test_an_estimate_is_that_of_the_command_line(daemon: RunningDaemon, talker: Path, tmp_path: Path) -> None:
     cli = Cli(tmp_path)
 
