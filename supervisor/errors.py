@@ -11,11 +11,23 @@ SupervisorError                     internal_error
 │  ├─ ModelFileError                model_file_invalid
 │  │  ├─ GgufError                  gguf_invalid
 │  │  └─ ShardMissing               shard_missing
+│  ├─ VariantNotFound               variant_not_found
+│  ├─ VariantAmbiguous              variant_ambiguous
+│  ├─ ModelInUse                    model_in_use
 │  ├─ EstimateRefused               estimate_refused
 │  ├─ ModelDoesNotFit               does_not_fit
 │  └─ ModelLoadFailed               model_load_failed
 │     ├─ CrashLoop                  crash_loop
 │     └─ LoadCancelled              load_cancelled
+├─ HubError                         hub_error
+│  ├─ RepositoryNotFound            repository_not_found
+│  ├─ HubTokenNeeded                hub_token_needed
+│  ├─ HubGated                      hub_gated
+│  ├─ HubBusy                       hub_busy
+│  ├─ HubUnreachable                hub_unreachable
+│  ├─ DownloadFailed                download_failed
+│  ├─ DiskFull                      disk_full
+│  └─ VerificationFailed            verification_failed
 ├─ EngineError
 │  ├─ EngineNotFound                engine_not_found
 │  ├─ EngineUnusable                engine_unusable
@@ -142,6 +154,24 @@ class ShardMissing(ModelFileError):
     code = "shard_missing"
 
 
+class VariantNotFound(ModelError):
+    """The repository has no such quantisation or file; the message lists what there is."""
+
+    code = "variant_not_found"
+
+
+class VariantAmbiguous(ModelError):
+    """Several files of the repository answer to what was asked for."""
+
+    code = "variant_ambiguous"
+
+
+class ModelInUse(ModelError):
+    """The model's files cannot be removed while an engine uses them."""
+
+    code = "model_in_use"
+
+
 class EstimateRefused(ModelError):
     """llama-server would refuse these options for this model; the message is its reason.
 
@@ -179,6 +209,60 @@ class LoadCancelled(ModelLoadFailed):
     """Somebody unloaded the model while it was loading."""
 
     code = "load_cancelled"
+
+
+class HubError(SupervisorError):
+    """The hub answered with something that is not understood."""
+
+    code = "hub_error"
+
+
+class RepositoryNotFound(HubError):
+    """The hub has no such repository, revision or file, or it is private and the token does not open it."""
+
+    code = "repository_not_found"
+
+
+class HubTokenNeeded(HubError):
+    """The hub wants a token, or another one."""
+
+    code = "hub_token_needed"
+
+
+class HubGated(HubError):
+    """The repository's licence has to be accepted on its page first."""
+
+    code = "hub_gated"
+
+
+class HubBusy(HubError):
+    """The hub asked to be left alone for a while, again and again, or is out of order."""
+
+    code = "hub_busy"
+
+
+class HubUnreachable(HubError):
+    """The hub does not answer, or the network may not be used, and the files are not in the cache."""
+
+    code = "hub_unreachable"
+
+
+class DownloadFailed(HubError):
+    """A download broke off; whole files are kept, the next try goes on with the rest."""
+
+    code = "download_failed"
+
+
+class DiskFull(HubError):
+    """There is not enough room on the disk for what has to be downloaded."""
+
+    code = "disk_full"
+
+
+class VerificationFailed(HubError):
+    """A file in the cache is not what the hub says it is."""
+
+    code = "verification_failed"
 
 
 class EngineError(SupervisorError):

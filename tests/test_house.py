@@ -95,7 +95,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.lifecycle": (),
     "core.events": (),
     "core.schedule": ("core.events", "core.lifecycle", "core.plan"),
-    "core.catalog": (),
+    "core.catalog": ("core.catalog",),
     "core.params": ("core.spec",),
     "core.sse": (),
     "core.toolcalls": ("core.toolcalls",),
