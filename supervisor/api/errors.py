@@ -24,7 +24,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.ModelLoadFailed: 503,
     e.ModelError: 500,
     e.RepositoryNotFound: 404,
-    e.HubTokenNeeded: 401,
+    e.HubTokenNeeded: 403,
     e.HubGated: 403,
     e.HubBusy: 503,
     e.HubUnreachable: 503,

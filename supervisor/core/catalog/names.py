@@ -4,8 +4,9 @@ People name files as they like; the rules are those that the names of published 
 
 - `NAME-QUANT.gguf`, `NAME.QUANT.gguf`, `QUANT/NAME.gguf`, with any case; `UD-` before a quant belongs to it.
 - `-00001-of-00003` at the end of the stem numbers shards (llama.cpp's `llama-gguf-split`).
-- `mmproj` anywhere is a projector; `imatrix` a table for quantising; `mtp-`, `eagle3-`, `dflash-` at the beginning of a
-  word, or `draft` as a word, a companion that drafts (llama.cpp's `common/download.cpp` looks for the same marks).
+- `mmproj` anywhere is a projector; `imatrix` a table for quantising; `mtp-`, `eagle3-`, `dflash-` at the beginning, or
+  `draft` as a word, a companion that drafts (llama.cpp's `common/download.cpp` looks for the same marks). MTP
+  within the name is said of models that have such layers themselves.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ _QUANT = re.compile(
           | TQ\d_\d | I2_S | MXFP\d+(?:_MOE)? | NVFP4 | BF16 | FP?16 | FP?32 | F64
         )
     ))
-    (?![A-Za-z0-9])""",
+    (?![A-Za-z0-9]|_[A-Za-z0-9]{1,3}(?![A-Za-z0-9]))""",
     re.VERBOSE | re.IGNORECASE,
 )
 _SAME = {"FP16": "F16", "FP32": "F32"}
-_DRAFT = re.compile(r"(?<![a-z0-9])(?:(?:mtp|eagle3?|dflash|dspark)-|draft(?![a-z0-9]))")
+_DRAFT = re.compile(r"\A(?:mtp|eagle3?|dflash|dspark)-|(?<![a-z0-9])draft(?![a-z0-9])")
 _ADAPTER = re.compile(r"(?<![a-z0-9])(?:q?lora|adapter)(?![a-z0-9])")
 _VOCABULARY = re.compile(r"(?<![a-z0-9])vocab(?![a-z0-9])")
 

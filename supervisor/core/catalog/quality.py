@@ -1,7 +1,7 @@
 """The order of quality: which of two quantisations of the same model says less of what the model would not say.
 
-It is the order of bits per weight as llama.cpp's `llama-quantize` lists them, and where two take about the same, that of
-the perplexities published with them: K-quants before the older ones, `UD-` before the plain kind of the same name.
+It is the order of bits per weight as llama.cpp's `llama-quantize` lists them, and where two take about the same, that
+of the perplexities published with them: K-quants before the older ones, `UD-` before the plain kind of the same name.
 F32 comes after the 16-bit kinds: nearly every model is published in 16 bits, so that the rest of it is padding.
 docs/hub.md shows this list.
 """

@@ -64,8 +64,11 @@ def _without_host(text: str, hosts: Collection[str]) -> str | None:
     if text.lower().startswith("hf://"):
         return text[5:].removeprefix("models/")
     known = {*HUB_HOSTS, *hosts}
-    parts = urlsplit(text if "://" in text else f"https://{text}")
-    if parts.scheme not in {"http", "https"} or (parts.netloc.lower() not in known and parts.hostname not in known):
+    try:
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+    except ValueError:
+        return None
+    if parts.scheme not in {"http", "https"} or not known & {parts.netloc.lower(), parts.hostname}:
         return None
     return _from_page(unquote(parts.path).strip("/"))
 

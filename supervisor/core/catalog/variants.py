@@ -104,9 +104,7 @@ def _variant(parts: dict[int, RepoFile], count: int) -> Variant:
 def _named(variants: list[Variant]) -> tuple[Variant, ...]:
     """With names, in the order of quality; of equals the larger first."""
     counts = Counter(variant.quant for variant in variants)
-    named = [
-        replace(one, name=one.quant if one.quant and counts[one.quant] == 1 else one.path) for one in variants
-    ]
+    named = [replace(one, name=one.quant if one.quant and counts[one.quant] == 1 else one.path) for one in variants]
     return tuple(sorted(named, key=lambda one: (rank(one.quant), -(one.size or 0), one.path)))
 
 
