@@ -122,7 +122,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "header_cache": ("core.gguf",),
     "headers": ("core.spec", "demo", "header_cache", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
-    "hub": ("core.catalog", "core.gguf", "paths"),
+    "hub": ("child", "core.catalog", "core.gguf", "header_cache", "modelfiles", "paths"),
     "llamacpp": (*CORE, "paths"),
     "learning": (*CORE, "llamacpp", "processes", "store"),
     "engine": (
