@@ -117,6 +117,13 @@ class Planner:
         taught = learned(known.observations, self._start(known, found), found.estimate)
         return self._decide(replace(request, learned=taught), residents) if taught else found
 
+    def forecast(
+        self, known: Known, residents: Sequence[Resident], scale: tuple[int, int] = (1, 1)
+    ) -> Placement | DoesNotFit:
+        """The plan for a quantisation of which only the size is known: `scale` is (its size, that of `known`)."""
+        request = known.subject.request(known.entry.id, known.entry.options)
+        return plan(request, self.budgets, residents, self._rules.policy, scale)
+
     def placed(self, placement: Placement) -> Placed:
         """What an engine has to be told so that it goes where the plan says."""
         every = self._machine.devices if self._machine else ()

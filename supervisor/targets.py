@@ -26,11 +26,25 @@ def launch_options(options: ModelOptions) -> LaunchOptions:
 def configured_models(settings: Settings) -> Registry:
     """The built-in model and those of the configuration."""
     entries = [
-        ModelEntry(name, Source.FILE, model.file, launch_options(model), model.aliases)
+        ModelEntry(
+            name,
+            Source.FILE if model.source is None else Source.HUB,
+            model.file,
+            launch_options(model),
+            model.aliases,
+            model.source,
+        )
         for name, model in settings.models.items()
     ]
     demo = ModelEntry(DEMO_ID, Source.DEMO, None)
     return Registry((*entries, *(() if DEMO_ID in settings.models else (demo,))))
+
+
+def with_options(entry: ModelEntry, options: ModelOptions | None) -> ModelEntry:
+    """The entry with these options; those that are not given stay as they were."""
+    if options is None:
+        return entry
+    return replace(entry, options=replace(entry.options, **options.model_dump(exclude_unset=True)))
 
 
 def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
@@ -38,13 +52,12 @@ def resolve_target(registry: Registry, target: str, model_id: str | None, option
 
     Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
     """
-    entry = _existing(registry, target) or _from_file(registry, target, model_id)
-    if options is None:
-        return entry
-    return replace(entry, options=replace(entry.options, **options.model_dump(exclude_unset=True)))
+    entry = known_entry(registry, target) or _from_file(registry, target, model_id)
+    return with_options(entry, options)
 
 
-def _existing(registry: Registry, target: str) -> ModelEntry | None:
+def known_entry(registry: Registry, target: str) -> ModelEntry | None:
+    """The entry with this id or alias; None: the target may be a path or a model of the hub. Raises ModelNotFound."""
     try:
         return registry.find(target)
     except ModelNotFound:

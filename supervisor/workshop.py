@@ -12,6 +12,8 @@ from supervisor.config import Settings
 from supervisor.core.devices import Holding, Machine
 from supervisor.engine import EngineLimits
 from supervisor.errors import StoreUnusable
+from supervisor.fetching import Fetcher, fetcher_of
+from supervisor.hub.access import HubChoices, hub_access
 from supervisor.learning import Learning
 from supervisor.paths import Places
 from supervisor.planning import Planner, Rules
@@ -32,7 +34,14 @@ def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], lear
         engine_path=settings.engine.path,
         limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
         learning=learning,
+        fetcher=fetcher(settings, where, env),
     )
+
+
+def fetcher(settings: Settings, where: Places, env: Mapping[str, str]) -> Fetcher:
+    """What finds and fetches models of the hub by a configuration."""
+    access = hub_access(env, HubChoices(**settings.hub.model_dump()))
+    return fetcher_of(access, where)
 
 
 def planner_of(

@@ -78,7 +78,10 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     """Relative files are relative to the configuration file."""
     base = path.parent if path is not None else Path.cwd()
     models = {name: _with_files_under(base, model) for name, model in settings.models.items()}
-    return settings.model_copy(update={"models": models})
+    cache = settings.hub.cache
+    kept = None if cache is None else str((base / Path(cache).expanduser()).absolute())
+    hub = settings.hub.model_copy(update={"cache": kept})
+    return settings.model_copy(update={"models": models, "hub": hub})
 
 
 def _with_files_under(base: Path, model: ModelSettings) -> ModelSettings:

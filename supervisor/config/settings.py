@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from supervisor.core.devices.reserves import Reserves
 from supervisor.core.plan import Policy
@@ -69,6 +69,17 @@ class DeviceSettings(_Strict):
     def reserves(self) -> Reserves:
         """The same in bytes, over the defaults."""
         return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib))
+
+
+class HubSettings(_Strict):
+    """Where models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    token: Annotated[str, Field(min_length=1, pattern=r"^[!-~]+$", repr=False)] | None = None
+    cache: str | None = None
+    offline: bool = False
+    xet: bool = True
+    timeout: Annotated[float, Field(gt=0)] = 5
 
 
 Natural = Annotated[int, Field(ge=0)]
@@ -172,12 +183,13 @@ class LoraSettings(_Strict):
 
 
 class ModelSettings(ModelOptions):
-    """One model of the catalogue: a GGUF file and how to launch it.
+    """One model of the catalogue: a GGUF file or a model of the hub, and how to launch it.
 
     What is here and not in ModelOptions reaches the machine: only who writes the configuration may set it, no client.
     """
 
-    file: str
+    file: str | None = None
+    source: str | None = None
     aliases: tuple[str, ...] = ()
     chat_template_file: str | None = None
     slot_save_path: str | None = None
@@ -187,12 +199,19 @@ class ModelSettings(ModelOptions):
     rpc: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if (self.file is None) == (self.source is None):
+            raise ValueError("give either file or source, a model of the hub like owner/repo:Q4_K_M")
+        return self
+
 
 class Settings(_Strict):
     """The whole file."""
 
     server: ServerSettings = ServerSettings()
     engine: EngineSettings = EngineSettings()
+    hub: HubSettings = HubSettings()
     devices: DeviceSettings = DeviceSettings()
     context: ContextSettings = ContextSettings()
     placement: PlacementSettings = PlacementSettings()

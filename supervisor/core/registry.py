@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
@@ -15,13 +15,15 @@ class Source(enum.Enum):
 
     DEMO = "demo"  # the built-in one, made on first use
     FILE = "file"
+    HUB = "hub"  # a repository; downloaded when it is first wanted
 
 
 @dataclass(frozen=True)
 class ModelEntry:
     """One model that can be asked for.
 
-    `path` is the GGUF (the first shard of a split one); None for the built-in model.
+    `path` is the GGUF (the first shard of a split one); None for the built-in model, and for one of the hub that is not
+    on disk, as far as anybody has looked. `hub`: the reference of the latter.
     """
 
     id: str
@@ -29,6 +31,12 @@ class ModelEntry:
     path: str | None
     options: LaunchOptions = field(default_factory=LaunchOptions)
     aliases: tuple[str, ...] = ()
+    hub: str | None = None
+
+    @property
+    def origin(self) -> str | None:
+        """What the model is made from."""
+        return self.hub or self.path
 
 
 class Registry:
@@ -52,9 +60,9 @@ class Registry:
             if not name.strip() or not name.isprintable():
                 raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
             owner = self._names.get(name)
-            if owner is not None and (owner != entry.id or self._entries[owner].path != entry.path):
+            if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
                 raise ModelIdTaken(
-                    f"'{name}' already names the model {self._entries[owner].path or owner}; choose another with --id.",
+                    f"'{name}' already names the model {self._entries[owner].origin or owner}; choose another with --id.",
                     param="id",
                 )
         before = self._entries.get(entry.id)
@@ -72,6 +80,21 @@ class Registry:
                 param="model",
             )
         return self._entries[model_id]
+
+    def by_hub(self, reference: str) -> ModelEntry | None:
+        """The model that was made from this reference."""
+        return next((entry for entry in self._entries.values() if entry.hub == reference), None)
+
+    def locate(self, model_id: str, path: str | None) -> None:
+        """Note where a model of the hub is on disk; None: it is not any more."""
+        entry = self._entries.get(model_id)
+        if entry is not None:
+            self._entries[model_id] = replace(entry, path=path)
+
+    def forget(self, model_id: str) -> None:
+        """Drop a model and its names."""
+        self._entries.pop(model_id, None)
+        self._names = {name: owner for name, owner in self._names.items() if owner != model_id}
 
     def by_path(self, path: str) -> ModelEntry | None:
         """The model that was made from this file."""

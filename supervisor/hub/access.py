@@ -1,7 +1,7 @@
 """How the hub is reached: address, token, cache folder, whether the network may be used at all.
 
-Variables and files are those of the hub's own client (`HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME`, …), so that both see the same
-cache and the same log-in; the configuration comes first.
+Variables and files are those of the hub's own client (`HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME`, …), so that both see the
+same cache and the same log-in; the configuration comes first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Questions to the hub: what is in a repository, and a file's bytes by ranges. Files are downloaded by its own client."""
+"""Questions to the hub: what is in a repository, a file's bytes by ranges. Its own client does the downloads."""
 
 from __future__ import annotations
 

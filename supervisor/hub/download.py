@@ -132,8 +132,8 @@ class Downloads:
         missing, free = self.missing_bytes(repository, files), self.cache.free_bytes()
         if missing and missing + _ROOM > free:
             raise DiskFull(
-                f"{repository.id} needs {missing / _GIB:.2f} GiB more in {self.cache.folder}, {free / _GIB:.2f} GiB are "
-                "free. Make room (`supervisor rm`), choose a smaller variant, or set hub.cache to another disk."
+                f"{repository.id} needs {missing / _GIB:.2f} GiB more in {self.cache.folder}, {free / _GIB:.2f} GiB "
+                "are free. Make room (`supervisor rm`), choose a smaller variant, or set hub.cache to another disk."
             )
 
     async def remove(self, paths: Sequence[Path]) -> int:

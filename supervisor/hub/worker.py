@@ -1,7 +1,7 @@
 """The process in which the hub's own client runs: it can be ended at any moment, which a thread cannot.
 
-A job is one JSON line on stdin; what happens is JSON lines on stdout. When stdin closes, whoever wanted the work is gone.
-The token comes in the environment.
+A job is one JSON line on stdin; what happens is JSON lines on stdout. When stdin closes, whoever wanted the work is
+gone. The token comes in the environment.
 
     {"do": "download", "repo", "commit", "files": [{"path", "size", "sha256", "etag"}], "verify"}
         → {"event": "progress", "path", "done", "total"}, {"event": "checking", "path"}, {"event": "done", "path"} …
@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 Json = dict[str, Any]
 
@@ -109,14 +109,14 @@ def _fetch(job: Json, file: Json) -> Path:
         _known.add(Path(there))
         return Path(there)
     _sweep(job["repo"], file.get("etag"))
-    return Path(hf_hub_download(**names, tqdm_class=_progress_class(file)))
+    return Path(hf_hub_download(**names, tqdm_class=type("Reporter", (_Reporter,), {"path": file["path"]})))
 
 
 def _sweep(repo: str, etag: str | None) -> None:
     """Remove what killed downloads of this content left: the client begins a file of another name each time."""
     from huggingface_hub import constants  # noqa: PLC0415 - as above
     from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
-    from huggingface_hub.utils import WeakFileLock  # noqa: PLC0415 - as above
+    from huggingface_hub.utils._fixes import WeakFileLock  # noqa: PLC0415 - as above
 
     if not etag:
         return
@@ -130,37 +130,33 @@ def _sweep(repo: str, etag: str | None) -> None:
             path.unlink(missing_ok=True)
 
 
-def _progress_class(file: Json) -> Any:
-    from tqdm import tqdm  # noqa: PLC0415 - as above
+class _Reporter:
+    """What the client takes for a progress bar: says what arrives, a few times a second."""
 
-    class Reporter(tqdm):  # type: ignore[type-arg,misc]  # ships no types
-        """Says what arrives, a few times a second; draws nothing."""
+    path = ""
 
-        def __init__(self, *args: Any, **more: Any) -> None:
-            more.pop("name", None)
-            super().__init__(*args, **{**more, "file": _Nowhere(), "disable": False})
-            self._told = 0.0
+    def __init__(self, *_args: Any, total: int | None = None, initial: int = 0, **_more: Any) -> None:
+        self.total = total
+        self.n = initial
+        self._told = 0.0
 
-        def update(self, n: float | None = 1) -> bool | None:
-            self.n += n or 0
-            now = time.monotonic()
-            if now - self._told >= _REPORT_SECONDS or (self.total and self.n >= self.total):
-                self._told = now
-                _say({"event": "progress", "path": file["path"], "done": int(self.n), "total": self.total})
-            return None
+    def __enter__(self) -> Self:
+        return self
 
-        def display(self, *_args: Any, **_more: Any) -> None:
-            """Nothing is drawn."""
+    def __exit__(self, *_error: object) -> None:
+        """There is nothing to close."""
 
-    return Reporter
+    def update(self, n: float | None = 1) -> None:
+        self.n += int(n or 0)
+        now = time.monotonic()
+        if now - self._told >= _REPORT_SECONDS or (self.total and self.n >= self.total):
+            self._told = now
+            _say({"event": "progress", "path": self.path, "done": self.n, "total": self.total})
 
+    def _ignore(self, *_args: Any, **_more: Any) -> None:
+        """What only a picture on a terminal needs."""
 
-class _Nowhere:
-    encoding = "utf-8"
-
-    def write(self, _text: str) -> None: ...
-
-    def flush(self) -> None: ...
+    update_transfer = set_postfix_str = set_transfer_postfix_str = refresh = close = _ignore
 
 
 def _check(place: Path, file: Json) -> None:

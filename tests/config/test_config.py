@@ -28,6 +28,7 @@ def test_the_example_is_valid_and_shows_every_setting() -> None:
     assert shown == set(ModelSettings.model_fields)
     assert settings.server.model_fields_set == set(type(settings.server).model_fields)
     assert settings.engine.model_fields_set == set(type(settings.engine).model_fields)
+    assert settings.hub.model_fields_set == set(type(settings.hub).model_fields)
     assert settings.devices.model_fields_set == set(type(settings.devices).model_fields)
 
 
@@ -36,6 +37,7 @@ def test_the_example_shows_the_defaults() -> None:
     assert settings.server == Settings().server
     assert settings.engine == Settings().engine
     assert settings.devices == Settings().devices
+    assert settings.hub == Settings().hub
 
 
 def test_no_file_means_defaults() -> None:
@@ -61,7 +63,7 @@ def test_so_are_all_other_files(tmp_path: Path) -> None:
 def test_the_settings_are_the_launch_options() -> None:
     """One list of options, of which clients get all that do not name things of the machine."""
     fields = {field.name for field in dataclasses.fields(LaunchOptions)}
-    assert ModelSettings.model_fields.keys() - {"file", "aliases"} == fields
+    assert ModelSettings.model_fields.keys() - {"file", "source", "aliases"} == fields
     assert ModelOptions.model_fields.keys() == fields - MACHINE_FIELDS
     assert launch_options(ModelOptions()) == LaunchOptions()
 
@@ -79,7 +81,9 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
     [
         ("server: {prot: 1}", "server.prot"),
         ("server: {port: 99999}", "server.port"),
-        ("models: {m: {ctx_size: 5}}", "models.m.file"),
+        ("models: {m: {ctx_size: 5}}", "models.m: Value error, give either file or source"),
+        ("models: {m: {file: a, source: b/c}}", "models.m: Value error, give either file or source"),
+        ("hub: {endpoint: ftp://x}", "hub.endpoint"),
         ("models: {m: {file: a, embeddings: maybe}}", "models.m.embeddings"),
         ("models: {m: {file: a, cache_type_k: q3}}", "models.m.cache_type_k"),
         ("models: {m: {file: a, rope_scale: .inf}}", "models.m.rope_scale"),
