@@ -1,4 +1,4 @@
-"""Models of the hub as engines need them: on disk, with their projector; or, for plans, as far as their headers tell."""
+"""Models of the hub as engines need them: on disk with their projector; for plans, as far as their headers tell."""
 
 from __future__ import annotations
 
@@ -87,9 +87,13 @@ class Fetcher:
 
 def fetcher_of(access: HubAccess, where: Places) -> Fetcher:
     """A fetcher whose memory is in the cache folder."""
+    return Fetcher(hub_models(access, where), HeaderCache(where.cache / "headers"))
+
+
+def hub_models(access: HubAccess, where: Places) -> HubModels:
+    """The hub, with a memory in the cache folder."""
     headers = HeaderCache(where.cache / "headers")
-    downloads = Downloads(access, where.pid_records)
-    return Fetcher(HubModels(access, downloads, headers, where.cache / "hub"), headers)
+    return HubModels(access, Downloads(access, where.pid_records), headers, where.cache / "hub")
 
 
 def hub_entry(chosen: Chosen, model_id: str | None, alias: str | None = None) -> ModelEntry:

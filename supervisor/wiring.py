@@ -89,6 +89,7 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     stop = _Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings())
     async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
+        maker.fetcher.on_change = pool.changed
         service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))

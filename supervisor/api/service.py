@@ -5,22 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from supervisor import __version__
+from supervisor.api.disk import Disk
 from supervisor.api.status import model_status
+from supervisor.choosing import Asked, entry_for, warning_for
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
-from supervisor.planned import Asked, planned
+from supervisor.planned import planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
-from supervisor.targets import resolve_target
 
 
 @dataclass
@@ -38,6 +39,10 @@ class Service:
     started_at: float
     to_epoch: Callable[[float], float]
     request_shutdown: Callable[[], None]
+    remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.disk = Disk(self.maker, self.planner, self.pool)
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -75,9 +80,15 @@ class Service:
 
         A loaded model whose options change is drained and started again; options that cannot be are refused before.
         """
-        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
+        answer = await entry_for(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+        entry = answer.entry
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
+        note = answer.note
+        if entry.hub is not None and entry.path is None and not answer.table:
+            warning = await warning_for(self.maker, self.planner, entry, self.pool.residents())
+            note = " ".join(filter(None, (note, warning))) or None
+        self.remarks[entry.id] = {"note": note, "variants": list(answer.table)}
         self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry))
         return entry.id
 
@@ -105,7 +116,9 @@ class Service:
         return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
-        return model_status(entry, self.pool.status(entry.id), self.to_epoch)
+        download = self.maker.fetcher.progress.get(entry.id)
+        shown = model_status(entry, self.pool.status(entry.id), self.to_epoch, download)
+        return shown | self.remarks.get(entry.id, {"note": None, "variants": []})
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

@@ -10,16 +10,19 @@ import psutil
 
 from supervisor.core.lifecycle import STARTING, EngineState
 from supervisor.core.registry import ModelEntry
+from supervisor.hub.download import Progress
 from supervisor.lease import EngineStatus
 from supervisor.pool import PoolStatus
 
 
-def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float], float]) -> dict[str, Any]:
+def model_status(
+    entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float], float], download: Progress | None = None
+) -> dict[str, Any]:
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
     waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), error {code,
-    message, log_lines}.
+    message, log_lines}, hub (the reference of a model of the hub), download (`Progress.to_json`; None: there is none).
     """
     view, best = pool.view, pool.best
     ready = best.ready if best else None
@@ -31,9 +34,11 @@ def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float]
         "aliases": list(entry.aliases),
         "source": entry.source.value,
         "path": entry.path,
+        "hub": entry.hub,
         "state": "unloaded" if view.state is None or view.state is EngineState.STOPPED else view.state.value,
-        "stage": progress.stage if progress else None,
-        "progress": progress.value if progress else None,
+        "stage": progress.stage if progress else download.stage if download else None,
+        "progress": progress.value if progress else _share(download) if download else None,
+        "download": download.to_json() if download else None,
         "pid": pid,
         "n_ctx": ready.n_ctx if ready else None,
         "n_slots": ready.n_slots if ready else None,
@@ -47,6 +52,10 @@ def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float]
         "error": _error(pool),
         "engines": [_engine(engine) for engine in pool.engines],
     }
+
+
+def _share(download: Progress) -> float | None:
+    return download.done / download.total if download.total else None
 
 
 def _engine(engine: EngineStatus) -> dict[str, Any]:

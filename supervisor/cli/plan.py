@@ -30,7 +30,7 @@ _HEADERS = (
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("plan", help="where a model would go, and why", description=_DESCRIPTION)
-    parser.add_argument("target", metavar="TARGET", help="demo, the path of a .gguf file, or the id of a known model")
+    parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
     parser.add_argument(
         "--devices", metavar="FILE|NAME", help="the machine to plan for: a profile of docs/devices.md, or its name"
     )

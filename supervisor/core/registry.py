@@ -61,10 +61,8 @@ class Registry:
                 raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
             owner = self._names.get(name)
             if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
-                raise ModelIdTaken(
-                    f"'{name}' already names the model {self._entries[owner].origin or owner}; choose another with --id.",
-                    param="id",
-                )
+                other = self._entries[owner].origin or owner
+                raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
         before = self._entries.get(entry.id)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
