@@ -15,8 +15,8 @@ from supervisor.cli.progress import Report, progress
 from supervisor.cli.render import bold, print_json, size
 from supervisor.errors import DaemonError
 
-_DESCRIPTION = """Download a model of the hub without loading it; without a quantisation the best that fits here. What is
-on disk already is not fetched again. Ctrl-C calls it off; whole files are kept."""
+_DESCRIPTION = """Download a model of the hub without loading it; without a quantisation the best that fits here. What
+is on disk already is not fetched again. Ctrl-C calls it off; whole files are kept."""
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -10,8 +10,8 @@ from supervisor.cli.options import Subparsers, add_background, add_common
 from supervisor.cli.progress import progress
 from supervisor.cli.render import print_json, size
 
-_DESCRIPTION = """Remove a model's files from the hub's cache; what another revision or model shares stays. A loaded model
-is refused, files of other programs are never touched."""
+_DESCRIPTION = """Remove a model's files from the hub's cache; what another revision or model shares stays. A loaded
+model is refused, files of other programs are never touched."""
 
 
 def add_parser(subparsers: Subparsers) -> None:

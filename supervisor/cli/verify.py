@@ -10,8 +10,8 @@ from supervisor.cli.options import Subparsers, add_background, add_common
 from supervisor.cli.progress import progress
 from supervisor.cli.render import print_json
 
-_DESCRIPTION = """Check sizes, hashes and headers of models in the hub's cache; every byte is read. The exit code is 1 where
-something is wrong."""
+_DESCRIPTION = """Check sizes, hashes and headers of models in the hub's cache; every byte is read. The exit code is 1
+where something is wrong."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
