@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,7 @@ class Client:
 
     hub: LocalHub
     home: Path
+    opened: list[HubModels] = field(default_factory=list)
 
     def access(self, choices: HubChoices | None = None, **env: str) -> HubAccess:
         kept = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
@@ -45,7 +46,12 @@ class Client:
     def models(self, choices: HubChoices | None = None, **env: str) -> HubModels:
         access = self.access(choices, **env)
         headers = HeaderCache(self.home / "headers")
-        return HubModels(access, Downloads(access), headers, self.home / "listings")
+        self.opened.append(HubModels(access, Downloads(access), headers, self.home / "listings"))
+        return self.opened[-1]
+
+    def close(self) -> None:
+        for models in self.opened:
+            models.close()
 
     def chosen(self, text: str, models: HubModels | None = None) -> Chosen:
         reference = parse_reference(text)
@@ -55,5 +61,7 @@ class Client:
 
 
 @pytest.fixture
-def client(hub: LocalHub, tmp_path: Path) -> Client:
-    return Client(hub, tmp_path)
+def client(hub: LocalHub, tmp_path: Path) -> Iterator[Client]:
+    found = Client(hub, tmp_path)
+    yield found
+    found.close()

@@ -98,6 +98,7 @@ class LocalHub:
         self.seen: list[Seen] = []
         self.token = "hf_secret_token_of_the_test"
         self.latency = 0.0
+        self.knows_ranges = True
         self.blobs: dict[str, bytes] = {}
         self._lock = threading.Lock()
         hub = self
@@ -298,7 +299,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _reply(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         told = dict(headers)
-        if status == 200 and wanted and "Accept-Ranges" in told:
+        if status == 200 and wanted and "Accept-Ranges" in told and self.owner.knows_ranges:
             first, last = int(wanted[1]), min(int(wanted[2] or len(body)), len(body) - 1)
             if first >= len(body):
                 status, told["Content-Range"], body = 416, f"bytes */{len(body)}", b""
