@@ -20,6 +20,11 @@ SAID = "Fetched from the hub, and it talks."
 
 
 @pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
 def hub() -> Iterator[LocalHub]:
     with local_hub() as server:
         yield server

@@ -200,9 +200,7 @@ def test_the_environment_is_the_clients_own_and_the_configuration_comes_first(tm
     )
 
 
-def test_a_proxy_of_the_environment_is_used(
-    hub: LocalHub, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_of_the_environment_is_used(hub: LocalHub, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", hub.url)  # the environment is the user's, not our code
     monkeypatch.setenv("NO_PROXY", "")
     with pytest.raises(SupervisorError):
