@@ -114,6 +114,7 @@ def _fetch(job: Json, file: Json) -> Path:
 
 def _sweep(repo: str, etag: str | None) -> None:
     """Remove what killed downloads of this content left: the client begins a file of another name each time."""
+    from filelock import Timeout  # noqa: PLC0415 - as above
     from huggingface_hub import constants  # noqa: PLC0415 - as above
     from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
     from huggingface_hub.utils._fixes import WeakFileLock  # noqa: PLC0415 - as above
@@ -125,7 +126,7 @@ def _sweep(repo: str, etag: str | None) -> None:
     lock = cache / ".locks" / folder / f"{etag}.lock"
     if not leftovers or not lock.parent.is_dir():
         return
-    with contextlib.suppress(Exception), WeakFileLock(lock, timeout=0):  # held: somebody is at work on it
+    with contextlib.suppress(Timeout, OSError), WeakFileLock(lock, timeout=0.2):  # held: somebody is at work on it
         for path in leftovers:
             path.unlink(missing_ok=True)
 

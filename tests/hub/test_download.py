@@ -9,6 +9,7 @@ import resource
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -29,7 +30,7 @@ SHARDS = {f"m-Q8_0-{number:05d}-of-00003.gguf": bytes([number]) * 3_000_000 for 
 
 async def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - files and processes tell nobody
             await asyncio.sleep(0.01)
 
 
@@ -45,6 +46,11 @@ def children() -> list[psutil.Process]:
 
 def leftovers(client: Client) -> list[Path]:
     return list((client.home / "hf").rglob("*.incomplete"))
+
+
+def begun(client: Client, sha: str) -> bool:
+    """Whether bytes of a content have arrived."""
+    return any(path.name.startswith(sha) and path.stat().st_size for path in leftovers(client))
 
 
 def blobs(client: Client) -> list[Path]:
@@ -142,7 +148,7 @@ async def test_killed_again_and_again_it_still_gets_there_and_leaves_nothing(hub
     for sha in [hashlib.sha256(data).hexdigest() for data in SHARDS.values()][:2]:
         fault = hub.spoil(Fault(sha, method="GET", rate=1e6))
         work = asyncio.ensure_future(fetch(client.models(), chosen))
-        await eventually(lambda: any(path.name.startswith(sha) and path.stat().st_size for path in leftovers(client)))
+        await eventually(partial(begun, client, sha))
         [worker] = children()
         worker.kill()
         with pytest.raises(DownloadFailed, match="SIGKILL"):
