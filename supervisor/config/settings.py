@@ -75,7 +75,7 @@ class HubSettings(_Strict):
     """Where models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
 
     endpoint: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
-    token: Annotated[str, Field(min_length=1, pattern=r"^[!-~]+$", repr=False)] | None = None
+    token: Annotated[str | None, Field(min_length=1, pattern=r"^[!-~]+$", repr=False)] = None
     cache: str | None = None
     offline: bool = False
     xet: bool = True
