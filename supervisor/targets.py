@@ -70,7 +70,9 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     path = Path(target)
     if not path.is_absolute():
         raise InvalidRequest(
-            f"'{target}' is neither a known model nor an absolute path to a .gguf file.", param="target"
+            f"'{target}' is neither a known model, nor one of the hub (owner/repo:Q4_K_M), nor an absolute path to a "
+            ".gguf file.",
+            param="target",
         )
     first = str(open_model(path).path)
     known = registry.by_path(first)

@@ -164,7 +164,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 
 # Modules that are tables of data and may be longer than MAX_LINES.
-DATA_ONLY: frozenset[str] = frozenset({"core.architectures", "demo.texts"})
+DATA_ONLY: frozenset[str] = frozenset({"core.architectures", "demo.texts", "errors"})
 MAX_LINES = 400
 
 IMPURE = frozenset(  # what touches the world

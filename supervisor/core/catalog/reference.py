@@ -109,7 +109,7 @@ def _parse(text: str) -> HubReference | None:
 
 
 def _is_name(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and "--" not in name and ".." not in name and not name.endswith(".git")
+    return bool(_NAME.fullmatch(name)) and "--" not in name and ".." not in name and not name.endswith((".git", ".gguf"))
 
 
 def _revision(tail: str) -> tuple[str | None, str]:

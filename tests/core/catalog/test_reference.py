@@ -55,7 +55,7 @@ def test_a_model_of_a_hub(text: str, expected: HubReference) -> None:
     [
         *("demo", "/abs/file.gguf", "./a/b", "~/x.gguf", "..", "owner/", "/repo", "a/b/../c.gguf", "owner/re po"),
         *("https://example.org/owner/repo", "datasets/owner/repo", "a\\b/c", "owner/repo:", "owner/repo@"),
-        *("-a/b", "owner/a--b", "owner/repo//f.gguf", "a/b/f.gguf:Q4_0", ""),
+        *("-a/b", "owner/a--b", "owner/repo//f.gguf", "a/b/f.gguf:Q4_0", "models/file.gguf", ""),
     ],
 )
 def test_no_model_of_a_hub(text: str) -> None:
@@ -69,7 +69,9 @@ def test_what_is_meant_for_a_hub_and_malformed_is_refused(text: str) -> None:
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.]{0,12}[A-Za-z0-9])?", fullmatch=True).filter(
-    lambda name: ".." not in name and not name.endswith(".git") and name not in {"datasets", "spaces", "kernels"}
+    lambda name: (
+        ".." not in name and not name.endswith((".git", ".gguf")) and name not in {"datasets", "spaces", "kernels"}
+    )
 )
 QUANTS = st.sampled_from(["Q4_K_M", "UD-Q4_K_XL", "bf16", "IQ2_XXS", "MXFP4"])
 
