@@ -38,7 +38,8 @@ class FakeDaemon:
     """The server, and what the test scripts it to say.
 
     models: the statuses by id. loading: events a load sends (default: loading, then ready). chat: the chunks of the
-    next answers, a callable of the request. disk: models on disk. remarks: what each event of a load has besides. requests: (method, path with query, body) as they came in. held: set by the
+    next answers, a callable of the request. disk: models on disk. remarks: what each event
+    of a load has besides. requests: (method, path with query, body) as they came in. held: set by the
     test to let a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
     """
 

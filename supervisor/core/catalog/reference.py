@@ -109,7 +109,8 @@ def _parse(text: str) -> HubReference | None:
 
 
 def _is_name(name: str) -> bool:
-    return bool(_NAME.fullmatch(name)) and "--" not in name and ".." not in name and not name.endswith((".git", ".gguf"))
+    strange = "--" in name or ".." in name or name.endswith((".git", ".gguf"))
+    return bool(_NAME.fullmatch(name)) and not strange
 
 
 def _revision(tail: str) -> tuple[str | None, str]:

@@ -68,6 +68,7 @@ def test_what_is_meant_for_a_hub_and_malformed_is_refused(text: str) -> None:
         parse_reference(text)
 
 
+KINDS = {"datasets", "spaces", "kernels", "buckets", "models"}
 NAMES = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.]{0,12}[A-Za-z0-9])?", fullmatch=True).filter(
     lambda name: (
         ".." not in name and not name.endswith((".git", ".gguf")) and name not in {"datasets", "spaces", "kernels"}
