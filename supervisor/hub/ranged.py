@@ -16,6 +16,7 @@ from supervisor.hub.api import HubClient, Repository
 
 FIRST_STEP = 1 << 19
 LARGEST_STEP = 1 << 23
+_EXPIRED = frozenset({401, 403, 404, 410})
 
 
 class RangeStream(io.RawIOBase):
@@ -30,7 +31,8 @@ class RangeStream(io.RawIOBase):
         self._client = client
         self._repository = repository
         self._file = file
-        self._url = client.url(repository.id, repository.commit, file.path)
+        self._page = client.url(repository.id, repository.commit, file.path)
+        self._url = self._page  # where its content is, once the hub has said so; such an address may expire
         self._etag: str | None = None
         self._data = bytearray()
         self._start = 0  # of what is held
@@ -74,19 +76,24 @@ class RangeStream(io.RawIOBase):
         if self._file.size is not None:
             end = min(end, self._file.size)
 
-        def go_on() -> None:
+        def go_on() -> bool:
             begin = self._start + len(self._data)
-            if begin < end:
-                self._fetch_once(begin, end)
+            return begin < end and self._fetch_once(begin, end)
 
-        self._client.insist(go_on)
+        while self._client.insist(go_on):
+            pass
 
-    def _fetch_once(self, begin: int, end: int) -> None:
+    def _fetch_once(self, begin: int, end: int) -> bool:
+        """Fetch what one answer gives; whether another may give more."""
         with self._client.ranged(self._url, begin, end - 1) as answer:
             if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-                return
+                return False
+            if answer.status_code in _EXPIRED and self._url != self._page:
+                self._url = self._page
+                return True
             self._client.check(answer, self._repository.id, self._repository.commit)
             self._same(answer)
+            self._url = str(answer.url)
             skipped = begin if answer.status_code == httpx.codes.OK else 0  # a server that knows no ranges
             for chunk in answer.iter_raw():
                 self.fetched += len(chunk)
@@ -94,7 +101,8 @@ class RangeStream(io.RawIOBase):
                 skipped = max(0, skipped - len(chunk))
                 self._data += part[: end - self._start - len(self._data)]
                 if self._start + len(self._data) >= end:
-                    return
+                    return False
+        return False
 
     def _same(self, answer: httpx.Response) -> None:
         """The file must not change while it is read."""

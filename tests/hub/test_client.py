@@ -78,6 +78,22 @@ def test_reading_goes_on_where_it_broke_off(hub: LocalHub, client: Client) -> No
     assert hub.sent_bytes("/storage/") < found.header.data_offset + (1 << 20)
 
 
+def test_an_address_that_expires_is_asked_for_anew(hub: LocalHub, client: Client) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    models = client.models()
+    chosen = client.chosen("a/b:Q4_0", models)
+    models.model(chosen)
+    assert len(hub.requests("/resolve/")) == 1
+    assert len(hub.requests("/storage/")) > 1
+    hub.add("a/c", {"m-Q4_0.gguf": BIG[:-1] + b"!"})
+    other = client.chosen("a/c:Q4_0", models)
+    first = hub.spoil(Fault("/storage/", times=1, cut_after=1 << 18))
+    hub.spoil(Fault("/storage/", times=1, status=403))
+    assert models.model(other).header == models.model(chosen).header
+    assert first.times == 0
+    assert len(hub.requests("/resolve/")) == 3
+
+
 def test_a_storage_without_ranges_still_serves(hub: LocalHub, client: Client) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": BIG})
     hub.knows_ranges = False

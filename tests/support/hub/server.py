@@ -77,7 +77,7 @@ class Repository:
 
     def commit(self, files: Mapping[str, bytes], ref: str = "main") -> str:
         """Make `files` the content of `ref`; the commit's hash."""
-        told = json.dumps([[name, hashlib.sha256(data).hexdigest()] for name, data in sorted(files.items())])
+        told = json.dumps([[name, hashlib.blake2b(data).hexdigest()] for name, data in sorted(files.items())])
         name = hashlib.sha1(told.encode()).hexdigest()
         self.commits[name] = dict(files)
         self.refs[ref] = name
@@ -100,6 +100,7 @@ class LocalHub:
         self.latency = 0.0
         self.knows_ranges = True
         self.blobs: dict[str, bytes] = {}
+        self.digests: dict[int, tuple[str, str]] = {}
         self._lock = threading.Lock()
         hub = self
 
@@ -120,9 +121,15 @@ class LocalHub:
         """Add or change a repository."""
         found = self.repositories.setdefault(repo.lower(), Repository(repo))
         contents = {name: data if isinstance(data, bytes) else data.read_bytes() for name, data in files.items()}
-        self.blobs.update({hashlib.sha256(data).hexdigest(): data for data in contents.values()})
+        self.blobs.update({self.digests_of(data)[0]: data for data in contents.values()})
         found.commit(contents, ref)
         return found
+
+    def digests_of(self, data: bytes) -> tuple[str, str]:
+        """sha256 and sha1 of a content, which is kept for as long as the hub lives."""
+        if id(data) not in self.digests:
+            self.digests[id(data)] = hashlib.sha256(data).hexdigest(), hashlib.sha1(data).hexdigest()
+        return self.digests[id(data)]
 
     def spoil(self, fault: Fault) -> Fault:
         """Let something go wrong from now on."""
@@ -248,11 +255,10 @@ class _Handler(BaseHTTPRequestHandler):
             answer = {**told, "tags": ["gguf"], "siblings": siblings}
         self._reply(200, json.dumps(answer).encode(), {"Content-Type": "application/json", "X-Repo-Commit": commit})
 
-    @staticmethod
-    def _entry(found: Repository, name: str, data: bytes) -> dict[str, Any]:
+    def _entry(self, found: Repository, name: str, data: bytes) -> dict[str, Any]:
         size = found.says_size.get(name, len(data))
-        sha = hashlib.sha256(data).hexdigest()
-        entry: dict[str, Any] = {"rfilename": name, "size": size, "blobId": hashlib.sha1(data).hexdigest()}
+        sha, blob = self.owner.digests_of(data)
+        entry: dict[str, Any] = {"rfilename": name, "size": size, "blobId": blob}
         if name.endswith(".gguf"):
             entry["lfs"] = {"sha256": sha, "oid": sha, "size": size, "pointerSize": 130}
         return entry
