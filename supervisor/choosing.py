@@ -140,25 +140,31 @@ class _Choice:
 
     def _forecast(self, known: Known, base: Variant, variant: Variant) -> Assessment:
         scale = (variant.size or 1, base.size or 1) if variant != base else (1, 1)
-        return _assessment(variant, self.planner.forecast(known, self.residents, scale))
+        return self._assessment(variant, self.planner.forecast(known, self.residents, scale))
 
     def _assess(self, known: Known, variant: Variant) -> Assessment:
-        return _assessment(variant, self.planner.decide(known, known.entry.options, self.residents))
+        return self._assessment(variant, self.planner.decide(known, known.entry.options, self.residents))
+
+    def _assessment(self, variant: Variant, plan: Placement | DoesNotFit) -> Assessment:
+        if isinstance(plan, DoesNotFit):
+            return Assessment(variant, False, note=plan.refusal.message if plan.refusal else "does not fit")
+        context = plan.estimate.n_ctx_seq
+        spilled = self._on_devices and (
+            bool(plan.n_cpu_moe) or any(part.name == _HOST and part.layers for part in plan.parts)
+        )
+        places = [*plan.devices, *([_HOST] if spilled or not plan.devices else [])]
+        well = not spilled and context >= plan.wanted_ctx
+        return Assessment(variant, True, well, f"{', '.join(places)}, context {context}")
+
+    @property
+    def _on_devices(self) -> bool:
+        """Whether there are devices to fill, and they may be."""
+        options = with_options(_blank(self.found), self.asked.options).options
+        return bool(self.planner.budgets.devices) and options.device != ()
 
 
 def _blank(found: Found) -> ModelEntry:
     return hub_entry(found.choice(found.candidates[0]), None)
-
-
-def _assessment(variant: Variant, plan: Placement | DoesNotFit) -> Assessment:
-    if isinstance(plan, DoesNotFit):
-        return Assessment(variant, False, note=plan.refusal.message if plan.refusal else "does not fit")
-    spilled = bool(plan.devices) and any(part.name == _HOST and part.layers for part in plan.parts)
-    spilled = spilled or bool(plan.devices and plan.n_cpu_moe)
-    context = plan.estimate.n_ctx_seq
-    where = ", ".join(plan.devices) or _HOST
-    note = f"{where}{' and CPU' if spilled else ''}, context {context}"
-    return Assessment(variant, True, not spilled and context >= plan.wanted_ctx, note)
 
 
 def _row(one: Assessment, chosen: Variant) -> dict[str, Any]:
