@@ -2,10 +2,10 @@
 
     python -m benchmarks.hub [--latency 0.02] [--json FILE]
 
-The header has a vocabulary of 262,144 tokens with scores, types and 514,906 merges, and 1,000 tensors; it is read from a
-hub on this machine that answers after `--latency` seconds, and compared with fetching the whole file. The repository has
-40 files, of which 20 are quantisations of one model; the plan is that of `load owner/repo` for a machine with one 24 GB
-GPU. The last line says whether the goal (the plan within 2 s) is met; so does the exit status.
+The header has a vocabulary of 262,144 tokens with scores, types and 514,906 merges, and 1,000 tensors; it is read from
+a hub on this machine that answers after `--latency` seconds, and compared with fetching the whole file. The repository
+has 40 files, of which 20 are quantisations of one model; the plan is that of `load owner/repo` for a machine with one
+24 GB GPU. The last line says whether the goal (the plan within 2 s) is met; so does the exit status.
 """
 
 from __future__ import annotations

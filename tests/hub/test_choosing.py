@@ -91,7 +91,7 @@ def desk(hub: LocalHub, tmp_path: Path) -> Desk:
     return Desk(hub, tmp_path)
 
 
-@pytest.mark.parametrize(("profile", "chosen"), [("1x8gb", "Q2_K"), ("1x24gb", "BF16"), ("1x80gb", "BF16")])
+@pytest.mark.parametrize(("profile", "chosen"), [("1x8gb", "Q4_K_M"), ("1x24gb", "BF16"), ("1x80gb", "BF16")])
 async def test_the_best_that_fits_the_machine(profile: str, chosen: str, hub: LocalHub, desk: Desk) -> None:
     publish(hub)
     found = await desk.ask("a/llama", profile)

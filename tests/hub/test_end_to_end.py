@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.cli.conftest import Cli
 from tests.hub.conftest import SAID
-from tests.support.hub import LocalHub
+from tests.support.daemon import wait_until
+from tests.support.hub import Fault, LocalHub
 
 pytestmark = pytest.mark.engine
 
@@ -94,3 +99,36 @@ def test_what_there_is_not_is_refused_with_what_there_is(cli: Cli, hub: LocalHub
     lost = cli("load", "a/lost:Q4_K_M", "--json").json()["error"]
     assert lost["code"] == "shard_missing"
     assert "00002-of-00002" in lost["message"]
+
+
+@pytest.mark.parametrize("verb", ["load", "pull"])
+def test_ctrl_c_ends_the_download_and_the_next_try_succeeds(verb: str, cli: Cli, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker.read_bytes() + bytes(4 << 20)})
+    assert cli("load", "demo", "--port", "0").code == 0
+    slow = hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    running = cli.start(verb, "a/b:Q4_0")
+    wait_until(lambda: bool(workers(cli)), 20, "the download has begun")
+    running.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    wait_until(lambda: not workers(cli), 1.5, "the process has ended")
+    running.communicate(timeout=20)
+    assert running.returncode == 130
+    assert time.monotonic() - begun < 3
+    hub.faults.remove(slow)
+    assert cli("pull", "a/b:Q4_0", "--json").json()["size_bytes"] == talker.stat().st_size + (4 << 20)
+    assert cli("verify", "--json").json()["models"][0]["problems"] == []
+    assert cli("load", "a/b:Q4_0").code == 0
+    blob = Path(cli("models", "--json").json()["disk"][0]["path"]).resolve()
+    blob.write_bytes(b"damaged")
+    assert cli("verify", "a/b:Q4_0").code == 1
+
+
+def workers(cli: Cli) -> list[int]:
+    """The pids of downloads that the daemon has begun."""
+    daemon = psutil.Process(json.loads((cli.state / "endpoint.json").read_text())["pid"])
+    found = []
+    for child in daemon.children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may end just now
+            if any("hub.worker" in word for word in child.cmdline()):
+                found.append(child.pid)
+    return found
