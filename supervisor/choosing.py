@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.registry import ModelEntry
-from supervisor.errors import DiskFull, ModelDoesNotFit
+from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
 from supervisor.fetching import hub_entry, wants_projector
 from supervisor.hub.models import Chosen, Found
 from supervisor.planning import Known, Planner
@@ -62,17 +62,41 @@ async def entry_for(
     here = await asyncio.to_thread(hub.on_disk, reference) if named else None
     if here is not None:
         return Answer(_entry(maker, here, asked))
-    found = await asyncio.to_thread(hub.look, reference)
+    try:
+        found = await asyncio.to_thread(hub.look, reference)
+    except VariantNotFound as error:
+        raise await _with_verdicts(maker, planner, asked, reference, residents(), error) from None
     if named:
         chosen = found.choice(found.candidates[0])
         return Answer(_entry(maker, chosen, asked), note=found.note)
     return await _Choice(maker, planner, asked, found, residents()).answer(reference)
 
 
+async def _with_verdicts(
+    maker: EngineMaker,
+    planner: Planner,
+    asked: Asked,
+    reference: HubReference,
+    residents: Sequence[Resident],
+    error: VariantNotFound,
+) -> VariantNotFound:
+    """The same error with a list that says what of it fits here, as far as that can be found out."""
+    try:
+        found = await asyncio.to_thread(
+            maker.fetcher.hub.look, HubReference(reference.repo, revision=reference.revision)
+        )
+        table, _ = await _Choice(maker, planner, asked, found, residents).table()
+    except SupervisorError:
+        return error
+    wanted = reference.path or reference.quant
+    return VariantNotFound(f"{found.repository.id} has no '{wanted}'. It has: {listing(table)}.", param="target")
+
+
 def _entry(maker: EngineMaker, chosen: Chosen, asked: Asked, alias: str | None = None) -> ModelEntry:
     known = maker.registry.by_hub(chosen.reference)
     if known is not None and asked.model_id in {None, known.id}:
-        return with_options(known, asked.options)
+        more = (alias,) if alias and alias not in {known.id, *known.aliases} else ()
+        return with_options(replace(known, aliases=(*known.aliases, *more)), asked.options)
     return with_options(hub_entry(chosen, asked.model_id, alias), asked.options)
 
 
@@ -90,13 +114,16 @@ class _Choice:
     found: Found
     residents: Sequence[Resident]
 
-    async def answer(self, reference: HubReference) -> Answer:
-        """The entry of the best, with the table."""
+    async def table(self, variants: Sequence[Variant]) -> tuple[list[Assessment], Variant]:
+        """How every variant would do, and the one whose header was read."""
         await self.planner.look()
-        variants = self._with_room()
         base = self._first(variants)
         known = await self._read(base)
-        table = [self._forecast(known, base, variant) for variant in variants]
+        return [self._forecast(known, base, variant) for variant in variants], base
+
+    async def answer(self, reference: HubReference) -> Answer:
+        """The entry of the best, with the table."""
+        table, base = await self.table(self._with_room())
         exact = {base.path}
         while (choice := best(table)) is not None and choice.path not in exact:
             exact.add(choice.path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.registry import ModelEntry, Source
-from supervisor.errors import ModelNotFound
+from supervisor.errors import HubUnreachable, ModelNotFound
 from supervisor.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess
 from supervisor.hub.download import Downloads, Progress
@@ -36,10 +36,13 @@ class Fetcher:
         Raises as `HubModels.look` and `HubModels.fetch`.
         """
         chosen = await asyncio.to_thread(self.chosen, entry)
+        vision = wants_projector(entry.options)
         try:
-            local = await self.hub.fetch(
-                chosen, vision=wants_projector(entry.options), watch=lambda shown: self._begin(entry.id, shown)
-            )
+            local = await self.hub.fetch(chosen, vision=vision, watch=lambda shown: self._begin(entry.id, shown))
+        except HubUnreachable:
+            if not vision or not self.hub.is_here(chosen.repository, chosen.variant.parts):
+                raise
+            local = await self.hub.fetch(chosen, vision=False)  # without a network it has to do without its projector
         finally:
             self.progress.pop(entry.id, None)
         return _placed(entry, local.path, local.projector)

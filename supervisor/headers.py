@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from supervisor.core.catalog import Assessment, HubReference, best
+from supervisor.core.describe import tensor_bytes
 from supervisor.core.spec import ModelSpec, read_spec
 from supervisor.demo.builtin import ensure_demo_model
 from supervisor.errors import ModelNotFound
@@ -39,6 +40,7 @@ class ModelReader:
         self._hub = hub
         self._note = note
         self._cache = HeaderCache(places.cache / "headers")
+        self._found: dict[str, Chosen] = {}
 
     def open(self, target: str) -> ModelFile:
         """The file of a target: a path, `demo`, an id of the configuration, or a model of the hub.
@@ -55,12 +57,26 @@ class ModelReader:
         """The facts of a target; errors as with `open`."""
         return read_spec(self.open(target).header)
 
+    def projector_bytes(self, target: str) -> int:
+        """What the tensors of the projector take that comes with a target of the hub; 0: there is none."""
+        reference = self._reference(target)
+        if reference is None or self._hub is None:
+            return 0
+        header = self._hub.projector(self._chosen(self._hub, reference))
+        return tensor_bytes(header.tensors) if header else 0
+
     def _reference(self, target: str) -> HubReference | None:
         target = self._configured.get(target, target)
         local = target.startswith((".", "/", "~")) or Path(target).exists() or target == DEMO
         return None if local or self._hub is None else self._hub.parse(target)
 
     def _chosen(self, hub: HubModels, reference: HubReference) -> Chosen:
+        known = self._found.get(str(reference))
+        if known is None:
+            known = self._found[str(reference)] = self._choose(hub, reference)
+        return known
+
+    def _choose(self, hub: HubModels, reference: HubReference) -> Chosen:
         here = hub.on_disk(reference)
         if here is not None:
             return here

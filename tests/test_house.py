@@ -122,7 +122,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "cores": (),
     "engine_log": ("paths",),
     "header_cache": ("core.gguf",),
-    "headers": ("core.catalog", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
+    "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
     "hub": ("child", "core.architectures", "core.catalog", "core.gguf", "header_cache", "modelfiles", "paths"),
     "llamacpp": (*CORE, "paths"),

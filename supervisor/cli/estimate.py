@@ -21,6 +21,7 @@ from supervisor.core.ggml import CACHE_TYPES
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.spec import ModelSpec
 from supervisor.errors import EstimateRefused, InvalidRequest, SupervisorError
+from supervisor.headers import ModelReader
 from supervisor.modelfiles import open_model
 
 _DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
@@ -65,10 +66,11 @@ def run(args: argparse.Namespace) -> int:
     if args.jsonl:
         return _run_lines(args)
     require(args.target, "Name a model: `estimate TARGET`, or give --jsonl.")
-    spec = reader(args, args.target).spec(args.target)
+    source = reader(args, args.target)
+    spec = source.spec(args.target)
     given = {name: value for name, value in vars(args).items() if name in _NAMES and value is not None}
     contexts = given.pop("ctx_size", (None,))
-    options = _options(given)
+    options = _with_projector(_options(given), source, args.target)
     found = [_estimated(spec, replace(options, ctx_size=context)) for context in contexts]
     if args.json:
         print_json([one.to_json() for one in found] if len(found) > 1 else found[0].to_json())
@@ -101,7 +103,13 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
         raise InvalidRequest('A line must be a JSON object with "target", and "options" where wanted.') from None
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")
-    return _estimated(reader(args, target).spec(target), _options(given)).to_json()
+    source = reader(args, target)
+    return _estimated(source.spec(target), _with_projector(_options(given), source, target)).to_json()
+
+
+def _with_projector(options: EstimateOptions, source: ModelReader, target: str) -> EstimateOptions:
+    """With the projector of a target of the hub, unless one is named."""
+    return options if options.mmproj else replace(options, mmproj=source.projector_bytes(target) or None)
 
 
 def _estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:

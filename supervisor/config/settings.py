@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from supervisor.core.catalog import parse_reference
 from supervisor.core.devices.reserves import Reserves
 from supervisor.core.plan import Policy
 
@@ -203,6 +204,8 @@ class ModelSettings(ModelOptions):
     def _one_origin(self) -> Self:
         if (self.file is None) == (self.source is None):
             raise ValueError("give either file or source, a model of the hub like owner/repo:Q4_K_M")
+        if self.source is not None and "://" not in self.source and parse_reference(self.source) is None:
+            raise ValueError(f"{self.source!r} is no model of a hub; it looks like owner/repo:Q4_K_M")
         return self
 
 

@@ -97,6 +97,9 @@ class Downloads:
     Args:
         record_dir: where the processes are noted, so that a later daemon ends what a killed one left.
         on_change: called whenever there is something new to tell.
+
+    Attributes:
+        free: the bytes that are free on the cache's disk.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Downloads:
         self.access = access
         self.cache = HubCache(access.cache)
         self.on_change = on_change
+        self.free: Callable[[], int] = self.cache.free_bytes
         self._record_dir = record_dir
         self._shared: dict[tuple[str, ...], _Shared] = {}
 
@@ -129,7 +133,7 @@ class Downloads:
 
     def check_room(self, repository: Repository, files: Sequence[RepoFile]) -> None:
         """Raise DiskFull where the missing files have no room."""
-        missing, free = self.missing_bytes(repository, files), self.cache.free_bytes()
+        missing, free = self.missing_bytes(repository, files), self.free()
         if missing and missing + _ROOM > free:
             raise DiskFull(
                 f"{repository.id} needs {missing / _GIB:.2f} GiB more in {self.cache.folder}, {free / _GIB:.2f} GiB "

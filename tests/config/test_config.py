@@ -83,6 +83,7 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
         ("server: {port: 99999}", "server.port"),
         ("models: {m: {ctx_size: 5}}", "models.m: Value error, give either file or source"),
         ("models: {m: {file: a, source: b/c}}", "models.m: Value error, give either file or source"),
+        ("models: {m: {source: nothing}}", "models.m: Value error, 'nothing' is no model of a hub"),
         ("hub: {endpoint: ftp://x}", "hub.endpoint"),
         ("models: {m: {file: a, embeddings: maybe}}", "models.m.embeddings"),
         ("models: {m: {file: a, cache_type_k: q3}}", "models.m.cache_type_k"),

@@ -16,7 +16,7 @@ from supervisor.paths import places
 from supervisor.probe.profiles import load_profile
 from supervisor.workshop import without_daemon
 from tests.support.gguf_bytes import STRING, array, header, pair, tensor
-from tests.support.hub import LocalHub
+from tests.support.hub import Fault, LocalHub
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +70,7 @@ class Desk:
     async def ask(self, target: str, profile: str, **options: Any) -> Answer:
         machine = load_profile(profile)
         with without_daemon(Settings(), places(self._env), self._env, machine) as (maker, planner):
+            maker.fetcher.hub.downloads.free = lambda: 1 << 50
             try:
                 return await entry_for(maker, planner, Asked(target, None, ModelOptions(**options)), tuple)
             finally:
@@ -150,7 +151,24 @@ async def test_what_the_disk_has_no_room_for_does_not_count(hub: LocalHub, desk:
         await desk.ask("a/llama", "1x80gb")
 
 
-async def test_what_there_is_not_is_refused_with_what_there_is(hub: LocalHub, desk: Desk) -> None:
-    publish(hub)
-    with pytest.raises(VariantNotFound, match=r"It has: BF16 \(15\.0 GiB\), Q8_0"):
+async def test_what_there_is_not_is_refused_with_what_there_is_and_fits(hub: LocalHub, desk: Desk) -> None:
+    publish(hub, layers=300)
+    with pytest.raises(VariantNotFound) as caught:
         await desk.ask("a/llama:Q5_K_M", "1x80gb")
+    assert "BF16 (123.8 GiB), does not fit" in caught.value.message
+    assert "Q4_K_M (34.8 GiB), fits" in caught.value.message
+
+
+async def test_the_short_name_stays_with_the_choice(hub: LocalHub, tmp_path: Path) -> None:
+    publish(hub)
+    env = {"HOME": str(tmp_path), "SUPERVISOR_HOME": str(tmp_path / "s"), **hub.environment(tmp_path / "hf")}
+    machine = load_profile("1x80gb")
+    with without_daemon(Settings(), places(env), env, machine) as (maker, planner):
+        maker.fetcher.hub.downloads.free = lambda: 1 << 50
+        named = await entry_for(maker, planner, Asked("a/llama:BF16"), tuple)
+        maker.registry.add(named.entry)
+        maker.registry.add((await entry_for(maker, planner, Asked("a/llama"), tuple)).entry)
+        assert maker.registry.find("a/llama").id == "a/llama:BF16"
+        hub.spoil(Fault("/api/models", status=500))
+        assert (await entry_for(maker, planner, Asked("a/llama"), tuple)).entry.id == "a/llama:BF16"
+        maker.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from supervisor.core.catalog.names import quant_of, usual
@@ -69,11 +69,6 @@ def best(assessed: Sequence[Assessment]) -> Variant | None:
     fitting = [one.variant for one in ordered if one.fits]
     smaller = [variant for variant in fitting if rank(variant.quant)[0] >= _SPILLED_FROM]
     return smaller[0] if smaller else (fitting[-1] if fitting else None)
-
-
-def best_unseen(variants: Sequence[Variant], fits: Callable[[Variant], Assessment]) -> Variant | None:
-    """The same with the test passed in."""
-    return best([fits(variant) for variant in variants])
 
 
 def projector_for(catalog: Catalog, variant: Variant) -> RepoFile | None:
