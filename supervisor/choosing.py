@@ -85,7 +85,7 @@ async def _with_verdicts(
         found = await asyncio.to_thread(
             maker.fetcher.hub.look, HubReference(reference.repo, revision=reference.revision)
         )
-        table, _ = await _Choice(maker, planner, asked, found, residents).table()
+        table, _ = await _Choice(maker, planner, asked, found, residents).table(found.candidates)
     except SupervisorError:
         return error
     wanted = reference.path or reference.quant
