@@ -9,7 +9,7 @@ from typing import Any
 
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
-from supervisor.core.plan import DoesNotFit, Placement, Resident
+from supervisor.core.plan import DoesNotFit, Resident
 from supervisor.core.registry import ModelEntry
 from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
 from supervisor.fetching import hub_entry, wants_projector
@@ -166,22 +166,29 @@ class _Choice:
         return await asyncio.to_thread(self.maker.known, entry, subject)
 
     def _forecast(self, known: Known, base: Variant, variant: Variant) -> Assessment:
-        scale = (variant.size or 1, base.size or 1) if variant != base else (1, 1)
-        return self._assessment(variant, self.planner.forecast(known, self.residents, scale))
+        if variant == base:
+            return self._assess(known, variant)
+        found = self.planner.forecast(known, self.residents, (variant.size or 1, base.size or 1))
+        if found.family is None:
+            return Assessment(variant, False, note=found.reason)
+        spilled = found.family != "devices" and self._on_devices
+        where = {"devices": "devices", "host": _HOST}.get(found.family, f"devices, {_HOST}")
+        return self._assessment(variant, spilled, (found.request_ctx, found.wanted_ctx), where)
 
     def _assess(self, known: Known, variant: Variant) -> Assessment:
-        return self._assessment(variant, self.planner.decide(known, known.entry.options, self.residents))
-
-    def _assessment(self, variant: Variant, plan: Placement | DoesNotFit) -> Assessment:
+        plan = self.planner.decide(known, known.entry.options, self.residents)
         if isinstance(plan, DoesNotFit):
             return Assessment(variant, False, note=plan.refusal.message if plan.refusal else "does not fit")
-        context = plan.estimate.n_ctx_seq
-        spilled = self._on_devices and (
-            bool(plan.n_cpu_moe) or any(part.name == _HOST and part.layers for part in plan.parts)
-        )
-        places = [*plan.devices, *([_HOST] if spilled or not plan.devices else [])]
-        well = not spilled and context >= plan.wanted_ctx
-        return Assessment(variant, True, well, f"{', '.join(places)}, context {context}")
+        on_host = bool(plan.n_cpu_moe) or any(part.name == _HOST and part.layers for part in plan.parts)
+        spilled = on_host and self._on_devices
+        where = ", ".join([*plan.devices, *([_HOST] if spilled or not plan.devices else [])])
+        return self._assessment(variant, spilled, (plan.estimate.n_ctx_seq, plan.wanted_ctx), where)
+
+    @staticmethod
+    def _assessment(variant: Variant, spilled: bool, contexts: tuple[int, int], where: str) -> Assessment:
+        """`contexts`: what a request would have, and what is wanted."""
+        context, wanted = contexts
+        return Assessment(variant, True, not spilled and context >= wanted, f"{where}, context {context}")
 
     @property
     def _on_devices(self) -> bool:

@@ -24,7 +24,7 @@ from supervisor.core.devices import (
 from supervisor.core.identity import Start
 from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
-from supervisor.core.plan import DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
+from supervisor.core.plan import DoesNotFit, Forecast, Placement, PlanRequest, Policy, Resident, forecast, plan
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.learning import intent_of, start_of
 from supervisor.probe.drivers import holding
@@ -117,12 +117,10 @@ class Planner:
         taught = learned(known.observations, self._start(known, found), found.estimate)
         return self._decide(replace(request, learned=taught), residents) if taught else found
 
-    def forecast(
-        self, known: Known, residents: Sequence[Resident], scale: tuple[int, int] = (1, 1)
-    ) -> Placement | DoesNotFit:
-        """The plan for a quantisation of which only the size is known: `scale` is (its size, that of `known`)."""
+    def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
+        """How a quantisation would do of which only the size is known: `scale` is (its size, that of `known`)."""
         request = known.subject.request(known.entry.id, known.entry.options)
-        return plan(request, self.budgets, residents, self._rules.policy, scale)
+        return forecast(request, self.budgets, residents, self._rules.policy, scale)
 
     def placed(self, placement: Placement) -> Placed:
         """What an engine has to be told so that it goes where the plan says."""

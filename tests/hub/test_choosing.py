@@ -92,7 +92,7 @@ def desk(hub: LocalHub, tmp_path: Path) -> Desk:
     return Desk(hub, tmp_path)
 
 
-@pytest.mark.parametrize(("profile", "chosen"), [("1x8gb", "Q4_K_M"), ("1x24gb", "BF16"), ("1x80gb", "BF16")])
+@pytest.mark.parametrize(("profile", "chosen"), [("1x8gb", "Q2_K"), ("1x24gb", "BF16"), ("1x80gb", "BF16")])
 async def test_the_best_that_fits_the_machine(profile: str, chosen: str, hub: LocalHub, desk: Desk) -> None:
     publish(hub)
     found = await desk.ask("a/llama", profile)
@@ -117,9 +117,9 @@ async def test_more_context_leads_to_a_smaller_variant(hub: LocalHub, desk: Desk
     publish(hub)
     found = await desk.ask("a/llama", "1x24gb", ctx_size=131072, parallel=1)
     chosen = next(one for one in found.table if one["chosen"])
-    assert chosen["name"] in {"Q4_K_M", "Q2_K"}
+    assert chosen["name"] == "Q6_K"
     assert chosen["well"]
-    assert chosen["note"] == "CUDA0, context 131072"
+    assert chosen["note"] == "CUDA0, context 131072", "what is chosen was planned by its own header"
     assert "CPU" in next(one for one in found.table if one["name"] == "Q8_0")["note"]
     cpu = await desk.ask("a/llama", "1x24gb", device=[])
     assert next(one for one in cpu.table if one["chosen"])["note"].startswith("CPU, ")
@@ -154,7 +154,7 @@ async def test_what_the_disk_has_no_room_for_does_not_count(hub: LocalHub, desk:
 async def test_what_there_is_not_is_refused_with_what_there_is_and_fits(hub: LocalHub, desk: Desk) -> None:
     publish(hub, layers=300)
     with pytest.raises(VariantNotFound) as caught:
-        await desk.ask("a/llama:Q5_K_M", "1x80gb")
+        await desk.ask("a/llama:Q5_K_M", "1x24gb")
     assert "BF16 (123.8 GiB), does not fit" in caught.value.message
     assert "Q4_K_M (34.8 GiB), fits" in caught.value.message
 

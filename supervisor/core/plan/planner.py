@@ -18,11 +18,7 @@ from supervisor.core.plan.why import reasons
 
 
 def plan(
-    request: PlanRequest,
-    budgets: Budgets,
-    residents: Sequence[Resident],
-    policy: Policy,
-    scale: tuple[int, int] = (1, 1),
+    request: PlanRequest, budgets: Budgets, residents: Sequence[Resident], policy: Policy
 ) -> Placement | DoesNotFit:
     """Where the model goes, with which context, and who must leave first; or why it does not fit, in numbers.
 
@@ -37,10 +33,8 @@ def plan(
         budgets: what there is for all our engines together.
         residents: the engines that live; what they hold is taken off the budgets.
         policy: how to choose where the user does not say.
-        scale: (part, whole): weights as if the file were that share of its size, which tells about another
-            quantisation of the model what its size tells; the figures of such a placement are no promise.
     """
-    task = task_of(request, budgets, policy, scale)
+    task = task_of(request, budgets, policy)
     if isinstance(task, Refusal):
         return refused(request, task)
     free = free_of(budgets, residents)
