@@ -29,6 +29,8 @@ class PoolBench:
         arguments: further arguments for the engines, by model.
         hidden: bytes by device that a look does not show free once no engine lives any more.
         unreadable: raised when the pool learns of a model.
+        endless: models whose reading takes for ever.
+        called_off: those of them whose reading was cancelled.
         seen: what the pool observed, as (event, model, code).
         looks: how often the machine was looked at.
     """
@@ -42,6 +44,8 @@ class PoolBench:
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     hidden: dict[str, int] = field(default_factory=dict)
     unreadable: dict[str, Exception] = field(default_factory=dict)
+    endless: frozenset[str] = frozenset()
+    called_off: list[str] = field(default_factory=list)
     seen: list[tuple[str, str, str | None]] = field(default_factory=list)
     engines: list[Engine] = field(default_factory=list)
     looks: int = 0
@@ -73,6 +77,11 @@ class PoolBench:
     async def _learn(self, model: ModelId) -> None:
         if model in self.unreadable:
             raise self.unreadable[model]
+        if model in self.endless:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.called_off.append(model)
 
     async def _see_room(self) -> Mapping[str, int]:
         self.looks += 1
