@@ -116,13 +116,18 @@ class Learning:
     def _keep(self, notes: StartNotes, pid: int, seconds: float, account: Footprint | None) -> None:
         start, now = notes.start, self._clock()
         try:
-            held = overhead(account, self._process_bytes(pid), processes.anonymous_bytes(pid)) if account else {}
+            held = overhead(account, self._told(notes, pid), processes.anonymous_bytes(pid)) if account else {}
             load = LoadTime(start.model, start.options, start.engine, ",".join(notes.intent.names), seconds, now)
             self._load_times.record(load)
             if account is not None:
                 self._footprints.record(Observation(start, account, _compute_bytes(notes.intent), held, now))
         except Exception as error:  # noqa: BLE001 - the boundary of a thread; the engine runs on without its record
             _log.warning("start_not_kept", reason=str(error))
+
+    def _told(self, notes: StartNotes, pid: int) -> Mapping[str, int]:
+        """Of the devices that the engine may use alone: a GPU may have a second name, for another back end."""
+        names = notes.intent.names
+        return {name: held for name, held in self._process_bytes(pid).items() if name in names} if names else {}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from supervisor.choosing import Asked, entry_for
-from supervisor.core.plan import Placement, Resident
+from supervisor.core.devices.describe import problems_json
+from supervisor.core.plan import DoesNotFit, Placement, Resident
+from supervisor.errors import EstimateRefused
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
 
@@ -20,24 +22,26 @@ async def planned(
     """Where the model would go now, beside these engines; nothing is loaded or remembered.
 
     Engines of the model itself count as gone, as they would be when it is loaded anew. Raises ModelNotFound,
-    ModelFileError, InvalidRequest, OptionNotSupported and their like.
+    ModelFileError, EstimateRefused, InvalidRequest, OptionNotSupported and their like.
     """
     answer = await entry_for(maker, planner, asked, residents)
     entry = answer.entry
     if asked.options is not None:
         await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args)
     known = await maker.glance(entry)
-    await planner.look()
+    machine = await planner.look()
     found = planned_json(maker, planner, known, [one for one in residents() if one.model != entry.id])
-    return found | {"variants": list(answer.table), "note": answer.note}
+    return found | {"problems": problems_json(machine), "variants": list(answer.table), "note": answer.note}
 
 
 def planned_json(maker: EngineMaker, planner: Planner, known: Known, residents: Sequence[Resident]) -> dict[str, Any]:
     """The placement or the refusal (docs/rest.md): with the models to evict, and what llama-server would be given.
 
-    Raises InvalidRequest, OptionNotSupported.
+    Raises InvalidRequest, OptionNotSupported; EstimateRefused where the engine would not start whatever the memory.
     """
     found = planner.decide(known, known.entry.options, residents)
+    if isinstance(found, DoesNotFit) and found.refusal is not None:
+        raise EstimateRefused(found.refusal.code, found.refusal.message)
     models = {resident.engine: resident.model for resident in residents}
     if not isinstance(found, Placement):
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}

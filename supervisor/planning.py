@@ -7,7 +7,7 @@ The pool has a model read (`learn`) and the machine looked at (`see_room`) befor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from supervisor.core.devices import (
@@ -50,12 +50,16 @@ class Rules:
     reserves: Reserves | None = None
 
 
+Look = Callable[[bool, Collection[str]], Machine]
+"""Looks at the machine: whether without what is remembered of probes; names of devices on which our engines are."""
+
+
 class Planner:
     """Answers the scheduler.
 
     Args:
         read: opens a model's files and looks up what is known of it.
-        machine: looks at the machine; with True, without what is remembered of probes; called in a thread.
+        machine: looks at the machine; called in a thread.
         holdings: what our engines hold.
     """
 
@@ -63,7 +67,7 @@ class Planner:
         self,
         registry: Registry,
         read: Callable[[ModelEntry], Awaitable[Known]],
-        machine: Callable[[bool], Machine],
+        machine: Look,
         rules: Rules,
         holdings: Callable[[], Sequence[Holding]],
     ) -> None:
@@ -136,7 +140,7 @@ class Planner:
         return tuple(named[name] for name in placement.devices)
 
     def _look(self, again: bool, ours: Sequence[Holding]) -> tuple[Machine, list[Holding]]:
-        return self._look_at(again), [
+        return self._look_at(again, {name for one in ours for name in one.planned_bytes}), [
             replace(one, host_bytes=holding(one.pid).host_bytes) if one.pid else one for one in ours
         ]
 

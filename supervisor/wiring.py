@@ -35,11 +35,13 @@ from supervisor.paths import Places, places
 from supervisor.planning import Planner
 from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
+from supervisor.probe.machine import Prober
+from supervisor.probe.places import Surroundings
 from supervisor.proxy.relay import relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
 from supervisor.records import end_leftovers
 from supervisor.store import Database
-from supervisor.workshop import engine_maker, planner_of
+from supervisor.workshop import engine_maker, look, planner_of
 
 _log = structlog.get_logger()
 
@@ -67,9 +69,10 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
-        learning = Learning(Database.open(where.database), time.time)
+        prober = Prober(Surroundings(env))
+        learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
         with contextlib.closing(learning), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, engine_maker(settings, where, env, learning), own_log, listener))
+            runner.run(_serve(settings, engine_maker(settings, where, env, learning), prober, own_log, listener))
     return 0
 
 
@@ -84,10 +87,12 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
     return settings.model_copy(update={"server": server, "engine": engine})
 
 
-async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
+async def _serve(
+    settings: Settings, maker: EngineMaker, prober: Prober, own_log: OutputLog, listener: socket.socket
+) -> None:
     url = url_of(listener, settings.server.host)
     stop = _Stop()
-    planner = planner_of(settings, maker, lambda: pool.holdings())
+    planner = planner_of(settings, maker, lambda: pool.holdings(), look(settings, maker, prober))
     async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
         maker.fetcher.on_change = pool.changed
         service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)

@@ -16,7 +16,7 @@ from supervisor.fetching import Fetcher, fetcher_of
 from supervisor.hub.access import HubChoices, hub_access
 from supervisor.learning import Learning
 from supervisor.paths import Places
-from supervisor.planning import Planner, Rules
+from supervisor.planning import Look, Planner, Rules
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
@@ -48,11 +48,11 @@ def planner_of(
     settings: Settings,
     maker: EngineMaker,
     holdings: Callable[[], Sequence[Holding]],
-    machine: Callable[[bool], Machine] | None = None,
+    machine: Look,
 ) -> Planner:
-    """What decides where engines go; `machine` as for `Planner`, None: this one is probed."""
+    """What decides where engines go; `machine` as for `Planner`."""
     rules = Rules(settings.policy(), settings.devices.reserves())
-    return Planner(maker.registry, maker.know, machine or _prober(settings, maker), rules, holdings)
+    return Planner(maker.registry, maker.know, machine, rules, holdings)
 
 
 @contextlib.contextmanager
@@ -64,14 +64,14 @@ def without_daemon(
     with contextlib.closing(Learning(database, time.time)) as learning:
         maker = engine_maker(settings, where, env, learning)
         if machine is None:
-            yield maker, planner_of(settings, maker, tuple)
+            yield maker, planner_of(settings, maker, tuple, look(settings, maker, Prober(Surroundings(env))))
         else:
-            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda _: machine)
+            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda again, ours: machine)
 
 
-def _prober(settings: Settings, maker: EngineMaker) -> Callable[[bool], Machine]:
-    prober = Prober(Surroundings(maker.env))
-    return lambda again: prober.machine(maker.binary_path(), settings.devices.rpc, again=again)
+def look(settings: Settings, maker: EngineMaker, prober: Prober) -> Look:
+    """Looks at this machine with the engine in use and the configured workers; as for `Planner`."""
+    return lambda again, ours: prober.machine(maker.binary_path(), settings.devices.rpc, again=again, ours=ours)
 
 
 def _remembered(where: Places) -> Database:

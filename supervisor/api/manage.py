@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor.api.service import Service
 from supervisor.config.settings import ModelOptions
@@ -48,6 +48,15 @@ class PlanRequest(BaseModel):
     options: ModelOptions | None = None
 
 
+class EstimateRequest(BaseModel):
+    """What to estimate; `options` are those of `estimate`, `ctx_size` a number or a list of them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
 class UnloadRequest(BaseModel):
     """Which model goes: after its running requests, or `now`."""
 
@@ -79,6 +88,12 @@ async def models(service: ServiceOf) -> dict[str, Any]:
 async def plan(body: PlanRequest, service: ServiceOf) -> dict[str, Any]:
     """Where a model would go now: devices, context, flags, who would have to leave; or why it does not fit."""
     return await service.plan(body.target, body.id, body.options)
+
+
+@router.post("/estimate")
+async def estimate(body: EstimateRequest, service: ServiceOf) -> dict[str, Any] | list[dict[str, Any]]:
+    """What llama-server would allocate for a model, from the header alone; an array for several contexts."""
+    return await service.estimate(body.target, body.options)
 
 
 @router.post("/models/load", response_model=None)

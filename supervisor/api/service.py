@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
+from supervisor.estimating import estimates_json
 from supervisor.planned import planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
@@ -66,6 +67,15 @@ class Service:
         Engines of the model itself count as gone, as they would be when it is loaded anew.
         """
         return await planned(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+
+    async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
+        """What an engine would allocate for a load target with these options of llama-server, and its own defaults.
+
+        Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
+        """
+        answer = await entry_for(self.maker, self.planner, Asked(target), self.pool.residents)
+        known = await self.maker.glance(answer.entry)
+        return await asyncio.to_thread(estimates_json, known.subject.spec, options)
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""

@@ -37,10 +37,10 @@ def chunk(**delta: Any) -> Json:
 class FakeDaemon:
     """The server, and what the test scripts it to say.
 
-    models: the statuses by id. loading: events a load sends (default: loading, then ready). chat: the chunks of the
-    next answers, a callable of the request. disk: models on disk. remarks: what each event
-    of a load has besides. requests: (method, path with query, body) as they came in. held: set by the
-    test to let a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
+    models: the statuses by id. answers: what other paths answer. loading: events a load sends (default: loading, then
+    ready). chat: the chunks of the next answers, a callable of the request. disk: models on disk. remarks: what each
+    event of a load has besides. requests: (method, path with query, body) as they came in. held: set by the test to let
+    a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
     """
 
     WAIT = "wait"
@@ -48,6 +48,7 @@ class FakeDaemon:
     def __init__(self, *, pid: int | None = None, version: str = VERSION, key: str | None = None) -> None:
         self.models: dict[str, Json] = {"demo": model("demo", source="demo")}
         self.engine: Json | None = {"path": "/opt/llama-server", "build": 11434, "source": "PATH"}
+        self.answers: dict[str, Json] = {}
         self.loading: list[Json | str] | None = None
         self.chat: Callable[[Json], list[Json | str]] = introduce
         self.disk: list[Json] = []
@@ -155,6 +156,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/api/v1/shutdown":
             self._json(202, {"status": "stopping"})
             daemon.on_shutdown()
+        elif path in daemon.answers:
+            self._json(200, daemon.answers[path])
         else:
             self._error(404, "route_not_found", f"No {path}.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -88,8 +88,8 @@ class Workshop:
 
         prober = Prober(Surroundings(os.environ))
 
-        def look(again: bool) -> Machine:
-            return prober.machine(self.binary, tuple(workers), again=again)
+        def look(again: bool, ours: Collection[str]) -> Machine:
+            return prober.machine(self.binary, tuple(workers), again=again, ours=ours)
 
         planner = Planner(Registry(), read, look, Rules(), tuple)
         await planner.look()

