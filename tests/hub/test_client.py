@@ -25,6 +25,7 @@ from supervisor.hub.access import HubChoices, hub_access
 from supervisor.hub.api import HubClient
 from supervisor.hub.models import HubModels
 from tests.hub.conftest import Client
+from tests.support.daemon import wait_until
 from tests.support.gguf_bytes import STRING, array, model, pair, tensor
 from tests.support.hub import Fault, LocalHub
 
@@ -221,4 +222,4 @@ def test_a_proxy_of_the_environment_is_used(hub: LocalHub, client: Client, monke
     monkeypatch.setenv("NO_PROXY", "")
     with pytest.raises(SupervisorError):
         look(client.models(HF_ENDPOINT="http://hub.invalid"), "a/b")
-    assert any("/api/models/a/b" in one.path for one in hub.seen)
+    wait_until(lambda: bool(hub.requests("/api/models/a/b")), 5, "the proxy was asked")
