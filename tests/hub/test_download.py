@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import resource
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,7 +15,7 @@ import psutil
 import pytest
 
 from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubGated, HubUnreachable, VerificationFailed
-from supervisor.hub.download import Downloads, Progress
+from supervisor.hub.download import Progress
 from supervisor.hub.models import Chosen, HubModels
 from tests.hub.conftest import Client
 from tests.support.hub import Fault, LocalHub
@@ -231,27 +230,18 @@ async def test_no_room_is_said_before_anything_is_fetched(hub: LocalHub, client:
     assert hub.requests("/resolve/") == []
 
 
-class Limited(Downloads):
-    """Downloads whose processes may write no file larger than `limit`: a disk that runs full, as they see it."""
-
-    limit = 4_000_000
-
-    async def _run(self, job: dict[str, object], heard: Callable[[dict[str, object]], None]) -> dict[str, object]:
-        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.limit, hard))
-        asyncio.get_running_loop().call_later(0.3, resource.setrlimit, resource.RLIMIT_FSIZE, before)
-        return await super()._run(job, heard)
-
-
+@pytest.mark.skipif(not hasattr(psutil, "RLIMIT_FSIZE"), reason="limits of other processes are Linux's")
 async def test_a_disk_that_runs_full_midway_keeps_what_is_whole(hub: LocalHub, client: Client) -> None:
     files = {**SHARDS, "m-Q8_0-00002-of-00003.gguf": PIECE * 5}
     hub.add("a/b", files)
     models = client.models()
     chosen = client.chosen("a/b:Q8_0", models)
-    limited = Limited(models.access)
+    work = asyncio.ensure_future(fetch(models, chosen))
+    await eventually(children)
+    [worker] = children()
+    worker.rlimit(psutil.RLIMIT_FSIZE, (4_000_000, 4_000_000))  # the disk as the process sees it
     with pytest.raises(DiskFull, match="ran full"):
-        await limited.fetch(chosen.repository, chosen.files(vision=True))
+        await work
     assert leftovers(client) == []
     assert len(blobs(client)) == 1
     await fetch(models, chosen)
