@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from supervisor.config.settings import ModelOptions
+from supervisor.choosing import Asked, entry_for
 from supervisor.core.devices.describe import problems_json
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.schedule import barred_by
 from supervisor.errors import EstimateRefused
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
-from supervisor.targets import resolve_target
 
-
-@dataclass(frozen=True)
-class Asked:
-    """What to plan for, as in a load: `demo`, an absolute path or an id; a name for it; options that are to change."""
-
-    target: str
-    model_id: str | None = None
-    options: ModelOptions | None = None
+__all__ = ["Asked", "planned", "planned_json"]
 
 
 async def planned(
@@ -34,13 +25,14 @@ async def planned(
     Engines of the model itself count as gone, as they would be when it is loaded anew. Raises ModelNotFound,
     ModelFileError, EstimateRefused, InvalidRequest, OptionNotSupported and their like.
     """
-    entry = await asyncio.to_thread(resolve_target, maker.registry, asked.target, asked.model_id, asked.options)
+    answer = await entry_for(maker, planner, asked, residents)
+    entry = answer.entry
     if asked.options is not None:
         await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args)
     known = await maker.glance(entry)
     machine = await planner.look()
     found = planned_json(maker, planner, known, [one for one in residents() if one.model != entry.id])
-    return found | {"problems": problems_json(machine)}
+    return found | {"problems": problems_json(machine), "variants": list(answer.table), "note": answer.note}
 
 
 def planned_json(maker: EngineMaker, planner: Planner, known: Known, residents: Sequence[Resident]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from supervisor.core.identity import Start
 from supervisor.core.ladder import Detour, detoured, next_detour, without_draft
 from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
-from supervisor.core.plan import DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
+from supervisor.core.plan import DoesNotFit, Forecast, Placement, PlanRequest, Policy, Resident, forecast, plan
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.errors import ModelFileError, ModelLoadFailed
 from supervisor.learning import intent_of, start_of
@@ -166,6 +166,11 @@ class Planner:
         if isinstance(found, DoesNotFit) and known.detour.steps:
             return replace(found, message=" ".join((found.message, *known.detour.steps)))
         return found
+
+    def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
+        """How a quantisation would do of which only the size is known: `scale` is (its size, that of `known`)."""
+        request = known.subject.request(known.entry.id, known.entry.options)
+        return forecast(request, self.budgets, residents, self._rules.policy, scale)
 
     def placed(self, placement: Placement) -> Placed:
         """What an engine has to be told so that it goes where the plan says."""

@@ -14,12 +14,13 @@ from supervisor.core.devices import Device
 from supervisor.core.keeping import kept, slots_key
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.plan import Placement
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.registry import ModelEntry, Registry
 from supervisor.cores import physical_cores
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, ModelFileError, ModelLoadFailed
+from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, ModelLoadFailed
+from supervisor.fetching import Fetcher
 from supervisor.header_cache import HeaderCache
 from supervisor.kv_store import SlotKeeper, SlotStore
 from supervisor.learning import Learning, StartNotes, intent_of, start_of
@@ -30,7 +31,7 @@ from supervisor.llamacpp.probe import capabilities
 from supervisor.paths import Places
 from supervisor.planning import Known
 from supervisor.sockets import fresh_socket
-from supervisor.subjects import read_subject
+from supervisor.subjects import Subject, read_subject
 
 
 @dataclass
@@ -46,6 +47,7 @@ class EngineMaker:
     engine_path: str | None
     limits: EngineLimits
     learning: Learning
+    fetcher: Fetcher
     slots: SlotStore | None = None
     cores: int | None = field(default_factory=physical_cores)
     _logs: dict[str, OutputLog] = field(default_factory=dict)
@@ -59,14 +61,18 @@ class EngineMaker:
         Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing and their like.
         """
         await asyncio.to_thread(self.binary)
+        if entry.hub is not None:
+            here = await self.fetcher.ensure(entry)
+            self.registry.locate(entry.id, here.path)
+            return await asyncio.to_thread(self._known, here, Path(here.path or ""))
         return await self.glance(entry)
 
     async def glance(self, entry: ModelEntry) -> Known:
-        """The same on a machine that may have no engine."""
-        if entry.source is Source.HUB:
-            raise ModelFileError(f"'{entry.id}' is to come from {entry.hub}, which this version cannot download yet.")
+        """The same on a machine that may have no engine, and without a download."""
+        if entry.hub is not None:
+            return await asyncio.to_thread(self._glance_at_hub, entry)
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
-        return await asyncio.to_thread(self._know, entry, path)
+        return await asyncio.to_thread(self._known, entry, path)
 
     async def prepare(self, known: Known, placed: Placed, devices: Sequence[Device]) -> Engine:
         """The engine for a model at its place, not started; `devices` are those of the placement, in its order.
@@ -123,9 +129,16 @@ class EngineMaker:
         """Close the logs."""
         for log in self._logs.values():
             log.close()
+        self.fetcher.hub.close()
 
-    def _know(self, entry: ModelEntry, path: Path) -> Known:
-        subject = read_subject(path, entry.options, self._headers)
+    def _glance_at_hub(self, entry: ModelEntry) -> Known:
+        return self.known(*self.fetcher.subject(entry))
+
+    def _known(self, entry: ModelEntry, path: Path) -> Known:
+        return self.known(entry, read_subject(path, entry.options, self._headers))
+
+    def known(self, entry: ModelEntry, subject: Subject) -> Known:
+        """What was read of a model, with what earlier starts of it showed."""
         found = self._usable()
         if found is None:
             return Known(entry, subject)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.describe import tensor_bytes
+from supervisor.core.gguf import GgufHeader
 from supervisor.core.identity import model_identity
 from supervisor.core.launch import (
     LaunchOptions,
@@ -58,13 +59,26 @@ def read_subject(path: Path, options: LaunchOptions, cache: HeaderCache | None =
     facts = facts_of(model.header, None if beside is None else str(beside))
     projector = projector_of(options, facts)
     offloaded = projector if options.mmproj_offload is not False else None
+    header = open_model(Path(offloaded), cache=cache).header if offloaded else None
+    return _subject(model, facts, header, _draft(options, cache))
+
+
+def remote_subject(
+    model: ModelFile, projector: GgufHeader | None, options: LaunchOptions, cache: HeaderCache | None = None
+) -> Subject:
+    """The same for a model that is not here: `model` has its header, its paths are only names."""
+    header = projector if options.mmproj_offload is not False else None
+    return _subject(model, facts_of(model.header), header, _draft(options, cache))
+
+
+def _subject(model: ModelFile, facts: ModelFacts, projector: GgufHeader | None, draft: ModelSpec | None) -> Subject:
     return Subject(
         model,
         read_spec(model.header),
         facts,
         model_identity(model.header),
-        tensor_bytes(open_model(Path(offloaded), cache=cache).header.tensors) if offloaded else 0,
-        _draft(options, cache),
+        tensor_bytes(projector.tensors) if projector else 0,
+        draft,
     )
 
 

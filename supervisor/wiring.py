@@ -119,6 +119,7 @@ async def _serve(
     share = settings.memory_watch.share
     edges = pool_edges(maker, planner, remembered, share, lambda model: len(pool.status(model).engines))
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
+        maker.fetcher.on_change = pool.changed
         reloader = Reloader(
             source.first,
             (maker, planner, pool),

@@ -12,6 +12,8 @@ from supervisor.config import Settings
 from supervisor.core.devices import Holding, Machine
 from supervisor.engine import EngineLimits
 from supervisor.errors import StoreUnusable
+from supervisor.fetching import Fetcher, fetcher_of
+from supervisor.hub.access import HubChoices, hub_access
 from supervisor.kv_store import SlotStore
 from supervisor.learning import Learning
 from supervisor.paths import Places
@@ -33,7 +35,14 @@ def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], lear
         limits=_limits(settings),
         learning=learning,
         slots=SlotStore(where.cache / "kv", settings.kv_store.max_mib << 20),
+        fetcher=fetcher(settings, where, env),
     )
+
+
+def fetcher(settings: Settings, where: Places, env: Mapping[str, str]) -> Fetcher:
+    """What finds and fetches models of the hub by a configuration."""
+    access = hub_access(env, HubChoices(**settings.hub.model_dump()))
+    return fetcher_of(access, where)
 
 
 def planner_of(

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import inflight, manage, openai, peers
+from supervisor.api import files, inflight, manage, openai, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Guard
 from supervisor.api.service import Service
@@ -32,6 +32,7 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIA
     app.include_router(manage.router)
     app.include_router(inflight.router)
     app.include_router(peers.router)
+    app.include_router(files.router)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)

@@ -11,7 +11,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from supervisor import __version__
+from supervisor.api.disk import Disk
 from supervisor.api.status import model_status
+from supervisor.choosing import Asked, entry_for, warning_for
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
@@ -21,12 +23,11 @@ from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
 from supervisor.estimating import estimates_json
 from supervisor.inflight import Inflight, InflightRequest
-from supervisor.planned import Asked, planned
+from supervisor.planned import planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
 from supervisor.reloading import Reloader
-from supervisor.targets import resolve_target
 
 
 @dataclass
@@ -49,6 +50,10 @@ class Service:
     inflight: Inflight
     pins: Pins
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.disk = Disk(self.maker, self.planner, self.pool)
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -79,8 +84,8 @@ class Service:
 
         Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
         """
-        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, None, None)
-        known = await self.maker.glance(entry)
+        answer = await entry_for(self.maker, self.planner, Asked(target), self.pool.residents)
+        known = await self.maker.glance(answer.entry)
         return await asyncio.to_thread(estimates_json, known.subject.spec, options)
 
     def models(self) -> list[dict[str, Any]]:
@@ -96,9 +101,15 @@ class Service:
 
         A loaded model whose options change is drained and started again; options that cannot be are refused before.
         """
-        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
+        answer = await entry_for(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+        entry = answer.entry
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
+        note = answer.note
+        if entry.hub is not None and entry.path is None and not answer.table:
+            warning = await warning_for(self.maker, self.planner, entry, self.pool.residents())
+            note = " ".join(filter(None, (note, warning))) or None
+        self.remarks[entry.id] = {"note": note, "variants": list(answer.table)}
         if not self.pool.status(entry.id).engines:
             self.planner.forget(entry.id)
         self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=options is None))
@@ -151,7 +162,10 @@ class Service:
         return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
-        status = model_status(entry, self.pool.status(entry.id), self.pins(entry.id).pinned, self.to_epoch)
+        download = self.maker.fetcher.progress.get(entry.id)
+        pinned = self.pins(entry.id).pinned
+        status = model_status(entry, self.pool.status(entry.id), pinned, self.to_epoch, download)
+        status |= self.remarks.get(entry.id, {"note": None, "variants": []})
         return status | {"detours": list(self.planner.detour(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:

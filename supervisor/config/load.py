@@ -133,6 +133,8 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     update: dict[str, Any] = {"models": models, "defaults": _files_under(base, settings.defaults)}
     if settings.models_dir is not None:
         update["models_dir"] = absolute(base, settings.models_dir)
+    if settings.hub.cache is not None:
+        update["hub"] = settings.hub.model_copy(update={"cache": absolute(base, settings.hub.cache)})
     return settings.model_copy(update={key: value for key, value in update.items() if key in settings.model_fields_set})
 
 

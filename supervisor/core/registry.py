@@ -111,6 +111,21 @@ class Registry:
             )
         return self._entries[model_id]
 
+    def by_hub(self, reference: str) -> ModelEntry | None:
+        """The model that was made from this reference."""
+        return next((entry for entry in self._entries.values() if entry.hub == reference), None)
+
+    def locate(self, model_id: str, path: str | None) -> None:
+        """Note where a model of the hub is on disk; None: it is not any more."""
+        entry = self._entries.get(model_id)
+        if entry is not None:
+            self._entries[model_id] = replace(entry, path=path)
+
+    def forget(self, model_id: str) -> None:
+        """Drop a model and its names."""
+        self._entries.pop(model_id, None)
+        self._names = {name: owner for name, owner in self._names.items() if owner != model_id}
+
     def by_path(self, path: str) -> ModelEntry | None:
         """The model that was made from this file."""
         return next((entry for entry in self._entries.values() if entry.path == path), None)

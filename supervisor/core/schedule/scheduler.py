@@ -11,6 +11,7 @@ from supervisor.core.events import (
     EngineBecameReady,
     EngineGone,
     EngineHung,
+    EngineId,
     EngineOutgrown,
     EngineSpawned,
     Event,
@@ -75,6 +76,10 @@ class Scheduler:
     def view(self, model: ModelId) -> ModelView:
         """A snapshot of one model."""
         return view_of(self._state, self._state.models.get(model, Model(model)))
+
+    def lives(self, engine: EngineId) -> bool:
+        """Whether the engine is still wanted or still there."""
+        return engine in self._state.engines
 
     def residents(self, now: float) -> tuple[Resident, ...]:
         """What is on the machine, for questions to the planner that decide nothing."""
