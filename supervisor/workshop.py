@@ -68,8 +68,10 @@ def without_daemon(
 ) -> Iterator[tuple[EngineMaker, Planner]]:
     """The two for somebody who plans and starts nothing. Of a `machine` nothing was learned; None: this one."""
     database = _remembered(where) if machine is None else Database.empty()
-    with contextlib.closing(Learning(database, time.time)) as learning:
-        maker = engine_maker(settings, where, env, learning)
+    with (
+        contextlib.closing(Learning(database, time.time)) as learning,
+        contextlib.closing(engine_maker(settings, where, env, learning)) as maker,
+    ):
         if machine is None:
             yield maker, planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
         else:
