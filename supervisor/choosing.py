@@ -9,14 +9,15 @@ from typing import Any
 
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
+from supervisor.core.launch import LaunchOptions
 from supervisor.core.plan import DoesNotFit, Resident
 from supervisor.core.registry import ModelEntry
 from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
-from supervisor.fetching import hub_entry, wants_projector
+from supervisor.fetching import wants_projector
 from supervisor.hub.models import Chosen, Found
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
-from supervisor.targets import known_entry, resolve_target, with_options
+from supervisor.targets import known_entry, new_entry, resolve_target, with_options
 
 _HOST = "CPU"
 
@@ -97,7 +98,9 @@ def _entry(maker: EngineMaker, chosen: Chosen, asked: Asked, alias: str | None =
     if known is not None and asked.model_id in {None, known.id}:
         more = (alias,) if alias and alias not in {known.id, *known.aliases} else ()
         return with_options(replace(known, aliases=(*known.aliases, *more)), asked.options)
-    return with_options(hub_entry(chosen, asked.model_id, alias), asked.options)
+    name = asked.model_id or chosen.reference
+    more = (alias,) if alias and alias != name else ()
+    return with_options(new_entry(maker.registry, name, chosen.reference, more), asked.options)
 
 
 @dataclass
@@ -158,7 +161,7 @@ class _Choice:
 
     @property
     def _vision(self) -> bool:
-        return wants_projector(with_options(_blank(self.found), self.asked.options).options)
+        return wants_projector(self._options)
 
     async def _read(self, variant: Variant) -> Known:
         entry = _entry(self.maker, self.found.choice(variant), self.asked)
@@ -193,12 +196,12 @@ class _Choice:
     @property
     def _on_devices(self) -> bool:
         """Whether there are devices to fill, and they may be."""
-        options = with_options(_blank(self.found), self.asked.options).options
-        return bool(self.planner.budgets.devices) and options.device != ()
+        return bool(self.planner.budgets.devices) and self._options.device != ()
 
-
-def _blank(found: Found) -> ModelEntry:
-    return hub_entry(found.choice(found.candidates[0]), None)
+    @property
+    def _options(self) -> LaunchOptions:
+        """Those of a model of which nothing is configured."""
+        return with_options(new_entry(self.maker.registry, "", None), self.asked.options).options
 
 
 def _row(one: Assessment, chosen: Variant) -> dict[str, Any]:

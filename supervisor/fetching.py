@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
+from supervisor.core.catalog import catalog_of
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Source
+from supervisor.core.registry import ModelEntry
 from supervisor.errors import HubUnreachable, ModelNotFound
 from supervisor.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess
@@ -16,6 +18,9 @@ from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.models import Chosen, HubModels
 from supervisor.paths import Places
 from supervisor.subjects import Subject, read_subject, remote_subject
+
+Siblings: TypeAlias = tuple[tuple[str, int], ...]
+"""References and sizes, as in `PlanRequest`."""
 
 
 @dataclass
@@ -30,8 +35,8 @@ class Fetcher:
     def __post_init__(self) -> None:
         self.hub.downloads.on_change = lambda: self.on_change()
 
-    async def ensure(self, entry: ModelEntry) -> ModelEntry:
-        """The entry of a model of the hub with its files on disk, downloaded where they are not.
+    async def ensure(self, entry: ModelEntry) -> tuple[ModelEntry, Siblings]:
+        """The entry of a model of the hub with its files on disk, downloaded where they are not; its siblings.
 
         Raises as `HubModels.look` and `HubModels.fetch`.
         """
@@ -45,7 +50,7 @@ class Fetcher:
             local = await self.hub.fetch(chosen, vision=False)  # without a network it has to do without its projector
         finally:
             self.progress.pop(entry.id, None)
-        return _placed(entry, local.path, local.projector)
+        return _placed(entry, local.path, local.projector), siblings_of(chosen)
 
     def subject(self, entry: ModelEntry) -> tuple[ModelEntry, Subject]:
         """The model as a plan needs it, without a download. Blocks."""
@@ -53,13 +58,13 @@ class Fetcher:
         vision = wants_projector(entry.options)
         if self.hub.is_here(chosen.repository, chosen.files(vision=vision)):
             return self._local(entry, chosen, vision)
-        projector = self.hub.projector(chosen) if vision else None
-        return entry, remote_subject(self.hub.model(chosen), projector, entry.options, self.headers)
+        return entry, self.of(entry, chosen)
 
     def of(self, entry: ModelEntry, chosen: Chosen) -> Subject:
         """The same for one variant, which need not be the entry's. Blocks."""
         projector = self.hub.projector(chosen) if wants_projector(entry.options) else None
-        return remote_subject(self.hub.model(chosen), projector, entry.options, self.headers)
+        found = remote_subject(self.hub.model(chosen), projector, entry.options, self.headers)
+        return replace(found, siblings=siblings_of(chosen))
 
     def chosen(self, entry: ModelEntry) -> Chosen:
         """Where the entry's reference leads: what is on disk comes first, then the hub is asked. Blocks."""
@@ -81,7 +86,7 @@ class Fetcher:
         assert first is not None  # all are here
         projector = paths[-1] if len(paths) > len(chosen.variant.parts) else None
         placed = _placed(entry, first, projector)
-        return placed, read_subject(first, placed.options, self.headers)
+        return placed, replace(read_subject(first, placed.options, self.headers), siblings=siblings_of(chosen))
 
     def _begin(self, model: str, progress: Progress) -> None:
         self.progress[model] = progress
@@ -99,12 +104,11 @@ def hub_models(access: HubAccess, where: Places) -> HubModels:
     return HubModels(access, Downloads(access, where.pid_records), headers, where.cache / "hub")
 
 
-def hub_entry(chosen: Chosen, model_id: str | None, alias: str | None = None) -> ModelEntry:
-    """The catalogue's entry for a variant."""
-    reference = chosen.reference
-    name = model_id or reference
-    aliases = (alias,) if alias and alias != name else ()
-    return ModelEntry(name, Source.HUB, None, LaunchOptions(), aliases, reference)
+def siblings_of(chosen: Chosen) -> Siblings:
+    """The other variants of the same model in its repository, as far as its files are known."""
+    others = catalog_of(chosen.repository.files).variants
+    same = [one for one in others if one.base == chosen.variant.base and one != chosen.variant and not one.missing]
+    return tuple((replace(chosen, variant=one).reference, one.size) for one in same if one.size)
 
 
 def wants_projector(options: LaunchOptions) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
@@ -62,9 +62,10 @@ class EngineMaker:
         """
         await asyncio.to_thread(self.binary)
         if entry.hub is not None:
-            here = await self.fetcher.ensure(entry)
+            here, siblings = await self.fetcher.ensure(entry)
             self.registry.locate(entry.id, here.path)
-            return await asyncio.to_thread(self._known, here, Path(here.path or ""))
+            known = await asyncio.to_thread(self._known, here, Path(here.path or ""))
+            return replace(known, subject=replace(known.subject, siblings=siblings))
         return await self.glance(entry)
 
     async def glance(self, entry: ModelEntry) -> Known:

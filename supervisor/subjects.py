@@ -31,6 +31,7 @@ class Subject:
         identity: the same for every copy of the model.
         projector_bytes: weights of the projector that will be loaded.
         draft: the second model that drafts.
+        siblings: other quantisations in its repository, with their sizes.
     """
 
     model: ModelFile
@@ -39,6 +40,7 @@ class Subject:
     identity: str
     projector_bytes: int = 0
     draft: ModelSpec | None = None
+    siblings: tuple[tuple[str, int], ...] = ()
 
     def request(self, name: str, options: LaunchOptions) -> PlanRequest:
         """What to ask the planner. Raises InvalidRequest for options that cannot be planned."""
@@ -49,6 +51,7 @@ class Subject:
             explicit_of(options),
             self.projector_bytes,
             self.draft,
+            siblings=self.siblings,
         )
 
 

@@ -115,5 +115,11 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     name = model_id or _SHARD.sub("", Path(first).stem)
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
+    return replace(new_entry(registry, name, None), path=first)
+
+
+def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str, ...] = ()) -> ModelEntry:
+    """A model of which nothing is configured: of the hub where there is a reference, else of a file."""
     given = registry.defaults
-    return ModelEntry(name, Source.FILE, first, given.options, policy=given.policy, filters=given.filters)
+    source = Source.FILE if hub is None else Source.HUB
+    return ModelEntry(name, source, None, given.options, aliases, hub, given.policy, given.filters)

@@ -166,7 +166,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("header_cache", "modelfiles", "projectors"),
     ),
     "planning": (*CORE, "learning", "probe", "subjects"),
-    "fetching": ("core.launch", "core.registry", "header_cache", "hub", "paths", "subjects"),
+    "fetching": ("core.catalog", "core.launch", "core.registry", "header_cache", "hub", "paths", "subjects"),
     "choosing": ("config", *CORE, "fetching", "hub", "planning", "prepare", "targets"),
     "planned": ("choosing", "core.devices", "core.plan", "core.schedule", "planning", "prepare"),
     "workshop": (

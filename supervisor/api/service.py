@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.core.schedule import Pins
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
+from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, SupervisorError
 from supervisor.estimating import estimates_json
 from supervisor.inflight import Inflight, InflightRequest
 from supervisor.planned import planned
@@ -54,6 +55,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.disk = Disk(self.maker, self.planner, self.pool)
+        self._warnings: set[asyncio.Task[None]] = set()
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -96,24 +98,40 @@ class Service:
         """One model's status; raises ModelNotFound."""
         return self._model(self.maker.registry.find(name))
 
-    async def ask_load(self, target: str, model_id: str | None, options: ModelOptions | None) -> str:
-        """Want the model of a load target loaded with these options; its id.
+    async def ask_load(self, asked: Asked, *, at_once: bool = False) -> str:
+        """Want the model of a load target loaded; its id.
 
         A loaded model whose options change is drained and started again; options that cannot be are refused before.
+        Whether a model of the hub fits that was named and is not here is found out before its download begins, or,
+        with `at_once`, meanwhile. Raises as `entry_for`.
         """
-        answer = await entry_for(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+        answer = await entry_for(self.maker, self.planner, asked, self.pool.residents)
         entry = answer.entry
-        if options is not None:
-            await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
-        note = answer.note
+        if asked.options is not None:
+            await asyncio.to_thread(self.maker.check, entry.options, asked.options.extra_args)
+        self.remarks[entry.id] = {"note": answer.note, "variants": list(answer.table)}
         if entry.hub is not None and entry.path is None and not answer.table:
-            warning = await warning_for(self.maker, self.planner, entry, self.pool.residents())
-            note = " ".join(filter(None, (note, warning))) or None
-        self.remarks[entry.id] = {"note": note, "variants": list(answer.table)}
+            if at_once:
+                warning = asyncio.ensure_future(self._warn_if_it_can_be_read(entry))
+                self._warnings.add(warning)
+                warning.add_done_callback(self._warnings.discard)
+            else:
+                await self._warn(entry)
         if not self.pool.status(entry.id).engines:
             self.planner.forget(entry.id)
-        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=options is None))
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=asked.options is None))
         return entry.id
+
+    async def _warn(self, entry: ModelEntry) -> None:
+        """Note what is to be said of a model that does not fit. Raises what reading its header does."""
+        warning = await warning_for(self.maker, self.planner, entry, self.pool.residents())
+        remark = self.remarks[entry.id]
+        self.remarks[entry.id] = remark | {"note": " ".join(filter(None, (remark["note"], warning))) or None}
+        self.pool.changed()
+
+    async def _warn_if_it_can_be_read(self, entry: ModelEntry) -> None:
+        with suppress(SupervisorError):  # the load will say it
+            await self._warn(entry)
 
     async def loaded(self, model_id: str) -> dict[str, Any]:
         """The status once the load is over.

@@ -11,8 +11,10 @@ import psutil
 from supervisor.core.lifecycle import STARTING, EngineState
 from supervisor.core.plan import Placement
 from supervisor.core.registry import ModelEntry
+from supervisor.errors import ModelFileError
 from supervisor.hub.download import Progress
 from supervisor.lease import EngineStatus
+from supervisor.modelfiles import parts_of
 from supervisor.pool import PoolStatus
 
 _UNTOLD = frozenset({"fits", "model", "estimate", "evict"})  # of a plan that is carried out already
@@ -95,9 +97,10 @@ def _resident_bytes(pid: int | None) -> int | None:
 
 
 def _file_bytes(path: str | None) -> int | None:
+    """Of all parts together."""
     try:
-        return Path(path).stat().st_size if path is not None else None
-    except OSError:
+        return sum(part.stat().st_size for part in parts_of(Path(path))) if path is not None else None
+    except (OSError, ModelFileError):
         return None
 
 

@@ -74,7 +74,7 @@ class Registry:
     def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
         """Add a model, or replace the options of the one with the same id and path; whether it has other options now.
 
-        Whatever else is set for one that is here stays; with `keep` so do its options.
+        Whatever else is set for one that is here stays, and further aliases come to it; with `keep` its options stay.
         Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
         for name in (entry.id, *entry.aliases):
@@ -86,7 +86,8 @@ class Registry:
                 raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
         before = self._entries.get(entry.id)
         if before is not None:
-            entry = before if keep else replace(before, options=entry.options)
+            aliases = tuple(dict.fromkeys((*before.aliases, *entry.aliases)))
+            entry = replace(before, options=before.options if keep else entry.options, aliases=aliases)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
         return before is not None and before.options != entry.options

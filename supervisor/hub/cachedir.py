@@ -15,6 +15,7 @@ from pathlib import Path
 
 from supervisor.core.catalog import RepoFile, Variant, catalog_of
 from supervisor.hub.api import MAIN, Repository
+from supervisor.hub.partial import SUFFIX, partial_of
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -56,6 +57,19 @@ class HubCache:
         if self.file(repo, commit, file.path) is not None:
             return True
         return file.etag is not None and (self._repo(repo) / "blobs" / file.etag).is_file()
+
+    def begun(self, repo: str, file: RepoFile) -> int:
+        """Bytes of a file's beginning that a broken-off download left."""
+        if file.etag is None:
+            return 0
+        with suppress(OSError):
+            return partial_of(self._repo(repo) / "blobs", file.etag).stat().st_size
+        return 0
+
+    def partials(self) -> list[tuple[str, Path]]:
+        """Beginnings of contents that broken-off downloads left, with their repositories."""
+        found = sorted(self.folder.glob(f"models--*--*/blobs/*{SUFFIX}"))
+        return [(_id_of(path.parents[1]), path) for path in found]
 
     def repositories(self, repo: str, revision: str | None) -> list[Repository]:
         """What is there of a repository: that revision, or else all commits, the main branch first, then the newest.

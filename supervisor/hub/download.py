@@ -128,8 +128,9 @@ class Downloads:
         return [path for path in found if path is not None]
 
     def missing_bytes(self, repository: Repository, files: Sequence[RepoFile]) -> int:
-        """What is still to be downloaded; what is cached under another name is not."""
-        return sum(file.size or 0 for file in files if not self.cache.has(repository.id, repository.commit, file))
+        """What is still to be downloaded; what is cached under another name, or has begun to arrive, is not."""
+        missing = [file for file in files if not self.cache.has(repository.id, repository.commit, file)]
+        return sum(max(0, (file.size or 0) - self.cache.begun(repository.id, file)) for file in missing)
 
     def check_room(self, repository: Repository, files: Sequence[RepoFile]) -> None:
         """Raise DiskFull where the missing files have no room."""
@@ -223,8 +224,8 @@ class Downloads:
         match told.get("kind"):
             case "full":
                 return DiskFull(
-                    f"The disk with {self.cache.folder} ran full while {repository.id} was downloaded. Whole files are "
-                    "kept; make room and try again."
+                    f"The disk with {self.cache.folder} ran full while {repository.id} was downloaded. What "
+                    "arrived is kept; make room and try again."
                 )
             case "damaged":
                 return VerificationFailed(f"{repository.id}: {message}.")
@@ -237,5 +238,5 @@ class Downloads:
                 return refusal(self.access, repository.id, repository.revision, status, code, message)
             case _:
                 return DownloadFailed(
-                    f"The download of {repository.id} broke off: {message}. Whole files are kept; try again."
+                    f"The download of {repository.id} broke off: {message}. What arrived is kept; try again."
                 )

@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from supervisor.hub.partial import begin_content, sweep
+
 Json = dict[str, Any]
 
 _ATTEMPTS = 4
@@ -108,27 +110,11 @@ def _fetch(job: Json, file: Json) -> Path:
     if isinstance(there, str):
         _known.add(Path(there))
         return Path(there)
-    _sweep(job["repo"], file.get("etag"))
-    return Path(hf_hub_download(**names, tqdm_class=type("Reporter", (_Reporter,), {"path": file["path"]})))
-
-
-def _sweep(repo: str, etag: str | None) -> None:
-    """Remove what killed downloads of this content left: the client begins a file of another name each time."""
-    from filelock import Timeout  # noqa: PLC0415 - as above
-    from huggingface_hub import constants  # noqa: PLC0415 - as above
-    from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
-    from huggingface_hub.utils._fixes import WeakFileLock  # noqa: PLC0415 - as above
-
-    if not etag:
-        return
-    cache, folder = Path(constants.HF_HUB_CACHE), repo_folder_name(repo_id=repo, repo_type="model")
-    leftovers = list((cache / folder / "blobs").glob(f"{etag}*.incomplete"))
-    lock = cache / ".locks" / folder / f"{etag}.lock"
-    if not leftovers or not lock.parent.is_dir():
-        return
-    with contextlib.suppress(Timeout, OSError), WeakFileLock(lock, timeout=0.2):  # held: somebody is at work on it
-        for path in leftovers:
-            path.unlink(missing_ok=True)
+    reporter = type("Reporter", (_Reporter,), {"path": file["path"]})
+    if file.get("etag"):
+        sweep(job["repo"], file["etag"])
+    begin_content(job["repo"], job["commit"], file["path"], reporter)
+    return Path(hf_hub_download(**names, tqdm_class=reporter))
 
 
 class _Reporter:

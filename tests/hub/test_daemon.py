@@ -96,7 +96,7 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
         begun = time.monotonic()
     wait_until(lambda: not workers(daemon), 1.0, "the process has ended")
     assert time.monotonic() - begun < 1
-    assert list((daemon.home / "hf").rglob("*.incomplete")) == []
+    assert bool(list((daemon.home / "hf").rglob("*.incomplete"))) == (how != "delete"), "what arrived is kept"
     wait_until(lambda: daemon.model("chosen")["download"] is None, 1, "nothing is downloaded")
     if how != "leave":
         assert other[0].json()["error"]["code"] == "load_cancelled"

@@ -17,6 +17,7 @@ import pytest
 from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubGated, HubUnreachable, VerificationFailed
 from supervisor.hub.download import Progress
 from supervisor.hub.models import Chosen, HubModels
+from supervisor.hub.partial import partial_of
 from tests.hub.conftest import Client
 from tests.support.hub import Fault, LocalHub
 
@@ -136,9 +137,15 @@ async def test_cancelling_ends_it_within_a_second_and_the_next_goes_on_with_the_
     await asyncio.wait({work})
     assert loop.time() - begun < 1
     assert children() == []
-    assert leftovers(client) == []
-    await fetch(client.models(), chosen)
+    [partial] = leftovers(client)
+    arrived = partial.stat().st_size
+    assert arrived
+    assert models.downloads.missing_bytes(chosen.repository, chosen.variant.parts) == 6_000_000 - arrived
+    path = await fetch(client.models(), chosen)
+    assert [path.with_name(name).read_bytes() for name in SHARDS] == list(SHARDS.values())
     assert [stored(hub, data) for data in SHARDS.values()] == [1, 2, 1]
+    assert hub.requests(second, "GET")[-1].range == f"bytes={arrived}-"
+    assert leftovers(client) == []
 
 
 async def test_killed_again_and_again_it_still_gets_there_and_leaves_nothing(hub: LocalHub, client: Client) -> None:
@@ -153,11 +160,53 @@ async def test_killed_again_and_again_it_still_gets_there_and_leaves_nothing(hub
         with pytest.raises(DownloadFailed, match="SIGKILL"):
             await work
         hub.faults.remove(fault)
-    assert leftovers(client) != []
+    arrived = {path.name.partition(".")[0]: path.stat().st_size for path in leftovers(client)}
+    assert arrived
     path = await fetch(client.models(), chosen)
-    assert path.read_bytes() == SHARDS["m-Q8_0-00001-of-00003.gguf"]
+    assert [path.with_name(name).read_bytes() for name in SHARDS] == list(SHARDS.values())
     assert leftovers(client) == []
     assert len(blobs(client)) == 3
+    for sha, size in arrived.items():
+        assert hub.requests(sha, "GET")[-1].range == f"bytes={size}-"
+
+
+async def test_a_beginning_that_is_none_is_found_out(hub: LocalHub, client: Client) -> None:
+    """What is too long is begun anew at once; what is wrong is found by its sha256 and removed."""
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    models = client.models()
+    chosen = client.chosen("a/b:Q4_0", models)
+    place = partial_of(client.home / "hf/hub/models--a--b/blobs", hashlib.sha256(BIG).hexdigest())
+    place.parent.mkdir(parents=True)
+    place.write_bytes(BIG + b"more")
+    assert (await fetch(models, chosen)).read_bytes() == BIG
+    assert await models.downloads.remove(models.scan()[0].files) == len(BIG)
+    place.write_bytes(bytes(1 << 20))
+    with pytest.raises(VerificationFailed, match="sha256"):
+        await fetch(models, chosen)
+    assert blobs(client) == leftovers(client) == []
+    assert (await fetch(models, chosen)).read_bytes() == BIG
+
+
+async def test_a_hub_without_ranges_sends_all_of_it_again(hub: LocalHub, client: Client) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    models = client.models()
+    chosen = client.chosen("a/b:Q4_0", models)
+    place = partial_of(client.home / "hf/hub/models--a--b/blobs", hashlib.sha256(BIG).hexdigest())
+    place.parent.mkdir(parents=True)
+    place.write_bytes(BIG[: 1 << 20])
+    hub.knows_ranges = False
+    assert (await fetch(models, chosen)).read_bytes() == BIG
+
+
+async def test_what_the_clients_own_killed_downloads_left_is_removed(hub: LocalHub, client: Client) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    models = client.models()
+    chosen = client.chosen("a/b:Q4_0", models)
+    place = partial_of(client.home / "hf/hub/models--a--b/blobs", hashlib.sha256(BIG).hexdigest())
+    place.parent.mkdir(parents=True)
+    place.with_name(place.name.replace("partial", "0a1b2c3d")).write_bytes(b"what came in any order")
+    await fetch(models, chosen)
+    assert leftovers(client) == []
 
 
 async def test_a_cut_connection_is_gone_on_with(hub: LocalHub, client: Client) -> None:
@@ -242,10 +291,13 @@ async def test_a_disk_that_runs_full_midway_keeps_what_is_whole(hub: LocalHub, c
     worker.rlimit(psutil.RLIMIT_FSIZE, (4_000_000, 4_000_000))  # the disk as the process sees it
     with pytest.raises(DiskFull, match="ran full"):
         await work
-    assert leftovers(client) == []
+    [partial] = leftovers(client)
+    arrived = partial.stat().st_size
+    assert arrived >= 3_000_000
     assert len(blobs(client)) == 1
-    await fetch(models, chosen)
-    assert [stored(hub, data) for data in files.values()] == [1, 2, 1]
+    path = await fetch(models, chosen)
+    assert [path.with_name(name).read_bytes() for name in files] == list(files.values())
+    assert hub.requests(hashlib.sha256(PIECE * 5).hexdigest(), "GET")[-1].range == f"bytes={arrived}-"
 
 
 async def test_one_revision_whatever_the_branch_does_meanwhile(hub: LocalHub, client: Client) -> None:
