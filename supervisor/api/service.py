@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from supervisor import __version__
 from supervisor.api.disk import Disk
 from supervisor.api.status import model_status
-from supervisor.choosing import Asked, entry_for, warning_for
+from supervisor.choosing import Asked, check_startable, entry_for, warning_for
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
@@ -106,7 +106,10 @@ class Service:
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
         note = answer.note
-        if entry.hub is not None and entry.path is None and not answer.table:
+        elsewhere = entry.hub is not None and entry.path is None
+        if options is not None and not elsewhere:
+            await check_startable(self.maker, self.planner, entry, self.pool.residents())
+        if elsewhere and not answer.table:
             warning = await warning_for(self.maker, self.planner, entry, self.pool.residents())
             note = " ".join(filter(None, (note, warning))) or None
         self.remarks[entry.id] = {"note": note, "variants": list(answer.table)}
