@@ -9,10 +9,11 @@ from typing import Any
 
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
+from supervisor.core.failures import OPTION
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.plan import DoesNotFit, Resident
+from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.registry import ModelEntry
-from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
+from supervisor.errors import DiskFull, ModelDoesNotFit, ModelLoadFailed, SupervisorError, VariantNotFound
 from supervisor.fetching import wants_projector
 from supervisor.hub.models import Chosen, Found
 from supervisor.planning import Known, Planner
@@ -220,7 +221,31 @@ async def warning_for(
     maker: EngineMaker, planner: Planner, entry: ModelEntry, residents: Sequence[Resident]
 ) -> str | None:
     """What to say of a model that somebody asked for by name and that does not fit, before it is downloaded."""
-    known = await maker.glance(entry)
-    await planner.look()
-    plan = planner.decide(known, known.entry.options, [one for one in residents if one.model != entry.id])
+    plan = await _plan_of(planner, await maker.glance(entry), residents)
     return " ".join((plan.message, *plan.hints)) if isinstance(plan, DoesNotFit) else None
+
+
+async def check_startable(
+    maker: EngineMaker, planner: Planner, entry: ModelEntry, residents: Sequence[Resident]
+) -> None:
+    """Whether an engine with the entry's options could be here, if all that may leave did; before anything changes.
+
+    Raises ModelLoadFailed for options that no engine starts with, ModelDoesNotFit with the numbers, InvalidRequest for
+    options that cannot be planned. What cannot be read is for the load to say.
+    """
+    try:
+        known = await maker.glance(entry)
+    except SupervisorError:
+        return
+    plan = await _plan_of(planner, known, residents)
+    if not isinstance(plan, DoesNotFit) or plan.later:
+        return
+    if plan.refusal is not None:
+        raise ModelLoadFailed(plan.refusal.message, code=OPTION)
+    raise ModelDoesNotFit(" ".join((plan.message, *plan.hints)))
+
+
+async def _plan_of(planner: Planner, known: Known, residents: Sequence[Resident]) -> Placement | DoesNotFit:
+    """Where it would go now; its own engines count as gone."""
+    await planner.look()
+    return planner.decide(known, known.entry.options, [one for one in residents if one.model != known.entry.id])

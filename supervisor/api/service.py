@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 from supervisor import __version__
 from supervisor.api.disk import Disk
 from supervisor.api.status import model_status
-from supervisor.choosing import Asked, entry_for, warning_for
+from supervisor.choosing import Asked, check_startable, entry_for, warning_for
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
@@ -107,10 +107,13 @@ class Service:
         """
         answer = await entry_for(self.maker, self.planner, asked, self.pool.residents)
         entry = answer.entry
+        elsewhere = entry.hub is not None and entry.path is None
         if asked.options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, asked.options.extra_args)
+            if not elsewhere:
+                await check_startable(self.maker, self.planner, entry, self.pool.residents())
         self.remarks[entry.id] = {"note": answer.note, "variants": list(answer.table)}
-        if entry.hub is not None and entry.path is None and not answer.table:
+        if elsewhere and not answer.table:
             if at_once:
                 warning = asyncio.ensure_future(self._warn_if_it_can_be_read(entry))
                 self._warnings.add(warning)
