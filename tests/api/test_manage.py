@@ -178,8 +178,8 @@ def test_status_and_logs(daemon: RunningDaemon, engine_binary: Path) -> None:
     assert status["url"] == daemon.url
     assert status["engine"]["path"] == str(engine_binary)
     assert status["engine"]["build"]
-    lines = daemon.http.get("/api/v1/logs", params={"model": "demo", "lines": 1000}).text.splitlines()
-    assert any("listening" in line for line in lines)
+    log = {"model": "demo", "lines": 1000}  # the engine says that it is ready, and then writes its last lines
+    wait_until(lambda: "listening" in daemon.http.get("/api/v1/logs", params=log).text, 5, "the engine's own words")
     own = daemon.http.get("/api/v1/logs").text
     assert "engine_ready" in own
     missing = daemon.http.get("/api/v1/logs", params={"model": "nobody"})
