@@ -11,14 +11,14 @@ import re
 from typing import Final, TypeAlias
 
 from supervisor.core.toolcalls.block import Block
-from supervisor.core.toolcalls.dialects import ANYWHERE, ANYWHERE_LITERALS, LINE, LINE_LITERALS, PREFIXED, Reader
-from supervisor.core.toolcalls.dialects.closers import CLOSERS, CLOSER_LITERALS, THINK_CLOSERS
+from supervisor.core.toolcalls.dialects import ANYWHERE, ANYWHERE_LITERALS, LINE, LINE_LITERALS, OPENER_LITERALS, PREFIXED, Reader
+from supervisor.core.toolcalls.dialects.closers import CLOSER_LITERALS, CLOSERS, END_LITERALS, THINK_CLOSERS
 from supervisor.core.toolcalls.events import Channel, Dropped, LeftAsText, Text
 from supervisor.core.toolcalls.lead import read_whole
 from supervisor.core.toolcalls.markdown import Code
 from supervisor.core.toolcalls.options import Options
 from supervisor.core.toolcalls.source import (
-    Found, Piece, Resume, Source, Unknown, Wait, one_of, peek, run_of, skip_space,
+    Aside, Found, Literals, Piece, Resume, Source, Unknown, Wait, one_of, peek, run_of, skip_space,
 )  # fmt: skip
 from supervisor.core.toolcalls.tools import Tools
 
@@ -53,6 +53,8 @@ class Automaton:
         self._held = False  # in a reader: nothing is given out as text
         self._calls = 0
         self._brackets = False
+        self._failed = False  # something since the last call began like one
+        self._asides: list[Aside] = []
         self._spent = 0  # characters read in vain
         self._run = self._text()
         self._resume()
@@ -187,21 +189,24 @@ class Automaton:
         at = src.pos
         self._say(at)
         self._held = True
+        literals = END_LITERALS if self._failed else CLOSER_LITERALS
         if self._calls:
-            yield from self._skip_closers(at + _MAX_TRAIL)
+            yield from self._skip_closers(at + _MAX_TRAIL, literals)
         if self._calls and src.at_end():
             self._drop(src.pos)
         else:
             src.seek(at + 1)
         self._held = False
 
-    def _skip_closers(self, limit: int) -> Wait[None]:
-        while self._src.pos < limit:
-            yield from skip_space(self._src)
-            closer = yield from one_of(self._src, CLOSER_LITERALS)
-            if not closer:
+    def _skip_closers(self, limit: int, literals: Literals = CLOSER_LITERALS, *, brackets: bool = False) -> Wait[None]:
+        src = self._src
+        while src.pos < limit:
+            yield from skip_space(src)
+            closer = yield from one_of(src, literals)
+            stray = brackets and src.ahead(1) in {"}", "]"}
+            if not closer and not stray:
                 return
-            self._src.pos += len(closer)
+            src.pos += len(closer) or 1
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -229,10 +234,13 @@ class Automaton:
         src.pos = at + len(opener)
         block = Block(src, self._tools, self._options, self._may_stream)
         state = _Reading(self, block)
+        self._asides.clear()
         good = yield from state.drive(reader(block, opener))
         self._held = True
         if state.passing or good and not state.last_is_call:
             self.items.append(LeftAsText(opener, "unknown_tool"))
+            self._failed = True
+            yield from self._skip_closers(src.pos + _MAX_TRAIL)
             self._say(src.pos)
             self._coded = src.pos
             return False
@@ -249,6 +257,7 @@ class Automaton:
         cost = min(self._src.pos - at, self._options.max_hold)
         self._spent += cost if cost > _FREE else 0
         self.items.append(LeftAsText(opener, why))
+        self._failed = True
         self._src.seek(at + 1)
 
     def _behind_call(self) -> Wait[str]:
@@ -267,7 +276,8 @@ class Automaton:
                 self._brackets = stray
                 continue
             self._coded = max(self._coded, self._sent)
-            if not char:
+            if not char or self._is_begun_closer():
+                src.pos = src.end
                 self._drop(src.pos)
                 return ""
             if self._code.is_code():
@@ -279,8 +289,18 @@ class Automaton:
                 opener = yield from PREFIXED.opener(src)
             return "" if opener in THINK_CLOSERS else opener
 
+    def _is_begun_closer(self) -> bool:
+        """Whether the text ends here, inside a closing tag."""
+        rest = self._src.ahead(CLOSER_LITERALS.longest)
+        return self._src.closed and rest in CLOSER_LITERALS.prefixes and rest not in OPENER_LITERALS.prefixes
+
     def give(self, signal: Found | Piece) -> None:
         """A call, or a piece of one, is certain."""
+        self._failed = False
+        for aside in self._asides:
+            self._drop(aside.start)
+            self._say(aside.stop)
+        self._asides.clear()
         if isinstance(signal, Found):
             self._drop(self._src.pos)
             self._calls += 1
@@ -289,6 +309,10 @@ class Automaton:
             self._calls += signal.last
         self._brackets = signal.brackets
         self.items.append(signal)
+
+    def set_aside(self, aside: Aside) -> None:
+        """Part of what is being read is text, if it turns out to be a call."""
+        self._asides.append(aside)
 
     def pass_on(self) -> None:
         """What has been read is text."""
@@ -308,7 +332,7 @@ class Automaton:
         state = _Reading(self, block)
         good = yield from state.drive(read_whole(block))
         if good and state.found:
-            yield from self._skip_closers(src.pos + _MAX_TRAIL)
+            yield from self._skip_closers(src.pos + _MAX_TRAIL, brackets=state.found[-1].brackets)
         if good and state.found and src.at_end() and not src.cut:
             self._drop(src.pos)
             self._calls += len(state.found)
@@ -359,7 +383,7 @@ class _Reading:
         self.too_long = self.automaton.held() > self.block.options.max_hold
         return self.too_long
 
-    def _heed(self, signal: Found | Piece | Unknown | Resume) -> bool:
+    def _heed(self, signal: Found | Piece | Unknown | Resume | Aside) -> bool:
         if isinstance(signal, Unknown):
             self.passing, self.last_is_call = True, False
             return not self.block.whole
@@ -367,6 +391,9 @@ class _Reading:
             if self.passing:
                 self.automaton.pass_on()
             self.passing = False
+            return True
+        if isinstance(signal, Aside):
+            self.automaton.set_aside(signal)
             return True
         allowed = self.block.options.dialects
         self.too_long = self.automaton.held() > self.block.options.max_hold

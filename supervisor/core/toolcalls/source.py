@@ -63,7 +63,15 @@ class Resume:
     """Signal: the unknown call ends here, what follows may be known again."""
 
 
-Signal: TypeAlias = Found | Piece | Unknown | Resume | None
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Signal: between these positions stands text of the model, inside the markup of a call."""
+
+    start: int
+    stop: int
+
+
+Signal: TypeAlias = Found | Piece | Unknown | Resume | Aside | None
 Wait: TypeAlias = Generator[Signal, None, T]
 
 _BLOCK: Final = 4096

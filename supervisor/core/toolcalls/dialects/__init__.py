@@ -13,7 +13,7 @@ from supervisor.core.toolcalls.dialects.closers import CLOSERS, THINK_CLOSERS
 from supervisor.core.toolcalls.dialects.tagged import PREFIXED
 from supervisor.core.toolcalls.source import Literals, Wait
 
-__all__ = ["ANYWHERE", "ANYWHERE_LITERALS", "DIALECTS", "LINE", "LINE_LITERALS", "PREFIXED", "Reader"]
+__all__ = ["ANYWHERE", "ANYWHERE_LITERALS", "DIALECTS", "LINE", "LINE_LITERALS", "OPENER_LITERALS", "PREFIXED", "Reader"]
 
 
 class Reader(Protocol):
@@ -97,5 +97,6 @@ ANYWHERE: Final[Mapping[str, Reader]] = {
 LINE: Final[Mapping[str, Reader]] = {**marked.LINE_READERS, **gemma.LINE_READERS, **lines.LINE_READERS}
 """Markers that count only at the start of a line."""
 
+OPENER_LITERALS: Final = Literals(ANYWHERE)
 ANYWHERE_LITERALS: Final = Literals([*ANYWHERE, *CLOSERS, *THINK_CLOSERS])
 LINE_LITERALS: Final = Literals(LINE)

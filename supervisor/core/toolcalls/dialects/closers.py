@@ -28,6 +28,7 @@ _ENDS: Final = (
 
 CLOSERS: Final = frozenset({*_TAGS, *_TOKENS, *_ENDS})
 CLOSER_LITERALS: Final = Literals(CLOSERS)
+END_LITERALS: Final = Literals(_ENDS)
 
 THINK: Final[dict[str, str]] = {
     "<think>": "</think>",

@@ -8,7 +8,7 @@ from typing import Final
 from supervisor.core.toolcalls.block import Block, CallWriter
 from supervisor.core.toolcalls.dialects.xml import read_functions
 from supervisor.core.toolcalls.objects import read_bare_arguments, read_calls
-from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, run_of, skip_space, take, take_one, until
+from supervisor.core.toolcalls.source import Aside, Literals, Wait, one_of, peek, run_of, skip_space, take, take_one, until
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _JOINTS: Final = ("▁", "_", " ", "\\_")
@@ -87,10 +87,12 @@ def read_kimi_section(block: Block, opener: str) -> Wait[bool]:
     yield from skip_space(src)
     begins = yield from take(src, _KIMI_CALL)
     if not begins:
+        start = src.pos
         between = yield from until(src, _ANGLE, _MAX_BETWEEN)
         begins = yield from take(src, _KIMI_CALL)
         if between is None or not begins:
             return False
+        yield Aside(start, start + len(between))
     return (yield from read_kimi(block, _KIMI_CALL))
 
 
