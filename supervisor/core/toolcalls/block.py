@@ -62,6 +62,10 @@ class CallWriter:
         self._key = ""
         self._streaming = False  # the string that is being written is on its way already
 
+    def wait(self) -> None:
+        """Give nothing out before the call is complete."""
+        self._limit = None
+
     def value(self, key: str, value: Json) -> Wait[None]:
         """An argument, whole. The last one of a name counts, unless the first is on its way already."""
         if not self.started:

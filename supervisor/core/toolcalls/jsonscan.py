@@ -136,7 +136,9 @@ class JsonScan:
             return None
         char = src.ahead(2)[1]
         if char == "u":
-            yield from need(src, 6)
+            enough = yield from need(src, 6)
+            if not enough and src.cut:
+                return None
             if _HEX.fullmatch(src.ahead(6)[2:]):
                 src.pos += 6
                 return src.slice(src.pos - 6, src.pos)

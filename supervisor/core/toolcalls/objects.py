@@ -19,6 +19,7 @@ _ARGUMENTS: Final = frozenset({"arguments", "parameters", "args"})
 _IDS: Final = frozenset({"id", "tool_call_id"})
 _LISTS: Final = frozenset({"tool_calls", "tool_call"})
 _TYPES: Final = frozenset({"function", "function_call", "tool_call", "tool_use"})
+_ID_LAST: Final = frozenset({"mistral-v7"})  # write the id behind the arguments, and want it back
 _MAX_ID: Final = 128
 
 
@@ -200,6 +201,8 @@ class _CallObject:
             self.text = yield from self.scan.value()
             return self.text is not None
         self.writer = CallWriter(self.block, self.tool, self.dialect, self.id)
+        if self.dialect in _ID_LAST and self.id is None:
+            self.writer.wait()
         return (yield from read_arguments(self.scan, self.writer))
 
     def _id(self) -> Wait[bool]:

@@ -115,6 +115,8 @@ class RawValue:
             if resume >= 0:
                 src.seek(resume)
                 return found
+            if src.closed and src.cut:
+                return -1  # inside what may have been the end
             src.seek(found + 1)
 
     def _skip_cdata(self) -> Wait[None]:

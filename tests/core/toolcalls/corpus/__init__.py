@@ -38,7 +38,7 @@ NOON = ("get_time", {"zone": "UTC"})
 PING: tuple[str, dict[str, Any]] = ("ping", {})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Case:
     """One answer.
 
@@ -60,3 +60,6 @@ class Case:
     choice: Any = None
     ids: tuple[str, ...] | None = None
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<{self.id} {self.text!r} {self.finish}>"

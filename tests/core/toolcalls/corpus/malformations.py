@@ -269,6 +269,7 @@ CASES = [
     kept("A7-off", f"```json\n{_J}\n```", options={"fence_calls": False}),
     kept("S-strict", _XML, options={"dialects": frozenset({"hermes"})}),
     Case("P-first", f"{_XML}\n{_XML}", ONE, dialect="qwen3-coder", options={"parallel_tool_calls": False}),
+    Case("T-python", '<tool_call>get_weather(city="Paris")</tool_call>', ONE, dialect="pythonic"),
     Case("T-unwrapped", f"<tool_call>{_J}</tool_call>", ONE, dialect="hermes",
          tools=[{"type": "function", **TOOLS[0]["function"]}]),
     Case("T-anthropic", f"<tool_call>{_J}</tool_call>", ONE, dialect="hermes",
