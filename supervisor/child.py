@@ -107,6 +107,11 @@ class Child:
         if stdin is not None and not stdin.is_closing():
             stdin.write(line + b"\n")
 
+    def kill(self) -> None:
+        """SIGKILL to its whole session, now; `stop` and `exit` tell when it is gone."""
+        if not self._exit.done():
+            processes.signal_session(self.pid, signal.SIGKILL)
+
     async def stop(self, *, ask: bytes | None, grace: StopGrace) -> ExitStatus:
         """End it: write `ask` to stdin (None: skip), then SIGTERM twice, then SIGKILL; return how it ended.
 

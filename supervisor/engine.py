@@ -10,11 +10,14 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
+from supervisor.core.chatter import is_chatter
+from supervisor.core.footprint import AccountReader, Footprint, is_asking
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.core.statelines import (
     ASK_EXIT,
@@ -36,6 +39,7 @@ _POLL_S = 0.1
 _HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
 _KILL_SIGNAL = 9
+_TOLD_S = 0.5  # the log comes through a thread of the engine's and may lag behind its being ready
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
 
 
@@ -49,11 +53,25 @@ class EngineLimits:
 
 @dataclass(frozen=True)
 class ReadyInfo:
-    """What a ready engine says of itself: tokens of context per request, slots, and its own words (may be empty)."""
+    """What a ready engine says of itself: tokens of context per request, slots, and its own words (may be empty).
+
+    `footprint` is what it holds, where that is known.
+    """
 
     n_ctx: int | None
     n_slots: int | None
     info: Mapping[str, object]
+    footprint: Footprint | None = None
+
+
+class StartNotes(Protocol):
+    """Who wants to know of a start that succeeded."""
+
+    def ready(self, pid: int, seconds: float, n_ctx: int | None, account: Footprint | None) -> Footprint | None:
+        """Process, time from its start until ready, context per slot, the engine's own account; returns what it holds.
+
+        Must not block.
+        """
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,7 @@ class Engine:
         record_dir: where the child's record lives.
         limits: patience.
         environ: the environment to start from; `launch.env` is added.
+        notes: gets the facts of a start that succeeded.
     """
 
     def __init__(
@@ -85,6 +104,7 @@ class Engine:
         record_dir: Path,
         limits: EngineLimits,
         environ: Mapping[str, str] = os.environ,
+        notes: StartNotes | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.socket = launch.socket
@@ -94,6 +114,10 @@ class Engine:
         self._record_dir = record_dir
         self._limits = limits
         self._environ = environ
+        self._notes = notes
+        self._account = AccountReader()
+        self._told = asyncio.Event()  # the account is complete
+        self._hushed = is_asking(launch.argv)
         self._exit: asyncio.Future[ExitStatus] = loop.create_future()
         self._outcome: asyncio.Future[_Ready | _Stalled | ExitStatus] = loop.create_future()
         self._spawning: asyncio.Task[Child] | None = None
@@ -133,6 +157,23 @@ class Engine:
             await self.stop()
             raise
 
+    async def alive(self, within: float) -> bool:
+        """Whether it answers /health within that many seconds, or at least works: takes CPU time or does I/O."""
+        if self._child is None or await self._answers(within / 2):
+            return True
+        before = processes.activity(self._child.pid)
+        deadline = asyncio.get_running_loop().time() + within / 2
+        if await self._answers(within / 2):
+            return True
+        await asyncio.sleep(deadline - asyncio.get_running_loop().time())
+        now = processes.activity(self._child.pid)
+        return now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * within / 2
+
+    def kill(self) -> None:
+        """End the child without asking, also while `stop` waits for it."""
+        if self._child is not None:
+            self._child.kill()
+
     async def stop(self) -> None:
         """End it: afterwards the child is reaped, the socket file gone and `client` closed.
 
@@ -143,7 +184,7 @@ class Engine:
         await asyncio.shield(self._stopping)
 
     async def _start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
-        self._sign_of_life = asyncio.get_running_loop().time()
+        self._sign_of_life = began = asyncio.get_running_loop().time()
         on_progress(LoadProgress("starting", None))
         self._on_progress = on_progress
         self._spawning = asyncio.create_task(self._spawn())
@@ -161,9 +202,10 @@ class Engine:
                 watcher.cancel()
             await asyncio.gather(*watchers, return_exceptions=True)
         if isinstance(outcome, _Ready):
+            seconds = asyncio.get_running_loop().time() - began
             info = await self._describe(outcome.info)
             if not self._exit.done():
-                return info
+                return await self._noted(info, child.pid, seconds)
             outcome = self._exit.result()
         raise self._failure(outcome)
 
@@ -203,6 +245,12 @@ class Engine:
 
     def _on_line(self, line: bytes) -> None:
         self._sign_of_life = asyncio.get_running_loop().time()
+        if not self._told.is_set():
+            self._account.feed(line.decode("utf-8", "replace"))
+            if self._account.complete():
+                self._told.set()
+        elif self._hushed and is_chatter(line):
+            return
         self._log.write(line)
 
     def _on_stdout(self, line: bytes) -> None:
@@ -251,6 +299,25 @@ class Engine:
         facts = slot_facts(await self._get("/slots")) or slot_facts(await self._get("/props"))
         n_ctx, n_slots = facts or (context_of(info), None)
         return ReadyInfo(n_ctx, n_slots, info)
+
+    async def _noted(self, info: ReadyInfo, pid: int, seconds: float) -> ReadyInfo:
+        """With its footprint."""
+        if self._hushed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TOLD_S):
+                    await self._told.wait()
+        self._told.set()
+        if self._notes is None:
+            return info
+        found = self._notes.ready(pid, seconds, info.n_ctx, self._account.footprint())
+        return replace(info, footprint=found)
+
+    async def _answers(self, within: float) -> bool:
+        try:
+            async with asyncio.timeout(within), self.client.get("/health") as response:
+                return response.status > 0
+        except (EngineUnreachable, TimeoutError):
+            return False
 
     async def _get(self, path: str) -> object:
         """JSON from the engine; None when it does not answer 200 with some in time."""

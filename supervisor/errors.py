@@ -4,6 +4,7 @@ SupervisorError                     internal_error
 ├─ ConfigError                      config_invalid
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
+├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
 │  ├─ ModelIdTaken                  model_id_taken
@@ -11,7 +12,9 @@ SupervisorError                     internal_error
 │  │  ├─ GgufError                  gguf_invalid
 │  │  └─ ShardMissing               shard_missing
 │  ├─ EstimateRefused               estimate_refused
+│  ├─ ModelDoesNotFit               does_not_fit
 │  └─ ModelLoadFailed               model_load_failed
+│     ├─ CrashLoop                  crash_loop
 │     └─ LoadCancelled              load_cancelled
 ├─ EngineError
 │  ├─ EngineNotFound                engine_not_found
@@ -38,7 +41,10 @@ SupervisorError                     internal_error
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
+   ├─ QueueFull                     queue_full
    ├─ ShuttingDown                  shutting_down
+   ├─ StoreUnusable                 store_unusable
+   │  └─ StoreTooNew                store_too_new
    └─ RemoteError                   (the code the daemon gave)
 
 `code` is a promise to scripts; a message says what is wrong and what to do. HTTP statuses live in
@@ -82,6 +88,12 @@ class PackageOverwritten(SupervisorError):
     """Another distribution that also calls its package `supervisor` was installed over this one."""
 
     code = "package_overwritten"
+
+
+class ProfileInvalid(SupervisorError):
+    """The description of a machine's devices is wrong."""
+
+    code = "profile_invalid"
 
 
 class ModelError(SupervisorError):
@@ -145,10 +157,22 @@ class EstimateRefused(ModelError):
         self.code = code
 
 
+class ModelDoesNotFit(ModelError):
+    """The machine has no room for the model, whatever leaves; the message has the numbers."""
+
+    code = "does_not_fit"
+
+
 class ModelLoadFailed(ModelError):
     """An engine could not be brought up for the model."""
 
     code = "model_load_failed"
+
+
+class CrashLoop(ModelLoadFailed):
+    """The model's engine failed too often in a row; it is started again when somebody asks with `load`."""
+
+    code = "crash_loop"
 
 
 class LoadCancelled(ModelLoadFailed):
@@ -307,10 +331,37 @@ class InsecureBind(DaemonError):
     code = "insecure_bind"
 
 
+class QueueFull(DaemonError):
+    """Too many requests wait.
+
+    Args:
+        message: as in SupervisorError.
+        retry_after: seconds after which it is worth another try.
+    """
+
+    code = "queue_full"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class ShuttingDown(DaemonError):
     """The daemon is stopping and takes no new work."""
 
     code = "shutting_down"
+
+
+class StoreUnusable(DaemonError):
+    """The database in the state folder cannot be opened."""
+
+    code = "store_unusable"
+
+
+class StoreTooNew(StoreUnusable):
+    """The database was made by a later version of this program."""
+
+    code = "store_too_new"
 
 
 class RemoteError(DaemonError):
@@ -323,8 +374,6 @@ class RemoteError(DaemonError):
         log_lines: as in SupervisorError.
     """
 
-    def __init__(
-        self, message: str, *, code: str, param: str | None = None, log_lines: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, message: str, *, code: str, param: str | None = None, log_lines: tuple[str, ...] = ()) -> None:
         super().__init__(message, param=param, log_lines=log_lines)
         self.code = code

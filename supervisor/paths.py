@@ -42,6 +42,11 @@ class Places:
         return self.state / "daemon.lock"
 
     @property
+    def database(self) -> Path:
+        """What the daemon remembers: footprints, load times."""
+        return self.state / "state.db"
+
+    @property
     def daemon_log(self) -> Path:
         """The log of a daemon in the background."""
         return self.state / "logs" / "daemon.log"

@@ -1,7 +1,7 @@
 """The only owner of engines. It tells the scheduler what happened and does what the scheduler orders.
 
 `_apply` is a plain function: no await lies between reading and writing the scheduler's state, so there is no lock.
-Every outcome of a command comes back as an event.
+Every outcome of a command comes back as an event, and so does the time that the scheduler waits for.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from supervisor.child import ExitStatus
+from supervisor.core.devices import Holding
 from supervisor.core.events import (
+    CheckRoom,
     Command,
     EngineBecameReady,
     EngineGone,
+    EngineHung,
     EngineId,
     EngineSpawned,
     Event,
@@ -28,129 +30,83 @@ from supervisor.core.events import (
     GrantLease,
     LoadAsked,
     ModelId,
+    Plan,
     RefuseRequest,
     RequestArrived,
     RequestDone,
     RequestId,
+    RoomSeen,
     ShutdownAsked,
     StartEngine,
     StopEngine,
+    TimePassed,
     UnloadAsked,
 )
-from supervisor.core.lifecycle import STARTING, EngineState
-from supervisor.core.schedule import ModelView, Scheduler
-from supervisor.engine import LoadProgress, ReadyInfo
-from supervisor.engine_client import EngineClient
-from supervisor.errors import LoadCancelled, ModelLoadFailed, ShuttingDown, SupervisorError
+from supervisor.core.lifecycle import LEAVING, STARTING
+from supervisor.core.plan import Resident
+from supervisor.core.schedule import Scheduler
+from supervisor.engine import LoadProgress
+from supervisor.errors import SupervisorError
+from supervisor.lease import EngineStatus, Lease, PooledEngine, PoolStatus, Running, error_of
+
+__all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
+
+_MOVING = STARTING | LEAVING
 
 
-class PooledEngine(Protocol):
-    """What the pool needs of an engine."""
+@dataclass(frozen=True)
+class PoolEdges:
+    """What the pool needs of the world.
 
-    client: EngineClient
+    Attributes:
+        prepare: the engine for a model and its place, not started.
+        learn: reads what the planner must know of the model; raises a SupervisorError where that cannot be.
+        see_room: looks at the machine, lets the planner know, and returns the free bytes by device name. A device that
+            is not in the answer counts as free. Runs one at a time.
+        clock: monotonic seconds.
+        observe: told what happens, for the log.
+    """
 
-    @property
-    def pid(self) -> int | None:
-        """The process; None before there is one."""
-
-    @property
-    def exit(self) -> asyncio.Future[ExitStatus]:
-        """Done when the process is gone, for whatever reason."""
-
-    async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
-        """Bring it up; raises EngineStartFailed. Cancelling leaves nothing behind."""
-
-    async def stop(self) -> None:
-        """End it in whatever state it is; returns when it is reaped."""
-
-    def tail(self, lines: int) -> tuple[str, ...]:
-        """The last lines it wrote."""
+    prepare: Callable[[ModelId, Plan], Awaitable[PooledEngine]]
+    learn: Callable[[ModelId], Awaitable[None]]
+    see_room: Callable[[], Awaitable[Mapping[str, int]]]
+    clock: Callable[[], float]
+    observe: Callable[[str, ModelId, EngineId, Failure | None], None]
 
 
-_MOVING = STARTING | {EngineState.DRAINING, EngineState.STOPPING}
+@dataclass(frozen=True)
+class PoolLimits:
+    """Seconds.
 
+    Attributes:
+        room: how long the memory of an ended engine may take to show as free; drivers need up to a few.
+        room_poll: between two looks for it.
+        probe: between two questions whether a ready engine is alive.
+        hung: an engine that neither answers nor works for so long is ended.
+    """
 
-@dataclass(slots=True)
-class _Running:
-    """The pool's side of one engine."""
-
-    model: ModelId
-    asked_at: float
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    engine: PooledEngine | None = None
-    progress: LoadProgress | None = None
-    ready: ReadyInfo | None = None
-    ready_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PoolStatus:
-    """One model as the pool sees it. Times are seconds of the pool's clock."""
-
-    view: ModelView
-    progress: LoadProgress | None = None
-    ready: ReadyInfo | None = None
-    pid: int | None = None
-    load_seconds: float | None = None
-    ready_at: float | None = None
-
-
-class Lease:
-    """One request's right to use an engine. Whoever holds it gives it back once; more often does no harm."""
-
-    def __init__(
-        self, engine: PooledEngine, stop: asyncio.Event, gone: asyncio.Event, give_back: Callable[[], None]
-    ) -> None:
-        self.engine = engine
-        self._stop = stop
-        self._gone = gone
-        self._give_back: Callable[[], None] | None = give_back
-
-    @property
-    def client(self) -> EngineClient:
-        """The HTTP client of the engine."""
-        return self.engine.client
-
-    @property
-    def engine_stopped(self) -> bool:
-        """Whether the engine was told to stop: then its end is wanted, and none is to be started in its place."""
-        return self._stop.is_set()
-
-    async def engine_gone(self, within: float) -> bool:
-        """Whether the engine ends `within` that many seconds, so that the next lease is one of a fresh engine."""
-        try:
-            async with asyncio.timeout(within):
-                return await self._gone.wait()
-        except TimeoutError:
-            return False
-
-    def release(self) -> None:
-        """Give it back. Plain, so that no cancellation can come between."""
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back()
+    room: float = 5.0
+    room_poll: float = 0.2
+    probe: float = 10.0
+    hung: float = 30.0
 
 
 class Pool:
     """Runs the scheduler's commands. Use as an async context manager; leaving it ends every engine."""
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        prepare: Callable[[ModelId], Awaitable[PooledEngine]],
-        clock: Callable[[], float],
-        observe: Callable[[str, ModelId, EngineId, Failure | None], None],
-    ) -> None:
+    def __init__(self, scheduler: Scheduler, edges: PoolEdges, limits: PoolLimits | None = None) -> None:
         self._scheduler = scheduler
-        self._prepare = prepare
-        self._clock = clock
-        self._observe = observe
-        self._running: dict[EngineId, _Running] = {}
+        self._edges = edges
+        self._limits = limits or PoolLimits()
+        self._running: dict[EngineId, Running] = {}
         self._waiters: dict[RequestId, asyncio.Future[Lease]] = {}
         self._request_ids = itertools.count(1)
         self._watchers: set[asyncio.Event] = set()
         self._tasks = asyncio.TaskGroup()
+        self._checks: set[asyncio.Task[None]] = set()
+        self._look: asyncio.Future[Mapping[str, int]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_for: float | None = None
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -159,20 +115,26 @@ class Pool:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.shut_down()
+        self._apply(ShutdownAsked(now=True))
+        for task in self._checks:
+            task.cancel()
+        if self._look is not None:
+            self._look.cancel()
         await self._tasks.__aexit__(None, None, None)  # the tasks of the engines end by themselves, stopped
+        if self._timer is not None:
+            self._timer.cancel()
 
     # ── what others ask ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def acquire(self, model: ModelId) -> Lease:
-        """Wait for an engine of the model, loading it where needed.
+    async def acquire(self, model: ModelId, affinity: str | None = None) -> Lease:
+        """Wait for an engine of the model, loading it where needed; requests with one `affinity` prefer one engine.
 
-        Raises ModelLoadFailed with the reason, LoadCancelled, ShuttingDown.
+        Raises ModelLoadFailed with the reason, LoadCancelled, CrashLoop, ModelDoesNotFit, QueueFull, ShuttingDown.
         """
         request = next(self._request_ids)
         waiter: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
         self._waiters[request] = waiter
-        self._apply(RequestArrived(request, model))
+        self._apply(RequestArrived(request, model, affinity))
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -180,9 +142,9 @@ class Pool:
             self._apply(RequestDone(request))  # waiting or just granted: the scheduler knows
             raise
 
-    def ask_load(self, model: ModelId) -> None:
-        """Want the model loaded; returns at once."""
-        self._apply(LoadAsked(model))
+    def ask_load(self, model: ModelId, *, fresh: bool = False) -> None:
+        """Want the model loaded; returns at once. `fresh`: in place of the engines there are, after their requests."""
+        self._apply(LoadAsked(model, fresh))
 
     def ask_unload(self, model: ModelId, *, now: bool = False) -> None:
         """Want the model gone, after its requests or `now`; returns at once."""
@@ -193,13 +155,13 @@ class Pool:
         return await self._first(model, lambda status: status.view.state not in _MOVING)
 
     async def unload(self, model: ModelId, *, now: bool = False) -> PoolStatus:
-        """End the model's engine, after its requests or `now`; returns when its process is gone."""
-        engine = self._scheduler.view(model).engine
+        """End the model's engines, after their requests or `now`; returns when their processes are gone."""
+        engines = {engine.engine for engine in self._scheduler.view(model).engines}
         self.ask_unload(model, now=now)
-        return await self._first(model, lambda _: engine not in self._running)
+        return await self._first(model, lambda _: engines.isdisjoint(self._running))
 
     def shut_down(self) -> None:
-        """Refuse everything from now on and stop every engine; returns at once."""
+        """Refuse everything from now on, end engines after their requests; the second time, at once. Does not wait."""
         self._apply(ShutdownAsked())
 
     async def drained(self) -> None:
@@ -230,82 +192,142 @@ class Pool:
     def status(self, model: ModelId) -> PoolStatus:
         """The model's status now."""
         view = self._scheduler.view(model)
-        running = self._running.get(view.engine) if view.engine is not None else None
-        if running is None:
-            return PoolStatus(view)
-        return PoolStatus(
-            view=view,
-            progress=running.progress,
-            ready=running.ready,
-            pid=running.engine.pid if running.engine else None,
-            load_seconds=running.ready_at - running.asked_at if running.ready_at is not None else None,
-            ready_at=running.ready_at,
+        return PoolStatus(view, tuple(EngineStatus.of(one, self._running.get(one.engine)) for one in view.engines))
+
+    def residents(self) -> tuple[Resident, ...]:
+        """The engines there are, as the planner sees them."""
+        return self._scheduler.residents(self._edges.clock())
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """What every engine that has a process holds, as far as that was planned."""
+        return tuple(
+            Holding(running.engine.pid, running.plan.used_bytes)
+            for running in self._running.values()
+            if running.engine is not None and running.engine.pid is not None
         )
 
     # ── events in, commands out ──────────────────────────────────────────────────────────────────────────────────
 
     def _apply(self, event: Event) -> None:
-        for command in self._scheduler.handle(event, self._clock()):
+        for command in self._scheduler.handle(event, self._edges.clock()):
             self._execute(command)
+        self._set_timer()
         for watcher in self._watchers:
             watcher.set()
 
     def _execute(self, command: Command) -> None:
         match command:
-            case StartEngine(engine, model):
-                self._running[engine] = _Running(model, self._clock())
-                self._tasks.create_task(self._live(engine, model), name=f"engine-{engine}")
-                self._observe("engine_start", model, engine, None)
-            case StopEngine(engine):
+            case CheckRoom():
+                task = self._tasks.create_task(self._check_room(command), name=f"room-{command.engine}")
+                self._checks.add(task)
+                task.add_done_callback(self._checks.discard)
+            case StartEngine(engine, model, plan):
+                self._running[engine] = Running(model, plan, self._edges.clock())
+                self._tasks.create_task(self._live(engine, plan), name=f"engine-{engine}")
+                self._edges.observe("engine_start", model, engine, None)
+            case StopEngine(engine, now):
                 running = self._running[engine]
-                self._observe("engine_stop", running.model, engine, None)
+                self._edges.observe("engine_stop", running.model, engine, None)
                 running.stop.set()
+                if now and running.engine is not None:
+                    running.engine.kill()
             case GrantLease(request, engine):
-                self._grant(request, engine)
+                waiter = self._waiters.pop(request)
+                if not waiter.done():  # a cancelled one reports RequestDone itself, in acquire()
+                    waiter.set_result(Lease(self._running[engine], partial(self._apply, RequestDone(request))))
             case RefuseRequest(request, failure):
                 waiter = self._waiters.pop(request)
                 if not waiter.done():
-                    waiter.set_exception(_refusal(failure))
+                    waiter.set_exception(error_of(failure))
 
-    def _grant(self, request: RequestId, engine: EngineId) -> None:
-        waiter = self._waiters.pop(request)
-        running = self._running[engine]
-        assert running.engine is not None  # only ready engines are granted
-        if not waiter.done():  # a cancelled one reports RequestDone itself, in acquire()
-            give_back = partial(self._apply, RequestDone(request))
-            waiter.set_result(Lease(running.engine, running.stop, running.gone, give_back))
+    def _set_timer(self) -> None:
+        wake = self._scheduler.next_wake
+        if wake == self._timer_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_for = None, wake
+        if wake is not None:
+            delay = max(0.0, wake - self._edges.clock())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer_for = None  # so that a timer that came too early is set again
+        self._apply(TimePassed())
+
+    # ── room ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _check_room(self, check: CheckRoom) -> None:
+        """Learn of the model and look at the machine, until ended engines' memory is free or it has taken too long."""
+        failure = await _failure_of(self._learn_and_look(check))
+        self._apply(RoomSeen(check.engine, failure))
+
+    async def _learn_and_look(self, check: CheckRoom) -> None:
+        await self._edges.learn(check.model)
+        patience = self._edges.clock() + self._limits.room
+        while True:
+            free = await self._look_once()
+            if all(free.get(device, size) >= size for device, size in check.vacated.items()):
+                return
+            if self._edges.clock() >= patience:
+                self._edges.observe("room_not_seen", check.model, check.engine, None)
+                return
+            await asyncio.sleep(self._limits.room_poll)
+
+    async def _look_once(self) -> Mapping[str, int]:
+        """One look at a time serves everybody."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.ensure_future(self._edges.see_room())
+        return await asyncio.shield(self._look)
 
     # ── the life of one engine ───────────────────────────────────────────────────────────────────────────────────
 
-    async def _live(self, engine_id: EngineId, model: ModelId) -> None:
+    async def _live(self, engine_id: EngineId, plan: Plan) -> None:
         """Prepare, start, watch and stop one engine; it ends by itself or because `stop` is set."""
         running = self._running[engine_id]
-        work = asyncio.ensure_future(self._start_and_watch(engine_id, running))
+        work = asyncio.ensure_future(self._start_and_watch(engine_id, running, plan))
         told = asyncio.ensure_future(running.stop.wait())
         try:
             await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             told.cancel()
             work.cancel()
-        failure = await _outcome(work)
+        failure = await _failure_of(work)
         if running.engine is not None:
             await running.engine.stop()
-        self._observe("engine_gone", model, engine_id, failure)
+        self._edges.observe("engine_gone", running.model, engine_id, failure)
         del self._running[engine_id]
         self._apply(EngineGone(engine_id, failure))
         running.gone.set()
 
-    async def _start_and_watch(self, engine_id: EngineId, running: _Running) -> Failure:
-        running.engine = engine = await self._prepare(running.model)
+    async def _start_and_watch(self, engine_id: EngineId, running: Running, plan: Plan) -> Failure:
+        running.engine = engine = await self._edges.prepare(running.model, plan)
         self._apply(EngineSpawned(engine_id))
         running.ready = await engine.start(lambda progress: self._progressed(running, progress))
-        running.ready_at = self._clock()
-        self._observe("engine_ready", running.model, engine_id, None)
-        self._apply(EngineBecameReady(engine_id))
-        how = await engine.exit
+        running.ready_at = self._edges.clock()
+        self._edges.observe("engine_ready", running.model, engine_id, None)
+        self._apply(EngineBecameReady(engine_id, running.ready.n_slots))
+        probing = asyncio.ensure_future(self._probe(engine_id, running, engine))
+        try:
+            how = await engine.exit
+        finally:
+            probing.cancel()
         return Failure("engine_lost", f"The engine of '{running.model}' ended by itself: {how}.", engine.tail(20))
 
-    def _progressed(self, running: _Running, progress: LoadProgress) -> None:
+    async def _probe(self, engine_id: EngineId, running: Running, engine: PooledEngine) -> None:
+        """Ask the engine again and again whether it is alive; tell when it is not."""
+        while True:
+            await asyncio.sleep(self._limits.probe)
+            if await engine.alive(self._limits.hung):
+                continue
+            message = f"The engine of '{running.model}' did not answer for {self._limits.hung:g} s and was ended."
+            failure = Failure("engine_hung", message, engine.tail(20))
+            self._edges.observe("engine_hung", running.model, engine_id, failure)
+            running.hung = not running.stop.is_set()
+            self._apply(EngineHung(engine_id, failure))
+            return
+
+    def _progressed(self, running: Running, progress: LoadProgress) -> None:
         running.progress = progress
         for watcher in self._watchers:
             watcher.set()
@@ -316,8 +338,8 @@ class Pool:
         return changed
 
 
-async def _outcome(work: asyncio.Future[Failure]) -> Failure | None:
-    """Why the engine is going: None where it was told to."""
+async def _failure_of(work: Awaitable[Failure | None]) -> Failure | None:
+    """Why it did not go well; None where it did, or was called off."""
     try:
         return await work
     except asyncio.CancelledError:
@@ -329,16 +351,3 @@ async def _outcome(work: asyncio.Future[Failure]) -> Failure | None:
     except Exception as error:  # noqa: BLE001 - a bug in one engine's life must not take the other engines down
         trace = "".join(traceback.format_exception(error)).splitlines()
         return Failure("internal_error", f"Internal error while starting the engine: {error!r}.", tuple(trace[-12:]))
-
-
-_REFUSALS: dict[str, type[SupervisorError]] = {
-    ShuttingDown.code: ShuttingDown,
-    LoadCancelled.code: LoadCancelled,
-}
-
-
-def _refusal(failure: Failure) -> SupervisorError:
-    kind = _REFUSALS.get(failure.code)
-    if kind is not None:
-        return kind(failure.message)
-    return ModelLoadFailed(failure.message, log_lines=failure.log_lines)

@@ -1,25 +1,33 @@
-"""From a model id to an engine that can be started: files, binary, command line."""
+"""From a catalogue entry and a place to an engine that can be started: files, binary, command line."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
-from supervisor.core.launch import LaunchOptions, LaunchSpec, build_launch, check_options, facts_of
+from supervisor.core.devices import Device
+from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.registry import ModelEntry, Registry
+from supervisor.cores import physical_cores
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
+from supervisor.header_cache import HeaderCache
+from supervisor.learning import Learning, StartNotes, intent_of, start_of
+from supervisor.llamacpp.digest import engine_digest
+from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate
 from supervisor.llamacpp.probe import capabilities
-from supervisor.modelfiles import open_model
 from supervisor.paths import Places
+from supervisor.planning import Known
 from supervisor.sockets import fresh_socket
+from supervisor.subjects import read_subject
 
 
 @dataclass
@@ -34,30 +42,56 @@ class EngineMaker:
     env: Mapping[str, str]
     engine_path: str | None
     limits: EngineLimits
+    learning: Learning
+    cores: int | None = field(default_factory=physical_cores)
     _logs: dict[str, OutputLog] = field(default_factory=dict)
 
-    async def prepare(self, model_id: str) -> Engine:
-        """The engine for a model, not started.
+    def __post_init__(self) -> None:
+        self._headers = HeaderCache(self.places.cache / "headers")
 
-        Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing, OptionNotSupported and their like.
+    async def know(self, entry: ModelEntry) -> Known:
+        """Read the model and look up what is known of it.
+
+        Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing and their like.
         """
-        entry = self.registry.find(model_id)
+        await asyncio.to_thread(self.binary)
+        return await self.glance(entry)
+
+    async def glance(self, entry: ModelEntry) -> Known:
+        """The same on a machine that may have no engine."""
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
-        launch = await asyncio.to_thread(self._launch, entry, path)
+        return await asyncio.to_thread(self._know, entry, path)
+
+    async def prepare(self, known: Known, placed: Placed, devices: Sequence[Device]) -> Engine:
+        """The engine for a model at its place, not started; `devices` are those of the placement, in its order.
+
+        Raises EngineNotFound, EngineUnusable, OptionNotSupported and their like.
+        """
+        launch, notes = await asyncio.to_thread(self._launch, known, placed, devices)
         return Engine(
             launch,
-            log=self.log(entry.id),
+            log=self.log(known.entry.id),
             record_dir=self.places.pid_records,
             limits=self.limits,
             environ=self.env,
+            notes=notes,
         )
 
-    def check(self, options: LaunchOptions) -> None:
-        """Raise InvalidRequest or OptionNotSupported where no engine could be started with these options."""
-        try:
-            flags = self.binary()[1].flags
-        except (EngineNotFound, EngineUnusable):
-            flags = None  # that is for the load to say
+    def arguments(self, known: Known, placed: Placed) -> tuple[str, ...]:
+        """What llama-server would be given for it, without its own path; the socket's is an example.
+
+        Without a llama-server that tells its options: by today's names, and nothing beyond what is needed.
+        """
+        return self._command(known, placed, "engine.sock").argv[1:]
+
+    def check(self, options: LaunchOptions, client_args: Sequence[str] = ()) -> None:
+        """Raise InvalidRequest or OptionNotSupported where no engine could be started with these options.
+
+        `client_args` are those of its further arguments that a client gave, who may give less than the configuration.
+        """
+        found = self._usable()
+        flags = found[1].flags if found else None  # without one: that is for the load to say
+        check_extra(client_args, flags, "client")
         check_options(options, flags)
 
     def log(self, model_id: str) -> OutputLog:
@@ -71,23 +105,55 @@ class EngineMaker:
         binary = locate(self.places, self.env, self.engine_path)
         return binary, capabilities(binary.path, capability_cache(self.places))
 
+    def binary_path(self) -> Path | None:
+        """The `llama-server` in use; None where there is none."""
+        found = self._usable()
+        return found[0].path if found else None
+
     def close(self) -> None:
         """Close the logs."""
         for log in self._logs.values():
             log.close()
 
-    def _launch(self, entry: ModelEntry, path: Path) -> LaunchSpec:
-        model = open_model(path)
-        binary, known = self.binary()
+    def _know(self, entry: ModelEntry, path: Path) -> Known:
+        subject = read_subject(path, entry.options, self._headers)
+        found = self._usable()
+        if found is None:
+            return Known(entry, subject)
+        binary, able = found
+        digest = engine_digest(binary.path, self.places.cache / "engine-digests.json")
+        return Known(entry, subject, self.learning.observations(subject.identity), digest, able.build)
+
+    def _launch(self, known: Known, placed: Placed, devices: Sequence[Device]) -> tuple[LaunchSpec, StartNotes]:
+        entry, subject = known.entry, known.subject
+        launch = self._command(known, placed, str(fresh_socket(self.places.runtime)))
+        intent = intent_of(placed.placement, entry.options, devices)
+        start = start_of(subject.identity, intent, known.engine, known.build)
+        ours = {theirs: name for name, theirs in placed.names.items()}
+        notes = self.learning.begin(start, intent, ours, subject.model.header.n_ctx_train)
+        return notes.asked(launch, self.binary()[1].flags), notes
+
+    def _command(self, known: Known, placed: Placed, socket: str) -> LaunchSpec:
+        entry, subject = known.entry, known.subject
+        found = self._usable()
         return build_launch(
-            str(binary.path),
-            str(model.path),
-            str(fresh_socket(self.places.runtime)),
+            str(found[0].path) if found else "llama-server",
+            str(subject.model.path),
+            socket,
             entry.id,
             entry.options,
-            facts_of(model.header),
-            known.flags,
+            subject.facts,
+            found[1].flags if found else None,
+            placed=placed,
+            cores=self.cores,
+            libraries=runtime_libraries(found[0].path, self.env, found[1].backends) if found else None,
         )
+
+    def _usable(self) -> tuple[EngineBinary, Capabilities] | None:
+        """The `llama-server` in use, where there is one."""
+        with contextlib.suppress(EngineNotFound, EngineUnusable):
+            return self.binary()
+        return None
 
 
 async def make_demo_model(places: Places) -> Path:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -91,6 +93,16 @@ def activity(session: int) -> Activity:
                 counters = process.io_counters()
                 io_bytes += counters.read_bytes + counters.write_bytes
     return Activity(cpu_s, io_bytes)
+
+
+def anonymous_bytes(pid: int) -> int | None:
+    """What a process holds of the host's memory without mapped files; None where the platform does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) << 10 if found else None
 
 
 def _in_session(pid: int, session: int) -> bool:

@@ -62,6 +62,12 @@ def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
     return [_end(path, term_s) for path in sorted(folder.glob("*.json"))]
 
 
+def living_children(folder: Path) -> list[int]:
+    """The pids of recorded children that live and are provably ours."""
+    records = (_read(path) for path in sorted(folder.glob("*.json")))
+    return [record.pid for record in records if record is not None and _judge(record) == "killed"]
+
+
 def _end(path: Path, term_s: float) -> Ended:
     record = _read(path)
     if record is None:

@@ -13,6 +13,7 @@ from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_client import EngineUnreachable
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineStartFailed, EngineUnusable
+from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.paths import Places
 from supervisor.prepare import make_demo_model
 from supervisor.sockets import fresh_socket
@@ -32,7 +33,8 @@ class SmokeTest:
         """Start, ask, stop."""
         model = await make_demo_model(self.places)
         socket = str(fresh_socket(self.places.runtime))
-        launch = build_launch(str(binary), str(model), socket, "smoke-test", LaunchOptions(ctx_size=512), ModelFacts())
+        options, libraries = LaunchOptions(ctx_size=512), runtime_libraries(binary, self.env)
+        launch = build_launch(str(binary), str(model), socket, "smoke-test", options, ModelFacts(), libraries=libraries)
         engine = Engine(
             launch,
             log=OutputLog(None),

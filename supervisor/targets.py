@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from supervisor.config.settings import ModelOptions, Settings
-from supervisor.core.launch import LaunchOptions
+from supervisor.core.launch import LaunchOptions, LoraAdapter
 from supervisor.core.registry import ModelEntry, Registry, Source
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.modelfiles import open_model
@@ -18,7 +18,9 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 def launch_options(options: ModelOptions) -> LaunchOptions:
     """The launch options that these settings ask for."""
-    return LaunchOptions(**options.model_dump(include={field.name for field in fields(LaunchOptions)}))
+    given = options.model_dump(include={field.name for field in fields(LaunchOptions)})
+    lora = tuple(LoraAdapter(**adapter) for adapter in given.pop("lora", ()))
+    return LaunchOptions(**given, lora=lora)
 
 
 def configured_models(settings: Settings) -> Registry:
@@ -31,9 +33,7 @@ def configured_models(settings: Settings) -> Registry:
     return Registry((*entries, *(() if DEMO_ID in settings.models else (demo,))))
 
 
-def resolve_target(
-    registry: Registry, target: str, model_id: str | None, options: ModelOptions | None
-) -> ModelEntry:
+def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
     """The entry for a load target, known or new; the registry stays as it is.
 
     Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -22,19 +23,23 @@ from supervisor.api.app import create_app
 from supervisor.api.errors import render_error
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
-from supervisor.child import StopGrace
 from supervisor.config import Settings, find_config, load_settings
-from supervisor.core.events import Failure
+from supervisor.core.events import Failure, Plan
+from supervisor.core.plan import Placement
 from supervisor.core.schedule import Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
-from supervisor.engine import EngineLimits
+from supervisor.engine import Engine
 from supervisor.engine_log import OutputLog
+from supervisor.learning import Learning
 from supervisor.paths import Places, places
-from supervisor.pool import Pool
+from supervisor.planning import Planner
+from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
 from supervisor.proxy.relay import relay_endpoints
+from supervisor.proxy.server import RelayingProtocol
 from supervisor.records import end_leftovers
-from supervisor.targets import configured_models
+from supervisor.store import Database
+from supervisor.workshop import engine_maker, planner_of
 
 _log = structlog.get_logger()
 
@@ -62,8 +67,9 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, _maker(settings, where, env), own_log, listener))
+        learning = Learning(Database.open(where.database), time.time)
+        with contextlib.closing(learning), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(settings, engine_maker(settings, where, env, learning), own_log, listener))
     return 0
 
 
@@ -79,18 +85,19 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
 
 
 async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
-    stop = asyncio.Event()
     url = url_of(listener, settings.server.host)
-    async with Pool(Scheduler(), maker.prepare, time.monotonic, _observe) as pool:
-        service = Service(pool, maker, own_log, url, time.time(), _to_epoch, stop.set)
+    stop = _Stop()
+    planner = planner_of(settings, maker, lambda: pool.holdings())
+    async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
+        service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):
             _log.info("daemon_ready", url=url, pid=os.getpid())
-            await asyncio.wait({serving, asyncio.ensure_future(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            gc.freeze()  # what is there now stays: collections need not look at it
+            await asyncio.wait({serving, asyncio.ensure_future(stop.asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
-        pool.shut_down()
-        await pool.drained()  # open streams end with their engines, before the server closes
+        await _drain(pool, stop)  # open streams end with their engines, before the server closes
         maker.close()
         own_log.close()  # ends those who follow
         server.leave()
@@ -98,15 +105,35 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     _log.info("daemon_stopped")
 
 
-def _maker(settings: Settings, where: Places, env: Mapping[str, str]) -> EngineMaker:
-    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
-    return EngineMaker(
-        registry=configured_models(settings),
-        places=where,
-        env=env,
-        engine_path=settings.engine.path,
-        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
-    )
+class _Stop:
+    """Whether the daemon is to stop, and whether at once: somebody asked twice."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.now = asyncio.Event()
+
+    def ask(self) -> None:
+        """Ask once more."""
+        (self.now if self.asked.is_set() else self.asked).set()
+
+
+async def _drain(pool: Pool, stop: _Stop) -> None:
+    """End every engine: after its requests, within a limit, or at once."""
+    pool.shut_down()
+    drained, now = asyncio.ensure_future(pool.drained()), asyncio.ensure_future(stop.now.wait())
+    await asyncio.wait({drained, now}, return_when=asyncio.FIRST_COMPLETED)
+    now.cancel()
+    if not drained.done():
+        pool.shut_down()
+    await drained
+
+
+def _edges(maker: EngineMaker, planner: Planner) -> PoolEdges:
+    async def prepare(model: str, plan: Plan) -> Engine:
+        assert isinstance(plan, Placement)  # all that our planner gives
+        return await maker.prepare(planner.known(model), planner.placed(plan), planner.devices_of(plan))
+
+    return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe)
 
 
 def _application(settings: Settings, service: Service) -> ASGIApp:
@@ -125,11 +152,11 @@ def _application(settings: Settings, service: Service) -> ASGIApp:
 class _Server(uvicorn.Server):
     """uvicorn whose signals set our own event: engines end first, so that open streams get a proper ending."""
 
-    def __init__(self, stop: asyncio.Event, app: ASGIApp) -> None:
+    def __init__(self, stop: _Stop, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=RelayingProtocol,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -155,11 +182,11 @@ class _Server(uvicorn.Server):
         self._leaving.set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A second signal ends the server at once."""
-        if self._stop.is_set():
+        """The first asks, the second ends the engines at once, a third one the server as well."""
+        if self._stop.now.is_set():
             super().handle_exit(signal.SIGINT, frame)
             self._leaving.set()
-        self._stop.set()
+        self._stop.ask()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -6,10 +6,15 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from supervisor.demo.builtin import ensure_demo_model
 from tests.support.engine_binary import require_engine_binary
 from tests.support.scripted import ScriptedModel, ScriptedModels
+
+# How long an example may take depends on what else this machine does.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # A shell that runs the tests in the background makes them, and with them every child, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

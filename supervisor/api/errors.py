@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.ModelIdTaken: 409,
     e.ModelFileError: 422,
     e.EstimateRefused: 422,
+    e.ModelDoesNotFit: 507,
     e.ModelLoadFailed: 503,
     e.ModelError: 500,
     e.EngineLost: 502,
@@ -28,7 +30,9 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.OriginNotAllowed: 403,
     e.RouteNotFound: 404,
     e.RequestError: 400,
+    e.QueueFull: 429,
     e.ShuttingDown: 503,
+    e.ProfileInvalid: 422,
     e.SupervisorError: 500,
 }
 
@@ -40,6 +44,8 @@ _TYPES: Mapping[int, str] = {
     409: "invalid_request_error",
     413: "invalid_request_error",
     422: "invalid_request_error",
+    429: "rate_limit_error",
+    507: "unavailable_error",
     503: "unavailable_error",
 }
 
@@ -62,12 +68,27 @@ def envelope(error: e.SupervisorError) -> dict[str, Any]:
     return {"error": body}
 
 
+def headers_of(error: e.SupervisorError) -> dict[str, str]:
+    """What the answer's head says of an error.
+
+    `x-should-retry` is what OpenAI's client libraries obey: without it they repeat every 5xx.
+    """
+    match error:
+        case e.Unauthorized():
+            return {"www-authenticate": "Bearer"}
+        case e.QueueFull():
+            return {"retry-after": str(math.ceil(error.retry_after))}
+        case e.ModelDoesNotFit() | e.CrashLoop():
+            return {"x-should-retry": "false"}
+        case _:
+            return {}
+
+
 def error_response(error: e.SupervisorError) -> JSONResponse:
     """The answer for an error."""
-    headers = {"www-authenticate": "Bearer"} if isinstance(error, e.Unauthorized) else None
-    return JSONResponse(envelope(error), status_of(error), headers)
+    return JSONResponse(envelope(error), status_of(error), headers_of(error))
 
 
-def render_error(error: e.SupervisorError) -> tuple[int, bytes]:
-    """Status and body for an error, for endpoints outside the framework."""
-    return status_of(error), json.dumps(envelope(error)).encode()
+def render_error(error: e.SupervisorError) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers for an error, for endpoints outside the framework."""
+    return status_of(error), json.dumps(envelope(error)).encode(), headers_of(error)

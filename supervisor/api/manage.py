@@ -16,7 +16,7 @@ from supervisor.engine_log import OutputLog
 
 router = APIRouter(prefix="/api/v1")
 
-_SETTLED = frozenset({"ready", "failed", "unloaded"})
+_SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
 
 
 def _service(request: Request) -> Service:
@@ -38,6 +38,16 @@ class LoadRequest(BaseModel):
     wait: bool = True
 
 
+class PlanRequest(BaseModel):
+    """What to plan for: as in a load."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: str
+    id: str | None = None
+    options: ModelOptions | None = None
+
+
 class UnloadRequest(BaseModel):
     """Which model goes: after its running requests, or `now`."""
 
@@ -53,10 +63,22 @@ async def status(service: ServiceOf) -> dict[str, Any]:
     return await service.status()
 
 
+@router.get("/devices")
+async def devices(service: ServiceOf, again: bool = False) -> dict[str, Any]:
+    """GPUs, RPC workers and the host, and what is free for engines; `again` asks all sources anew."""
+    return await service.devices(again=again)
+
+
 @router.get("/models")
 async def models(service: ServiceOf) -> dict[str, Any]:
     """All models with their state."""
     return {"models": service.models()}
+
+
+@router.post("/plan")
+async def plan(body: PlanRequest, service: ServiceOf) -> dict[str, Any]:
+    """Where a model would go now: devices, context, flags, who would have to leave; or why it does not fit."""
+    return await service.plan(body.target, body.id, body.options)
 
 
 @router.post("/models/load", response_model=None)

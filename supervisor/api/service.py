@@ -11,11 +11,14 @@ from typing import Any
 from supervisor import __version__
 from supervisor.api.status import model_status
 from supervisor.config.settings import ModelOptions
+from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, ModelLoadFailed
-from supervisor.pool import Pool
+from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
+from supervisor.planned import Asked, planned
+from supervisor.planning import Planner
+from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
 from supervisor.targets import resolve_target
 
@@ -29,6 +32,7 @@ class Service:
 
     pool: Pool
     maker: EngineMaker
+    planner: Planner
     own_log: OutputLog
     url: str
     started_at: float
@@ -46,6 +50,18 @@ class Service:
             "models": self.models(),
         }
 
+    async def devices(self, *, again: bool) -> dict[str, Any]:
+        """What the machine has; `again` asks everything anew, also what failed a short while ago."""
+        machine = await self.planner.look(again=again)
+        return as_json(machine, self.planner.budgets)
+
+    async def plan(self, target: str, model_id: str | None, options: ModelOptions | None) -> dict[str, Any]:
+        """Where the model of a load target would go now, with these options; nothing is loaded or remembered.
+
+        Engines of the model itself count as gone, as they would be when it is loaded anew.
+        """
+        return await planned(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""
         return [self._model(entry) for entry in self.maker.registry]
@@ -61,21 +77,22 @@ class Service:
         """
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
-            await asyncio.to_thread(self.maker.check, entry.options)
-        if self.maker.registry.add(entry):
-            self.pool.ask_unload(entry.id)
-        self.pool.ask_load(entry.id)
+            await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry))
         return entry.id
 
     async def loaded(self, model_id: str) -> dict[str, Any]:
-        """The status once the load is over; raises ModelLoadFailed with the reason, or LoadCancelled."""
+        """The status once the load is over.
+
+        Raises ModelLoadFailed with the reason, ModelDoesNotFit, CrashLoop, or LoadCancelled.
+        """
         outcome = await self.pool.settled(model_id)
         if outcome.view.state is EngineState.READY:
             return self.model(model_id)
         failure = outcome.view.failure
         if failure is None:
             raise LoadCancelled("The load was called off: the model was unloaded or the daemon is stopping.")
-        raise ModelLoadFailed(failure.message, log_lines=failure.log_lines)
+        raise error_of(failure)
 
     async def unload(self, name: str, *, now: bool) -> dict[str, Any]:
         """Unload and wait until the process is gone."""

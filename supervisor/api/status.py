@@ -10,6 +10,7 @@ import psutil
 
 from supervisor.core.lifecycle import STARTING, EngineState
 from supervisor.core.registry import ModelEntry
+from supervisor.lease import EngineStatus
 from supervisor.pool import PoolStatus
 
 
@@ -17,10 +18,14 @@ def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float]
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
-    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, error {code, message, log_lines}.
+    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), error {code,
+    message, log_lines}.
     """
-    view, ready = pool.view, pool.ready
-    progress = pool.progress if view.state in STARTING else None
+    view, best = pool.view, pool.best
+    ready = best.ready if best else None
+    progress = best.progress if best and view.state in STARTING else None
+    pid = best.pid if best else None
+    ready_at = best.ready_at if best else None
     return {
         "id": entry.id,
         "aliases": list(entry.aliases),
@@ -29,16 +34,29 @@ def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float]
         "state": "unloaded" if view.state is None or view.state is EngineState.STOPPED else view.state.value,
         "stage": progress.stage if progress else None,
         "progress": progress.value if progress else None,
-        "pid": pool.pid,
+        "pid": pid,
         "n_ctx": ready.n_ctx if ready else None,
         "n_slots": ready.n_slots if ready else None,
         "leases": view.leases,
         "waiting": view.waiting,
-        "loaded_at": to_epoch(pool.ready_at) if pool.ready_at is not None else None,
-        "load_seconds": pool.load_seconds,
-        "rss_bytes": _resident_bytes(pool.pid),
+        "loaded_at": to_epoch(ready_at) if ready_at is not None else None,
+        "load_seconds": best.load_seconds if best else None,
+        "rss_bytes": _resident_bytes(pid),
         "size_bytes": _file_bytes(entry.path),
+        "footprint": ready.footprint.used_bytes if ready and ready.footprint else None,
         "error": _error(pool),
+        "engines": [_engine(engine) for engine in pool.engines],
+    }
+
+
+def _engine(engine: EngineStatus) -> dict[str, Any]:
+    view = engine.view
+    return {
+        "engine": view.engine,
+        "state": view.state.value,
+        "pid": engine.pid,
+        "leases": view.leases,
+        "slots": view.slots if engine.ready else None,
     }
 
 

@@ -26,10 +26,11 @@ from supervisor.paths import Places, places
 
 _OWN_NAME = "llama-supervisor"
 _KEPT = frozenset({"supervisor.yaml"})  # on macOS configuration and state share a folder
-_STATE = ("endpoint.*", "daemon.lock", "chat_history", "logs/*.log*", "children/*.json")
-_CACHE = ("capabilities.json", "demo*.gguf")
+_DATABASE = ("state.db", "state.db-wal", "state.db-shm", "state.db.damaged-*")
+_STATE = ("endpoint.*", "daemon.lock", "chat_history", "logs/*.log*", "children/*.json", *_DATABASE)
+_CACHE = ("capabilities.json", "engine-digests.json", "demo*.gguf", "headers/*.header")
 _ENGINES = ("chosen.json*", ".*lock", "scratch", "downloads/*.tar.*", "downloads/*.zip", "logs/*.log", "tools/cmake*")
-_FOLDERS = ("logs", "children", "downloads", "tools")  # made by the program; they go when they are empty
+_FOLDERS = ("logs", "children", "downloads", "tools", "headers")  # made by the program; they go when they are empty
 
 
 @dataclass(frozen=True)
@@ -158,9 +159,7 @@ def _bytes(path: Path) -> int:
     """The bytes of a file or of all files below a folder; links count as themselves."""
     if path.is_symlink() or not path.is_dir():
         return path.lstat().st_size
-    return sum(
-        os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names
-    )
+    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
 
 
 def _checkout() -> Path | None:

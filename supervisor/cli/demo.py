@@ -53,9 +53,13 @@ def run(args: argparse.Namespace) -> int:
     answer = _answer_shown(daemon.client, model["id"], say, quiet=args.json)
     call = _tool_call_shown(daemon.client, model["id"], say)
     if args.json:
-        print_json(
-            {"engine": engine, "url": daemon.base_url, "model": model["id"], "answer": answer, "tool_call": vars(call)}
-        )
+        print_json({
+            "engine": engine,
+            "url": daemon.base_url,
+            "model": model["id"],
+            "answer": answer,
+            "tool_call": vars(call),
+        })
     else:
         print(_what_next(command_name(os.environ), daemon.base_url, model["id"]))
     return OK

@@ -8,8 +8,9 @@ from supervisor.cli.client import Json
 from supervisor.cli.daemon import ensure
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import engine_of
+from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.cli.loading import load, parse_target
-from supervisor.cli.options import Subparsers, add_background, add_common, count, positive
+from supervisor.cli.options import Subparsers, add_background, add_common
 from supervisor.cli.progress import progress
 from supervisor.cli.render import bold, print_json
 
@@ -22,12 +23,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("load", help="load a model and print its endpoint", description=_DESCRIPTION)
     parser.add_argument("target", metavar="TARGET", help="demo, the path of a .gguf file, or the id of a known model")
     parser.add_argument("--id", metavar="ID", help="the name to give the model (default: from the file's name)")
-    parser.add_argument("--ctx-size", type=count, metavar="N", help="context in tokens (0: the model's own)")
-    parser.add_argument("--parallel", type=positive, metavar="N", help="requests answered side by side")
-    parser.add_argument("--embeddings", choices=("auto", "on", "off"), help="serve embeddings instead of text")
-    parser.add_argument(
-        "--extra-arg", action="append", metavar="ARG", help="one more argument for the engine: --extra-arg=--no-warmup"
-    )
+    add_launch_options(parser)
     add_background(parser)
     add_common(parser)
     parser.set_defaults(run=run)
@@ -50,13 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _body(args: argparse.Namespace) -> Json:
-    given = {
-        "ctx_size": args.ctx_size,
-        "parallel": args.parallel,
-        "embeddings": args.embeddings,
-        "extra_args": args.extra_arg,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = launch_options(args)
     body: Json = {"target": parse_target(args.target)}
     if args.id:
         body["id"] = args.id

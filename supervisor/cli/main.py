@@ -29,9 +29,12 @@ VERBS = {
     "chat": "supervisor.cli.chat",
     "inspect": "supervisor.cli.inspect",
     "estimate": "supervisor.cli.estimate",
+    "plan": "supervisor.cli.plan",
     "logs": "supervisor.cli.logs",
     "stop": "supervisor.cli.stop",
     "engine": "supervisor.cli.engine",
+    "devices": "supervisor.cli.devices",
+    "doctor": "supervisor.cli.doctor",
     "clean": "supervisor.cli.clean",
 }
 """Verb to module, in the order of the help text."""

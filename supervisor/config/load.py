@@ -11,10 +11,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from supervisor.config.settings import Settings
+from supervisor.config.settings import ModelSettings, Settings
 from supervisor.errors import ConfigError
 
 FILE_NAME = "supervisor.yaml"
+_FILES = ("file", "chat_template_file", "slot_save_path", "mmproj", "spec_draft_model")
 
 
 def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_folder: Path) -> Path | None:
@@ -74,13 +75,20 @@ def _explain(error: ValidationError) -> str:
 
 
 def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
-    """Relative model files are relative to the configuration file."""
+    """Relative files are relative to the configuration file."""
     base = path.parent if path is not None else Path.cwd()
-    models = {
-        name: model.model_copy(update={"file": str((base / Path(model.file).expanduser()).absolute())})
-        for name, model in settings.models.items()
-    }
+    models = {name: _with_files_under(base, model) for name, model in settings.models.items()}
     return settings.model_copy(update={"models": models})
+
+
+def _with_files_under(base: Path, model: ModelSettings) -> ModelSettings:
+    def absolute(text: str) -> str:
+        return str((base / Path(text).expanduser()).absolute())
+
+    given = {name: getattr(model, name) for name in _FILES}
+    files = {name: absolute(text) for name, text in given.items() if text is not None}
+    lora = tuple(adapter.model_copy(update={"path": absolute(adapter.path)}) for adapter in model.lora)
+    return model.model_copy(update={**files, "lora": lora})
 
 
 def _is_private(path: Path) -> bool:

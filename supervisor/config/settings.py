@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from supervisor.core.devices.reserves import Reserves
+from supervisor.core.plan import Policy
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
+
+_DEFAULT = Policy()
+
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 
 class _Strict(BaseModel):
@@ -25,6 +32,22 @@ class ServerSettings(_Strict):
     max_body_mib: Annotated[int, Field(ge=1)] = 256
 
 
+class ContextSettings(_Strict):
+    """How much context a model gets where nobody says; tokens per request, `growth_share` a share of what is free."""
+
+    target: Annotated[int, Field(ge=256)] = _DEFAULT.context_target
+    min: Annotated[int, Field(ge=256)] = _DEFAULT.context_min
+    growth_share: Annotated[float, Field(ge=0, le=1)] = _DEFAULT.growth_share
+
+
+class PlacementSettings(_Strict):
+    """What may be done for a model that does not fit as it is (docs/planning.md)."""
+
+    kv_types: Annotated[tuple[CacheType, ...], Field(min_length=1)] = ("f16",)
+    cpu_moe: bool = _DEFAULT.cpu_moe
+    partial_offload: bool = _DEFAULT.partial_offload
+
+
 class EngineSettings(_Strict):
     """Which `llama-server`, and how patient we are with it. Times are seconds."""
 
@@ -33,30 +56,135 @@ class EngineSettings(_Strict):
     stop_timeout: Annotated[float, Field(gt=0)] = 10
 
 
-class ModelOptions(_Strict):
-    """How a model is launched; names and meanings are llama-server's own."""
+Mebibytes = Annotated[int, Field(ge=0)]
 
-    ctx_size: Annotated[int, Field(ge=0)] | None = None
-    parallel: Annotated[int, Field(ge=1)] | None = None
-    batch_size: Annotated[int, Field(ge=1)] | None = None
-    ubatch_size: Annotated[int, Field(ge=1)] | None = None
-    n_gpu_layers: Annotated[int, Field(ge=0)] | None = None
-    threads: Annotated[int, Field(ge=1)] | None = None
+
+class DeviceSettings(_Strict):
+    """RPC workers that count as devices, and what is kept back, in MiB by device name (`CUDA0`, `CPU`) or back end."""
+
+    rpc: tuple[Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$")], ...] = ()
+    reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
+    engine_reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
+
+    def reserves(self) -> Reserves:
+        """The same in bytes, over the defaults."""
+        return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib))
+
+
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(ge=0, le=1)]
+
+
+class ModelOptions(_Strict):
+    """How a model is launched; names and meanings are llama-server's own (docs/launch.md).
+
+    These are for everybody, clients of the REST interface included: none names a file or host of the machine.
+    """
+
+    ctx_size: Natural | None = None
+    parallel: Positive | None = None
+    kv_unified: bool | None = None
+    batch_size: Positive | None = None
+    ubatch_size: Positive | None = None
+    cache_type_k: CacheType | None = None
+    cache_type_v: CacheType | None = None
+    flash_attn: Literal["on", "off", "auto"] | None = None
+    swa_full: bool = False
+    context_shift: bool | None = None
+    cache_ram: Annotated[int, Field(ge=-1)] | None = None
+    ctx_checkpoints: Natural | None = None
+    threads: Positive | None = None
+    threads_batch: Positive | None = None
+    device: tuple[str, ...] | None = None
+    n_gpu_layers: Natural | None = None
+    tensor_split: tuple[Share, ...] = ()
+    split_mode: Literal["none", "layer", "row", "tensor"] | None = None
+    main_gpu: Natural | None = None
+    cpu_moe: bool = False
+    n_cpu_moe: Natural | None = None
+    n_cpu_ffn: Natural | None = None
+    override_tensor: tuple[str, ...] = ()
+    kv_offload: bool | None = None
+    op_offload: bool | None = None
+    repack: bool | None = None
+    load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None = None
+    fit: Literal["on", "off"] | None = None
     embeddings: Literal["auto", "on", "off"] = "auto"
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
+    reranking: bool = False
+    jinja: bool | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
     skip_chat_parsing: bool = False
+    reasoning: Literal["on", "off", "auto"] | None = None
+    reasoning_format: str | None = None
+    reasoning_effort: str | None = None
+    reasoning_budget: Annotated[int, Field(ge=-1)] | None = None
+    reasoning_budget_message: str | None = None
+    reasoning_preserve: bool | None = None
+    mmproj_auto: bool | None = None
+    mmproj_offload: bool | None = None
+    mmproj_device: str | None = None
+    rope_scaling: Literal["none", "linear", "yarn"] | None = None
+    rope_scale: Number | None = None
+    rope_freq_base: Number | None = None
+    rope_freq_scale: Number | None = None
+    yarn_orig_ctx: Natural | None = None
+    yarn_ext_factor: Number | None = None
+    yarn_attn_factor: Number | None = None
+    yarn_beta_slow: Number | None = None
+    yarn_beta_fast: Number | None = None
+    spec_type: tuple[str, ...] = ()
+    spec_draft_n_max: Natural | None = None
+    spec_draft_n_min: Natural | None = None
+    spec_draft_p_min: Probability | None = None
+    spec_draft_p_split: Probability | None = None
+    spec_draft_ngl: Natural | None = None
+    spec_draft_device: tuple[str, ...] | None = None
+    spec_draft_type_k: CacheType | None = None
+    spec_draft_type_v: CacheType | None = None
+    spec_draft_cpu_moe: bool = False
+    spec_draft_n_cpu_moe: Natural | None = None
+    spec_draft_override_tensor: tuple[str, ...] = ()
+    spec_ngram_mod_n_min: Natural | None = None
+    spec_ngram_mod_n_max: Natural | None = None
+    spec_ngram_mod_n_match: Positive | None = None
+    spec_ngram_simple_size_n: Positive | None = None
+    spec_ngram_simple_size_m: Positive | None = None
+    spec_ngram_simple_min_hits: Positive | None = None
+    spec_ngram_map_k_size_n: Positive | None = None
+    spec_ngram_map_k_size_m: Positive | None = None
+    spec_ngram_map_k_min_hits: Positive | None = None
+    spec_ngram_map_k4v_size_n: Positive | None = None
+    spec_ngram_map_k4v_size_m: Positive | None = None
+    spec_ngram_map_k4v_min_hits: Positive | None = None
     extra_args: tuple[str, ...] = ()
+
+
+class LoraSettings(_Strict):
+    """An adapter's file, and how strongly it is applied."""
+
+    path: str
+    scale: Number = 1.0
 
 
 class ModelSettings(ModelOptions):
     """One model of the catalogue: a GGUF file and how to launch it.
 
-    `env` and `chat_template_file` reach the machine: only who writes the configuration may set them, no REST client.
+    What is here and not in ModelOptions reaches the machine: only who writes the configuration may set it, no client.
     """
 
     file: str
     aliases: tuple[str, ...] = ()
     chat_template_file: str | None = None
+    slot_save_path: str | None = None
+    lora: tuple[LoraSettings, ...] = ()
+    mmproj: str | None = None
+    spec_draft_model: str | None = None
+    rpc: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
 
 
@@ -65,4 +193,23 @@ class Settings(_Strict):
 
     server: ServerSettings = ServerSettings()
     engine: EngineSettings = EngineSettings()
+    devices: DeviceSettings = DeviceSettings()
+    context: ContextSettings = ContextSettings()
+    placement: PlacementSettings = PlacementSettings()
     models: dict[str, ModelSettings] = Field(default_factory=dict)
+
+    def policy(self) -> Policy:
+        """How the planner chooses where nobody says."""
+        context, placement = self.context, self.placement
+        return Policy(
+            context_target=context.target,
+            context_min=context.min,
+            growth_share=context.growth_share,
+            kv_types=placement.kv_types,
+            cpu_moe=placement.cpu_moe,
+            partial_offload=placement.partial_offload,
+        )
+
+
+def _bytes(mebibytes: dict[str, int]) -> dict[str, int]:
+    return {name: count << 20 for name, count in mebibytes.items()}

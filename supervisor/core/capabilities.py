@@ -7,8 +7,9 @@ builds, so every parser takes what it knows and passes over the rest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 CPU = "cpu"
 
@@ -17,12 +18,17 @@ _VERSION_BEFORE = re.compile(r"^version: (?P<build>\d+) \((?P<commit>[^)\s]+)\)"
 _OPTION_LINE = re.compile(r"^ {0,8}-")
 _BEFORE_DESCRIPTION = re.compile(r"(?<![, ]) {2,}")
 _FLAG = re.compile(r"(?:^|(?<=[\s,]))--?[A-Za-z][\w.-]*")
+_SEVERAL_VALUES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)+")  # "START END"; "<tensor name pattern>=<buffer type>" is one
 _DEVICE_LINE = re.compile(r"^\s+(?P<name>[A-Za-z]+)\d*:\s", re.MULTILINE)
 _LIBRARY = re.compile(r"^(?:lib)?ggml-(?P<name>[a-z]+)(?:-[\w.-]+)?(?:\.[\d.]+)?\.(?:so|dylib|dll)(?:\.[\d.]+)?$")
 
 # What a back end's devices are called in --list-devices, and what `--backend` and the libraries call it.
 _BACKEND_OF_DEVICE = {"rocm": "hip", "mtl": "metal", "gpuopencl": "opencl"}
 _NOT_BACKENDS = frozenset({"base"})
+
+
+Flags: TypeAlias = Mapping[str, int]
+"""Every option of a binary with its dashes (`-c`, `--ctx-size`), and how many values it takes."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +44,14 @@ class Version:
 class Capabilities:
     """One binary: its build, the options it takes, the back ends it has.
 
-    flags holds every name in `--help`, with its dashes (`-c`, `--ctx-size`). backends are lower case, sorted:
-    `cpu`, `cuda`, `hip`, `metal`, `rpc`, `vulkan`, …
+    flags holds every name in `--help`. backends are lower case, sorted: `cpu`, `cuda`, `hip`, `metal`, `rpc`,
+    `vulkan`, …
     """
 
     build: int | None
     commit: str | None
     version_text: str
-    flags: frozenset[str]
+    flags: Flags
     backends: tuple[str, ...]
 
     def supports(self, flag: str) -> bool:
@@ -63,14 +69,24 @@ def parse_version(text: str) -> Version:
     return Version(int(found["build"]) or None, None if commit == "unknown" else commit, line)
 
 
-def parse_help(text: str) -> frozenset[str]:
-    """Every option name of `--help`.
+def parse_help(text: str) -> Flags:
+    """Every option name of `--help`, and how many values it takes.
 
     A line that names options starts with one, hardly indented; two spaces that follow no comma begin its
     description: `-c,    --ctx-size N      size`, in older builds `  -c N, --ctx-size N      size`.
+    All names of a line take the same values; what stands behind the last one tells which: nothing, `N`, `START END`.
     """
-    heads = (_BEFORE_DESCRIPTION.split(line.strip(), 1)[0] for line in text.splitlines() if _OPTION_LINE.match(line))
-    return frozenset(name for head in heads for name in _FLAG.findall(head))
+    found: dict[str, int] = {}
+    for line in filter(_OPTION_LINE.match, text.splitlines()):
+        head = _BEFORE_DESCRIPTION.split(line.strip(), 1)[0]
+        found.update(dict.fromkeys(_FLAG.findall(head), _values(_FLAG.split(head)[-1].strip())))
+    return found
+
+
+def _values(shown: str) -> int:
+    if _SEVERAL_VALUES.fullmatch(shown):
+        return len(shown.split())
+    return 1 if shown else 0
 
 
 def parse_device_backends(text: str) -> frozenset[str]:
@@ -85,6 +101,6 @@ def library_backends(file_names: Iterable[str]) -> frozenset[str]:
     return frozenset(found["name"] for found in libraries if found) - _NOT_BACKENDS
 
 
-def assemble(version: Version, flags: frozenset[str], backends: frozenset[str]) -> Capabilities:
+def assemble(version: Version, flags: Flags, backends: frozenset[str]) -> Capabilities:
     """Put the parts together; every build of llama.cpp can compute on the CPU."""
     return Capabilities(version.build, version.commit, version.text, flags, tuple(sorted(backends | {CPU})))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
 
 EngineId: TypeAlias = int
 RequestId: TypeAlias = int
@@ -12,11 +13,27 @@ ModelId: TypeAlias = str
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an engine did not come up or went away."""
+    """Why an engine did not come up or went away, or why a request gets none.
+
+    retry_after: seconds after which a refused request has a chance; None: repeating it alone does not help.
+    """
 
     code: str
     message: str
     log_lines: tuple[str, ...] = ()
+    retry_after: float | None = None
+
+
+class Plan(Protocol):
+    """What the scheduler must know of a decision of the planner; `core.plan.Placement` is one."""
+
+    @property
+    def evict(self) -> tuple[EngineId, ...]:
+        """Engines that must leave first."""
+
+    @property
+    def used_bytes(self) -> Mapping[str, int]:
+        """What the engine will hold, by device name."""
 
 
 # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -24,10 +41,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class RequestArrived:
-    """A client wants an engine of this model."""
+    """A client wants an engine of this model; requests with one `affinity` go to one engine where that is free."""
 
     request: RequestId
     model: ModelId
+    affinity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +57,10 @@ class RequestDone:
 
 @dataclass(frozen=True, slots=True)
 class LoadAsked:
-    """Somebody wants the model loaded, request or not."""
+    """Somebody wants the model loaded, request or not. `fresh`: engines that live end first, their leases kept."""
 
     model: ModelId
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,22 @@ class UnloadAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """What `policy_of` answers is not what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSeen:
+    """The machine was looked at, as CheckRoom ordered; the planner sees what was found.
+
+    failure: the model cannot be planned for at all, because its header cannot be read, say.
+    """
+
+    engine: EngineId
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSpawned:
     """Preparation is over, the process is being started."""
 
@@ -61,9 +96,23 @@ class EngineSpawned:
 
 @dataclass(frozen=True, slots=True)
 class EngineBecameReady:
-    """The engine answers."""
+    """The engine answers.
+
+    slots: how many requests it takes at a time; None: it does not tell.
+    used_bytes: what it was measured to hold by device name, in place of what was planned; None: not measured.
+    """
 
     engine: EngineId
+    slots: int | None = None
+    used_bytes: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHung:
+    """The engine lives but answers nothing."""
+
+    engine: EngineId
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +124,15 @@ class EngineGone:
 
 
 @dataclass(frozen=True, slots=True)
+class TimePassed:
+    """The time that `Scheduler.next_wake` named has come; earlier or later does no harm."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownAsked:
-    """The daemon is stopping."""
+    """The daemon is stopping: requests at work may end within the limit. The second time, or `now`: at once."""
+
+    now: bool = False
 
 
 Event: TypeAlias = (
@@ -84,13 +140,30 @@ Event: TypeAlias = (
     | RequestDone
     | LoadAsked
     | UnloadAsked
+    | PolicyChanged
+    | RoomSeen
     | EngineSpawned
     | EngineBecameReady
+    | EngineHung
     | EngineGone
+    | TimePassed
     | ShutdownAsked
 )
 
 # ── commands ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRoom:
+    """Look at the machine for this engine to come; the outcome is RoomSeen.
+
+    Look again and again, within a limit, until every device shows `vacated` bytes free: what engines that have just
+    ended held there.
+    """
+
+    engine: EngineId
+    model: ModelId
+    vacated: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +172,15 @@ class StartEngine:
 
     engine: EngineId
     model: ModelId
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
 class StopEngine:
-    """End an engine in whatever state it is; the outcome comes back as EngineGone."""
+    """End an engine in whatever state it is; the outcome comes back as EngineGone. `now`: without asking it."""
 
     engine: EngineId
+    now: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,4 +199,4 @@ class RefuseRequest:
     failure: Failure
 
 
-Command: TypeAlias = StartEngine | StopEngine | GrantLease | RefuseRequest
+Command: TypeAlias = CheckRoom | StartEngine | StopEngine | GrantLease | RefuseRequest

@@ -33,6 +33,7 @@ from supervisor.core.spec_parts import (
     read_rope,
     read_ssm,
 )
+from supervisor.core.spec_tensors import TensorGroups, group_tensors
 from supervisor.core.template import TemplateCapabilities, read_template
 from supervisor.errors import ModelFileError
 
@@ -63,6 +64,7 @@ class ModelSpec:
         leading_dense: blocks before the first with experts.
         per_layer_embd: width of per-layer embeddings.
         pooling: llama.cpp's number (0 none, 1 mean, 2 cls, 3 last, 4 rank); None where the file says nothing.
+        groups: the tensors by layer.
         modalities: what goes in: "text"; for a projector "image", "audio".
     """
 
@@ -108,6 +110,7 @@ class ModelSpec:
     rope: RopeSpec = field(default_factory=RopeSpec)
     tied_embeddings: bool = False
     tensors: tuple[TensorInfo, ...] = ()
+    groups: TensorGroups = field(default_factory=TensorGroups)
     template: TemplateCapabilities | None = None
     modalities: tuple[str, ...] = ()
 
@@ -201,6 +204,7 @@ def _read_model(header: GgufHeader, architecture: Architecture, keys: Keys) -> M
             architecture.ties and "output.weight" not in tensor_names and "token_embd.weight" in tensor_names
         ),
         tensors=header.tensors,
+        groups=group_tensors(header.tensors, blocks.total),
         template=_read_template(header),
         modalities=("text",),
     )

@@ -62,9 +62,7 @@ def read_swa_layers(keys: Keys, swa: SwaRule | None, blocks: Blocks, recurrent: 
         listed = keys.numbers(_PATTERN)[: blocks.total]
         return tuple(flag != 0 for flag in listed) + (False,) * (blocks.total - len(listed))
     period = keys.integer(_PATTERN, swa.period)
-    return tuple(
-        layer < blocks.trunk and _is_windowed(layer, period, swa.dense_first) for layer in range(blocks.total)
-    )
+    return tuple(layer < blocks.trunk and _is_windowed(layer, period, swa.dense_first) for layer in range(blocks.total))
 
 
 def _is_windowed(layer: int, period: int, dense_first: bool) -> bool:

@@ -41,9 +41,7 @@ class BuildPlan:
     jobs: int
 
 
-async def compile_engine(
-    plan: BuildPlan, scratch: Path, env: Mapping[str, str], log: Path, report: Report
-) -> Path:
+async def compile_engine(plan: BuildPlan, scratch: Path, env: Mapping[str, str], log: Path, report: Report) -> Path:
     """Configure and build; gives the folder with the programs and their libraries.
 
     Raises BuildFailed with the telling lines; the whole output is in `log`.

@@ -20,8 +20,10 @@ from supervisor.core.capabilities import (
     parse_help,
     parse_version,
 )
+from supervisor.core.launch import with_libraries
 from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.jsonfile import number, read_object, text, write_object
+from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.store import manifest_of
 
 _TIMEOUT_SECONDS = 60  # the first start of a GPU build loads gigabytes of libraries from disk
@@ -91,6 +93,7 @@ def _run(binary: Path, option: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(binary), option],
             stdin=subprocess.DEVNULL,
+            env=with_libraries(os.environ, runtime_libraries(binary, os.environ)),
             capture_output=True,
             timeout=_TIMEOUT_SECONDS,
             encoding="utf-8",
@@ -107,19 +110,19 @@ def _from_cache(entry: object, identity: str) -> Capabilities | None:
     if not isinstance(entry, dict) or entry.get("identity") != identity:
         return None
     flags, backends = entry.get("flags"), entry.get("backends")
-    if not isinstance(flags, list) or not isinstance(backends, list):
+    if not isinstance(flags, dict) or not isinstance(backends, list):
         return None
     return Capabilities(
         build=number(entry.get("build")),
         commit=text(entry.get("commit")),
         version_text=text(entry.get("version_text")) or "",
-        flags=frozenset(map(str, flags)),
+        flags={name: number(values) or 0 for name, values in flags.items()},
         backends=tuple(map(str, backends)),
     )
 
 
 def _remember(cache_file: Path, key: str, identity: str, found: Capabilities) -> None:
-    entry = {**asdict(found), "flags": sorted(found.flags), "identity": identity}
+    entry = {**asdict(found), "identity": identity}
     cache = {other: value for other, value in read_object(cache_file).items() if other != key}
     kept = dict(list(cache.items())[-(_CACHE_ENTRIES - 1) :])
     write_object(cache_file, {**kept, key: entry})

@@ -44,9 +44,7 @@ async def find_release(
     assets = _assets(answer)
     names = choose_assets(tuple(assets), tag, platform, backend)
     if not names:
-        raise EngineInstallFailed(
-            f"release {tag} has no {backend} archive for {platform.system} on {platform.machine}"
-        )
+        raise EngineInstallFailed(f"release {tag} has no {backend} archive for {platform.system} on {platform.machine}")
     return tuple(assets[name] for name in names)
 
 

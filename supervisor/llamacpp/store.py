@@ -1,10 +1,10 @@
 """The engines that live on this machine, side by side, and which of them is in use.
 
-    ROOT/NAME/bin/llama-server       one engine, moved into place whole and never changed afterwards
-    ROOT/NAME/manifest.json          what it is (`Manifest`)
-    ROOT/chosen.json                 {"current", "previous"}: names, or paths of binaries from elsewhere
-    ROOT/downloads, logs, tools      archives kept for next time, build logs, cmake where the machine has none
-    ROOT/scratch                     work in progress; emptied by whoever holds ROOT/.lock next
+ROOT/NAME/bin/llama-server       one engine, moved into place whole and never changed afterwards
+ROOT/NAME/manifest.json          what it is (`Manifest`)
+ROOT/chosen.json                 {"current", "previous"}: names, or paths of binaries from elsewhere
+ROOT/downloads, logs, tools      archives kept for next time, build logs, cmake where the machine has none
+ROOT/scratch                     work in progress; emptied by whoever holds ROOT/.lock next
 """
 
 from __future__ import annotations

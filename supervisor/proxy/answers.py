@@ -19,12 +19,23 @@ class StreamBroken(Exception):
 
 async def stream_through(upstream: EngineResponse, relay: Relay, responder: Responder) -> None:
     """Send the events as they come; raises StreamBroken, between two events, where the end is missing."""
-    while arrived := await upstream.read_some():
+    held: list[bytes] = []
+
+    def pass_on(arrived: bytes) -> bool:
         events = relay.feed(arrived)
-        if events:
+        if not events or (responder.started and responder.write_now(events)):
+            return True
+        held.append(events)
+        return False
+
+    ended = False
+    while not ended:
+        ended = await upstream.pipe(pass_on)
+        for events in held:
             if not responder.started:
                 await responder.start(200, SSE_HEADERS)
             await responder.write(events)
+        held.clear()
     if not relay.done:
         raise StreamBroken
     await responder.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -17,6 +17,9 @@ SSE_HEADERS = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+_WRITE_BUFFER = 1 << 16  # bytes that may wait for a slow client before the engine is held back
 
 
 class ClientGone(Exception):
@@ -77,11 +80,26 @@ async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> 
 
 
 class Responder:
-    """One HTTP response, sent piece by piece."""
+    """One HTTP response, sent piece by piece.
 
-    def __init__(self, send: Send) -> None:
+    Args:
+        send: ASGI's.
+        transport: of the client's connection, where the server shows it (see `proxy/server.py`).
+    """
+
+    def __init__(self, send: Send, transport: asyncio.Transport | None = None) -> None:
         self._send = send
+        self._transport = transport
         self.started = False
+
+    def write_now(self, data: bytes) -> bool:
+        """Send a piece of a streamed body in this very moment; False: it is not sent, `write` has to wait."""
+        transport = self._transport
+        if transport is None or transport.get_write_buffer_size() > _WRITE_BUFFER:
+            return False
+        if not transport.is_closing():
+            transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the status line and headers."""
@@ -96,7 +114,8 @@ class Responder:
         """Send the last piece of the body."""
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
-    async def whole(self, status: int, body: bytes) -> None:
-        """Send a JSON response in one go."""
-        await self.start(status, [*JSON_HEADERS, (b"content-length", str(len(body)).encode())])
+    async def whole(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Send a JSON response in one go, with further `headers`."""
+        further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])
         await self.end(body)

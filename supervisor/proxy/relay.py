@@ -9,11 +9,13 @@ when its engine dies by itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.affinity import affinity_of
 from supervisor.core.registry import Registry
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
@@ -22,12 +24,13 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, S
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
+from supervisor.proxy.server import transport_of
 
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
-RenderError = Callable[[SupervisorError], tuple[int, bytes]]
+RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
 
 def relay_endpoints(pool: Pool, registry: Registry, max_body: int, render_error: RenderError) -> Mapping[str, ASGIApp]:
@@ -39,7 +42,7 @@ def relay_endpoints(pool: Pool, registry: Registry, max_body: int, render_error:
 class RelayEndpoint:
     """One path whose requests go to the engine of the model that the body names.
 
-    max_body: bytes. render_error: status and body for an error, in the form of this path's API.
+    max_body: bytes. render_error: status, body and headers for an error, in the form of this path's API.
     """
 
     path: str
@@ -50,7 +53,7 @@ class RelayEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send)
+        responder = Responder(send, transport_of(scope))
         try:
             body = await read_body(receive, self.max_body)
             await while_connected(receive, self._answer(body, responder))
@@ -64,16 +67,23 @@ class RelayEndpoint:
         model = self.registry.find(_model_name(asked)).id
         plan = plan_upstream(self.path, asked)
         payload = set_fields(body, plan.changes)
+        acquire = partial(self.pool.acquire, model, affinity_of(asked))
         try:
-            await self._try(model, plan, payload, responder)
+            await self._try(acquire, plan, payload, responder)
         except _TryAgain:
-            await self._try(model, plan, payload, responder, again=False)
+            await self._try(acquire, plan, payload, responder, again=False)
 
     async def _try(
-        self, model: str, plan: UpstreamPlan, payload: bytes, responder: Responder, *, again: bool = True
+        self,
+        acquire: Callable[[], Awaitable[Lease]],
+        plan: UpstreamPlan,
+        payload: bytes,
+        responder: Responder,
+        *,
+        again: bool = True,
     ) -> None:
         """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
-        lease = await self.pool.acquire(model)
+        lease = await acquire()
         relay = Relay(drop_progress=plan.drop_progress)
         try:
             async with lease.client.post(self.path, payload) as upstream:
@@ -82,7 +92,7 @@ class RelayEndpoint:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.started:
                 raise _TryAgain from error
-            lost = _lost(model, lease, gone=gone)
+            lost = _lost(lease, gone=gone)
             if not responder.started:
                 raise lost from error
             await self._end_stream(relay, responder, lost)
@@ -94,7 +104,7 @@ class RelayEndpoint:
             lease.release()
 
     async def _end_stream(self, relay: Relay, responder: Responder, error: SupervisorError) -> None:
-        _, envelope = self.render_error(error)
+        _, envelope, _ = self.render_error(error)
         await responder.end(relay.ending(json.loads(envelope)["error"]))
 
 
@@ -112,7 +122,8 @@ class _TryAgain(Exception):
     """The engine died and the client has seen nothing yet."""
 
 
-def _lost(model: str, lease: Lease, *, gone: bool) -> EngineLost:
+def _lost(lease: Lease, *, gone: bool) -> EngineLost:
+    model = lease.model
     how = f"ended ({lease.engine.exit.result()})" if gone else "closed the connection"
     return EngineLost(
         f"The engine of '{model}' {how} while it was answering. Repeat the request; "

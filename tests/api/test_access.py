@@ -86,9 +86,10 @@ def test_another_address_without_a_key_is_refused() -> None:
 
 @pytest.mark.parametrize(("args", "env"), [(("--insecure",), {}), ((), {"SUPERVISOR_API_KEY": KEY})])
 def test_another_address_with_a_key_or_insecure_is_served(args: tuple[str, ...], env: dict[str, str]) -> None:
-    with scratch_home() as home, running_daemon(
-        home, Path("/nonexistent"), {"server": {"host": "0.0.0.0"}}, *args, env=env
-    ) as daemon:
+    with (
+        scratch_home() as home,
+        running_daemon(home, Path("/nonexistent"), {"server": {"host": "0.0.0.0"}}, *args, env=env) as daemon,
+    ):
         assert daemon.http.get("/health").status_code == 200
 
 

@@ -33,7 +33,8 @@ def slow(engine_binary: Path, talker: Path) -> Iterator[RunningDaemon]:
         "ctx_size": 131072,
         "batch_size": 64,
         "ubatch_size": 64,
-        "extra_args": ["--kv-unified", "--no-cache-prompt"],
+        "kv_unified": True,
+        "extra_args": ["--no-cache-prompt"],
     }
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": {"talker": talker_settings}}) as daemon:
         daemon.load("talker")

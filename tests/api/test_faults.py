@@ -166,9 +166,14 @@ def test_sigkill_of_the_daemon_during_a_stream_leaves_no_process(engine_binary: 
             assert not alive
 
 
-def test_shutting_down_ends_open_streams_properly(daemon: RunningDaemon) -> None:
+def test_shutting_down_takes_nothing_new_and_asked_again_ends_open_streams_properly(daemon: RunningDaemon) -> None:
     with daemon.http.stream("POST", "/v1/chat/completions", json=endless(stream=True)) as answer:
         events = answer.iter_lines()
+        next(events)
+        daemon.process.terminate()
+        wait_until(lambda: daemon.model("talker")["state"] == "draining", 10, "the stream may go on")
+        refused = daemon.chat("talker", "Hi")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
         next(events)
         daemon.process.terminate()
         rest = [line for line in events if line]

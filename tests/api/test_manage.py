@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from supervisor.store import Database
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 
 pytestmark = pytest.mark.engine
@@ -46,6 +48,28 @@ def test_options_that_cannot_be_leave_a_loaded_model_alone(daemon: RunningDaemon
     assert daemon.load("talker")["pid"] == first["pid"]
 
 
+def test_devices_are_told_with_what_is_free(daemon: RunningDaemon) -> None:
+    daemon.load("demo")
+    found = daemon.http.get("/api/v1/devices", params={"again": True}).json()
+    host = found["host"]
+    assert 0 < host["usable_bytes"] <= host["total_bytes"] - host["reserve_bytes"]
+    assert 0 < host["available_bytes"] <= host["total_bytes"]
+    assert not [problem for problem in found["problems"] if problem["probe"] == "engine"]
+    assert daemon.http.get("/api/v1/devices", params={"again": "x"}).json()["error"]["code"] == "invalid_request"
+
+
+def test_what_the_configuration_allowed_a_client_need_not_repeat(
+    engine_binary: Path, talker: Path, tmp_path: Path
+) -> None:
+    """Arguments that only the configuration may give stay when a client changes another option."""
+    model = {"file": str(talker), "parallel": 1, "extra_args": ["--media-path", str(tmp_path)]}
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": {"m": model}}) as daemon:
+        assert daemon.load("m", ctx_size=2048)["n_ctx"] == 2048
+        asked = {"target": "m", "options": {"extra_args": ["--media-path", "/"]}}
+        answer = daemon.http.post("/api/v1/models/load", json=asked)
+        assert answer.json()["error"]["param"] == "extra_args"
+
+
 def test_load_streams_its_states(daemon: RunningDaemon) -> None:
     headers = {"accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "demo"}, headers=headers) as answer:
@@ -75,6 +99,12 @@ def test_a_failed_load_streams_its_reason(daemon: RunningDaemon, tmp_path: Path,
         ({"target": "demo", "options": {"ctx_sise": 1}}, 400, "invalid_request"),
         ({"target": "demo", "options": {"env": {"LD_PRELOAD": "/x.so"}}}, 400, "invalid_request"),
         ({"target": "demo", "options": {"chat_template_file": "/etc/passwd"}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"lora": [{"path": "/etc/passwd"}]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"mmproj": "/etc/passwd"}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"rpc": ["10.0.0.1:1"]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"extra_args": ["--media-path", "/"]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"extra_args": ["--ctx-size", "512"]}}, 400, "invalid_request"),
+        ({"target": "demo", "options": {"extra_args": ["--temp", "--seed", "1"]}}, 400, "invalid_request"),
         ({}, 400, "invalid_request"),
     ],
 )
@@ -150,3 +180,43 @@ def test_following_a_log_shows_new_lines_and_ends_with_the_daemon(daemon: Runnin
         assert daemon.http.post("/api/v1/shutdown").status_code == 202
         assert any("daemon_stopping" in line for line in lines)
     assert daemon.process.wait(20) == 0
+
+
+def test_a_footprint_is_shown_and_remembered_and_the_log_is_not_filled_by_it(
+    daemon: RunningDaemon, talker: Path
+) -> None:
+    first = daemon.load(str(talker), ctx_size=4096, parallel=1)
+    assert set(first["footprint"]) == {"CPU"}
+    assert first["footprint"]["CPU"] > 1 << 20
+    for number in range(3):
+        assert daemon.chat("talker", f"hello {number}").status_code == 200
+    log = daemon.http.get("/api/v1/logs", params={"model": "talker"}).text
+    assert "CPU KV buffer size" in log
+    assert "print_timing" in log
+    assert "sampler params" not in log
+    assert daemon.http.post("/api/v1/models/unload", json={"model": "talker"}).json()["footprint"] is None
+    assert daemon.load("talker")["footprint"] == first["footprint"]
+    assert "-lv" not in psutil.Process(daemon.model("talker")["pid"]).cmdline()
+
+
+def test_what_is_learned_can_be_read_while_the_daemon_runs_and_outlives_it(engine_binary: Path, talker: Path) -> None:
+    with scratch_home() as home:
+        with running_daemon(home, engine_binary) as daemon:
+            footprint = daemon.load(str(talker))["footprint"]
+            wait_until(lambda: _starts(home) == 1, 5, "the start is written down")
+        with running_daemon(home, engine_binary) as daemon:
+            assert daemon.load(str(talker))["footprint"] == footprint
+            wait_until(lambda: _starts(home) == 2, 5, "the start is written down")
+
+
+def test_a_damaged_database_does_not_keep_the_daemon_from_starting(engine_binary: Path, talker: Path) -> None:
+    with scratch_home() as home:
+        (home / "state.db").write_bytes(b"no database" * 1000)
+        with running_daemon(home, engine_binary) as daemon:
+            assert daemon.load(str(talker))["footprint"] is not None
+        assert "store_damaged" in (home / "daemon-output.log").read_text()
+
+
+def _starts(home: Path) -> int:
+    with Database.read(home / "state.db") as database:
+        return len(database.rows("SELECT * FROM load_times"))

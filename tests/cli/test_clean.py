@@ -58,9 +58,10 @@ def test_in_folders_the_user_chose_only_our_files_go(tmp_path: Path) -> None:
     home, engines = tmp_path / "mine", tmp_path / "mine" / "bin"
     where = places({"HOME": str(tmp_path), "SUPERVISOR_HOME": str(home), "SUPERVISOR_ENGINES": str(engines)})
     own = ["endpoint.json", "daemon.lock", "logs/daemon.log.1", "children/12.json", "cache/capabilities.json"]
+    own += ["state.db", "state.db-wal", "state.db.damaged-20260101-000000", "cache/engine-digests.json"]
     theirs = ["thesis.tex", "logs/2024/notes.txt", "cache/photos/1.jpg", "bin/ext/manifest.json", "bin/logs/x.txt"]
     fill(home, *own, *theirs, "bin/b1/manifest.json", "bin/b1/bin/llama-server", "bin/chosen.json")
-    assert clean_all(where) == {"state": 40, "cache": 10, "engines": 30}
+    assert clean_all(where) == {"state": 70, "cache": 20, "engines": 30}
     assert files(home) == sorted(theirs)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.config.settings import ModelOptions
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, chunk, model
 
@@ -40,6 +41,36 @@ def test_load_prints_the_endpoint_and_is_idempotent(cli: Cli, daemon: FakeDaemon
     assert (first.code, first.out) == (again.code, again.out) == (0, expected)
     assert first.err.splitlines() == ["demo: loading", "demo: ready"]
     assert again.err.splitlines() == ["demo: ready"]
+
+
+def test_load_sends_every_launch_option(cli: Cli, daemon: FakeDaemon) -> None:
+    cli(
+        *("load", "demo", "-c", "0", "-np", "2", "--no-kv-unified", "-b", "64", "-ub", "32", "-ctk", "q8_0"),
+        *("-ctv", "q4_0", "-fa", "on", "--swa-full", "-t", "3", "-dev", "CUDA1,CUDA0", "-ngl", "9", "-ts", "3,1.5"),
+        *("--cpu-moe", "-ncmoe", "4", "--reasoning", "off", "--chat-template-kwargs", '{"a": [1]}', "--mmproj-auto"),
+        *("--spec-type", "ngram-mod,draft-mtp", "--set", "cache-ram=0", "--set", "load_mode=mlock"),
+    )
+    sent = {
+        "ctx_size": 0, "parallel": 2, "kv_unified": False, "batch_size": 64, "ubatch_size": 32, "cache_type_k": "q8_0",
+        "cache_type_v": "q4_0", "flash_attn": "on", "swa_full": True, "threads": 3, "device": ["CUDA1", "CUDA0"],
+        "n_gpu_layers": 9, "tensor_split": [3.0, 1.5], "cpu_moe": True, "n_cpu_moe": 4, "reasoning": "off",
+        "chat_template_kwargs": {"a": [1]}, "mmproj_auto": True, "spec_type": ["ngram-mod", "draft-mtp"],
+        "cache_ram": 0, "load_mode": "mlock",
+    }  # fmt: skip
+    assert daemon.called("/api/v1/models/load") == [{"target": "demo", "options": sent}]
+    assert ModelOptions.model_validate(sent).model_fields_set == sent.keys()
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--set", "cache_ram"], ["--set", "=1"], ["-ts", "a,b"], ["--chat-template-kwargs", "[]"], ["-fa", "yes"]]
+)
+def test_load_refuses_what_it_cannot_read(cli: Cli, wrong: list[str]) -> None:
+    assert cli("load", "demo", *wrong).code == 2
+
+
+def test_without_devices_is_an_empty_list(cli: Cli, daemon: FakeDaemon) -> None:
+    cli("load", "demo", "--device", "none")
+    assert daemon.called("/api/v1/models/load") == [{"target": "demo", "options": {"device": []}}]
 
 
 def test_load_sends_paths_and_options(cli: Cli, daemon: FakeDaemon) -> None:

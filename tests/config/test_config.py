@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.settings import ModelOptions, ModelSettings
+from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
 from supervisor.errors import ConfigError
+from supervisor.targets import launch_options
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 
@@ -25,12 +28,14 @@ def test_the_example_is_valid_and_shows_every_setting() -> None:
     assert shown == set(ModelSettings.model_fields)
     assert settings.server.model_fields_set == set(type(settings.server).model_fields)
     assert settings.engine.model_fields_set == set(type(settings.engine).model_fields)
+    assert settings.devices.model_fields_set == set(type(settings.devices).model_fields)
 
 
 def test_the_example_shows_the_defaults() -> None:
     settings = load_settings(EXAMPLE, {})
     assert settings.server == Settings().server
     assert settings.engine == Settings().engine
+    assert settings.devices == Settings().devices
 
 
 def test_no_file_means_defaults() -> None:
@@ -41,6 +46,24 @@ def test_no_file_means_defaults() -> None:
 def test_model_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     settings = load(tmp_path, "models: {m: {file: sub/m.gguf}}")
     assert settings.models["m"].file == str(tmp_path / "sub" / "m.gguf")
+
+
+def test_so_are_all_other_files(tmp_path: Path) -> None:
+    text = """models: {m: {file: m.gguf, mmproj: p.gguf, spec_draft_model: /abs/d.gguf, chat_template_file: t.jinja,
+      slot_save_path: slots, lora: [{path: a.gguf}, {path: b.gguf, scale: 0.5}]}}"""
+    model = load(tmp_path, text).models["m"]
+    assert (model.mmproj, model.spec_draft_model) == (str(tmp_path / "p.gguf"), "/abs/d.gguf")
+    assert (model.chat_template_file, model.slot_save_path) == (str(tmp_path / "t.jinja"), str(tmp_path / "slots"))
+    expected = (LoraAdapter(str(tmp_path / "a.gguf")), LoraAdapter(str(tmp_path / "b.gguf"), 0.5))
+    assert launch_options(model).lora == expected
+
+
+def test_the_settings_are_the_launch_options() -> None:
+    """One list of options, of which clients get all that do not name things of the machine."""
+    fields = {field.name for field in dataclasses.fields(LaunchOptions)}
+    assert ModelSettings.model_fields.keys() - {"file", "aliases"} == fields
+    assert ModelOptions.model_fields.keys() == fields - MACHINE_FIELDS
+    assert launch_options(ModelOptions()) == LaunchOptions()
 
 
 def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
@@ -58,10 +81,16 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
         ("server: {port: 99999}", "server.port"),
         ("models: {m: {ctx_size: 5}}", "models.m.file"),
         ("models: {m: {file: a, embeddings: maybe}}", "models.m.embeddings"),
+        ("models: {m: {file: a, cache_type_k: q3}}", "models.m.cache_type_k"),
+        ("models: {m: {file: a, rope_scale: .inf}}", "models.m.rope_scale"),
+        ("models: {m: {file: a, tensor_split: [-1]}}", "models.m.tensor_split.0"),
+        ("models: {m: {file: a, lora: [{scale: 1}]}}", "models.m.lora.0.path"),
         ("server: {api_keys: [short]}", "server.api_keys.0"),
         ("- a list", "mapping at its top level"),
         ("server: [", "not valid YAML"),
         ("server: 5", "server"),
+        ("devices: {rpc: [no-port]}", "devices.rpc.0"),
+        ("devices: {reserve_mib: {CUDA0: -1}}", "devices.reserve_mib.CUDA0"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:

@@ -52,8 +52,10 @@ def test_cut_off_anywhere_it_is_a_lost_engine_and_nothing_else(size: int) -> Non
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["choices", "index", "delta", "tool_calls", "function", "text", "x"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["choices", "index", "delta", "tool_calls", "function", "text", "x"]), inner)
+    ),
     max_leaves=12,
 )
 

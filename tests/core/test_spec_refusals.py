@@ -95,17 +95,15 @@ def test_a_whole_number_of_any_width(value: GgufValue) -> None:
 
 _SCALARS = st.integers(-2, 20) | st.integers(-(2**63), 2**64) | st.booleans() | st.floats() | st.text(max_size=4)
 _VALUES = _SCALARS | st.lists(_SCALARS, max_size=9).map(tuple) | st.builds(ArraySummary, st.just("u32"), st.integers(0))
-_KEYS = st.sampled_from(
-    [
-        *STANDARD,
-        *("nextn_predict_layers", "expert_count", "expert_used_count", "expert_feed_forward_length", "num_loops"),
-        *("attention.sliding_window_pattern", "attention.recurrent_layers", "full_attention_interval", "vocab_size"),
-        *("attention.shared_kv_layers", "attention.key_length", "attention.value_length", "attention.key_length_mla"),
-        *("ple.layers", "ple.ngram_size", "ple.conv_kernel", "rope.scaling.factor", "rope.scaling.type"),
-        *("attention.causal", "pooling_type", "embedding_length_out", "/tokenizer.ggml.tokens", "/general.type"),
-        *("/tokenizer.chat_template", "/general.name", "/split.count", "/clip.has_vision_encoder"),
-    ]
-)
+_KEYS = st.sampled_from([
+    *STANDARD,
+    *("nextn_predict_layers", "expert_count", "expert_used_count", "expert_feed_forward_length", "num_loops"),
+    *("attention.sliding_window_pattern", "attention.recurrent_layers", "full_attention_interval", "vocab_size"),
+    *("attention.shared_kv_layers", "attention.key_length", "attention.value_length", "attention.key_length_mla"),
+    *("ple.layers", "ple.ngram_size", "ple.conv_kernel", "rope.scaling.factor", "rope.scaling.type"),
+    *("attention.causal", "pooling_type", "embedding_length_out", "/tokenizer.ggml.tokens", "/general.type"),
+    *("/tokenizer.chat_template", "/general.name", "/split.count", "/clip.has_vision_encoder"),
+])
 
 
 @given(st.sampled_from([*ARCHITECTURES, "unheard-of"]), st.dictionaries(_KEYS, st.none() | _VALUES, max_size=5))

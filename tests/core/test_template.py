@@ -91,9 +91,7 @@ KNOWN: list[tuple[str, str, tuple[bool, str | None, bool | None, str | None, boo
 
 
 @pytest.mark.parametrize(("template", "expected"), [row[1:] for row in KNOWN], ids=[row[0] for row in KNOWN])
-def test_known_templates(
-    template: str, expected: tuple[bool, str | None, bool | None, str | None, bool, bool]
-) -> None:
+def test_known_templates(template: str, expected: tuple[bool, str | None, bool | None, str | None, bool, bool]) -> None:
     assert read_template(template) == TemplateCapabilities(*expected)
 
 

@@ -1,9 +1,9 @@
 """Regenerates the evidence. `python -m tests.evidence -h`
 
-    tensors   asks the libraries beside llama-server which tensors each subject has (after adding subjects)
-    measure   starts the server for every subject and setting, prints what changed, and replaces the record
-    compare   prints where the estimate and the record differ
-    report    writes docs/memory-accuracy.md from the record and the estimate
+tensors   asks the libraries beside llama-server which tensors each subject has (after adding subjects)
+measure   starts the server for every subject and setting, prints what changed, and replaces the record
+compare   prints where the estimate and the record differ
+report    writes docs/memory-accuracy.md from the record and the estimate
 """
 
 from __future__ import annotations

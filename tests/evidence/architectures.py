@@ -49,12 +49,27 @@ HYBRID_BY_HEADS = frozenset(
     {"plamo2", "jamba", "nemotron_h", "nemotron_h_moe", "granitehybrid", "lfm2", "lfm2moe", "kimi-linear"}
     | {"bailingmoe3", "kimi-k3", "glm5-next"}
 )
-SWA_ARRAY = frozenset(
-    {"cohere2moe", "mimo2", "step35", "spark2_5", "muse-glimmer", "granite_swa", "dots3note", "maple"}
-)
-UNGROUPED = frozenset(
-    {"minicpm3", "olmoe", "deepseek2-ocr", "t5", "t5encoder", "plm", "rwkv6", "dots1", "jina-bert-v2"}
-)
+SWA_ARRAY = frozenset({
+    "cohere2moe",
+    "mimo2",
+    "step35",
+    "spark2_5",
+    "muse-glimmer",
+    "granite_swa",
+    "dots3note",
+    "maple",
+})
+UNGROUPED = frozenset({
+    "minicpm3",
+    "olmoe",
+    "deepseek2-ocr",
+    "t5",
+    "t5encoder",
+    "plm",
+    "rwkv6",
+    "dots1",
+    "jina-bert-v2",
+})
 """Their graphs want as many KV heads as heads."""
 DELTA_NET = frozenset({"qwen3next", "qwen35", "qwen35moe", "qwen4exp"})
 EXPERTS_ONLY = frozenset(

@@ -23,7 +23,7 @@ def test_what_a_binary_says(tmp_path: Path) -> None:
         build=77,
         commit="abc1234",
         version_text="version: 0.6.0-dev (build 77, commit abc1234)",
-        flags=frozenset({"-m", "--model", "-c", "--ctx-size"}),
+        flags={"-m": 1, "--model": 1, "-c": 1, "--ctx-size": 1},
         backends=("cpu", "cuda", "rpc"),
     )
 

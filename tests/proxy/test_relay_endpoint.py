@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -15,6 +15,7 @@ from supervisor.api.errors import render_error
 from supervisor.core.registry import ModelEntry, Registry, Source
 from supervisor.core.sse import MAX_EVENT_BYTES
 from supervisor.engine_client import EngineResponse
+from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
 from supervisor.pool import Pool
 from supervisor.proxy.relay import RelayEndpoint
 
@@ -27,13 +28,16 @@ class _Engine:
 
     engine_stopped = False
 
-    def __init__(self, parts: list[bytes]) -> None:
+    def __init__(self, parts: list[bytes], refusal: SupervisorError | None = None) -> None:
+        self._refusal = refusal
         self.client = self
         self.leased = 0
         self.status, self.content_type = 200, "text/event-stream"
         self._parts = parts
 
-    async def acquire(self, model: str) -> _Engine:
+    async def acquire(self, model: str, affinity: str | None) -> _Engine:
+        if self._refusal is not None:
+            raise self._refusal
         self.leased += 1
         return self
 
@@ -43,6 +47,9 @@ class _Engine:
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
         yield cast(EngineResponse, self)
+
+    async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
+        return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
 
     async def read_some(self) -> bytes:
         return self._parts.pop(0) if self._parts else b""
@@ -83,3 +90,20 @@ def test_an_event_without_end_is_an_error_where_nothing_was_sent(stream: bool) -
     assert start["status"] == 502
     assert json.loads(body["body"])["error"]["code"] == "engine_stream_invalid"
     assert engine.leased == 0
+
+
+@pytest.mark.parametrize(
+    ("refusal", "status", "header"),
+    [
+        (QueueFull("too many", retry_after=2.5), 429, (b"retry-after", b"3")),
+        (ModelDoesNotFit("too large"), 507, (b"x-should-retry", b"false")),
+        (CrashLoop("again and again"), 503, (b"x-should-retry", b"false")),
+    ],
+)
+def test_a_refusal_says_whether_and_when_to_try_again(
+    refusal: SupervisorError, status: int, header: tuple[bytes, bytes]
+) -> None:
+    start, body = asyncio.run(ask(_Engine([], refusal), stream=True))
+    assert start["status"] == status
+    assert header in start["headers"]
+    assert json.loads(body["body"])["error"]["code"] == refusal.code

@@ -25,10 +25,16 @@ class Bench:
         self.progress: list[LoadProgress] = []
 
     def engine(
-        self, binary: str | Path, *args: str, model: Path = Path("/none.gguf"), limits: EngineLimits | None = None
+        self,
+        binary: str | Path,
+        *args: str,
+        model: Path = Path("/none.gguf"),
+        limits: EngineLimits | None = None,
+        parallel: int | None = None,
     ) -> Engine:
         socket = str(fresh_socket(self.runtime))
-        launch = build_launch(str(binary), str(model), socket, "test", LaunchOptions(extra_args=args), ModelFacts())
+        options = LaunchOptions(parallel=parallel, extra_args=args)
+        launch = build_launch(str(binary), str(model), socket, "test", options, ModelFacts())
         return Engine(launch, log=self.log, record_dir=self.records, limits=limits or EngineLimits())
 
     async def start(self, engine: Engine) -> ReadyInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -151,3 +152,111 @@ async def test_a_slow_reader_holds_the_engine_back(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
         assert 0 < sent < size / 2
         assert len(await response.read()) == size
+
+
+async def test_pieces_are_handed_on_as_they_arrive(tmp_path: Path) -> None:
+    whole = STREAM + chunk(b"one") + chunk(b"two") + chunk(b"three") + chunk(b"")
+    got: list[bytes] = []
+    pieces = [whole[at : at + 1] for at in range(len(whole))]
+    async with engine(tmp_path, says(*pieces)) as client, client.get("/x") as response:
+        assert await response.pipe(_into(got))
+    assert b"".join(got) == b"onetwothree"
+
+
+async def test_a_sink_that_is_full_gets_the_rest_later(tmp_path: Path) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM + chunk(b"one"))
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(chunk(b"two") + chunk(b""))
+
+    got: list[bytes] = []
+    async with engine(tmp_path, answer) as client, client.get("/x") as response:
+        while not await response.pipe(_into(got, full=True)):
+            pass
+    assert got == [b"one", b"two"]
+
+
+async def test_what_a_sink_raises_is_raised_by_pipe(tmp_path: Path) -> None:
+    def refuse(_data: bytes) -> bool:
+        raise ArithmeticError("too much")
+
+    async def late(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(chunk(b"one"))
+
+    async with engine(tmp_path, late) as client, client.get("/x") as response:
+        with pytest.raises(ArithmeticError):
+            await response.pipe(refuse)
+
+
+async def test_a_pipe_that_breaks_off(tmp_path: Path) -> None:
+    got: list[bytes] = []
+    async with engine(tmp_path, says(STREAM + chunk(b"half"))) as client, client.get("/x") as response:
+        with pytest.raises(EngineUnreachable, match="closed the connection"):
+            await response.pipe(_into(got))
+    assert got == [b"half"]
+
+
+async def test_a_large_request_arrives_whole(tmp_path: Path) -> None:
+    body = bytes(range(256)) * (1 << 15)
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        same = await reader.readexactly(len(body)) == body
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n" + (b"same" if same else b"else"))
+
+    async with engine(tmp_path, count) as client, client.post("/x", body) as response:
+        assert await response.read() == b"same"
+
+
+async def test_an_answer_before_the_whole_request_was_taken(tmp_path: Path) -> None:
+    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+        await writer.drain()
+
+    async with engine(tmp_path, refuse) as client, client.post("/x", b"x" * (8 << 20)) as response:
+        assert (response.status, await response.read()) == (413, b"no")
+
+
+async def test_a_full_queue_of_connections_is_waited_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "busy.sock")
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as waiting:
+        listener.bind(path)
+        listener.listen(0)
+        while _queued(path, waiting):
+            pass
+
+        async def ask() -> int:
+            async with EngineClient(path).get("/x") as response:
+                return response.status
+
+        asking = asyncio.create_task(ask())
+        await asyncio.sleep(0.05)
+        assert not asking.done()
+        server = await asyncio.start_unix_server(_ok, sock=listener)
+        async with asyncio.timeout(5):
+            assert await asking == 200
+        server.close()
+
+
+def _into(got: list[bytes], *, full: bool = False) -> Callable[[bytes], bool]:
+    def take(data: bytes) -> bool:
+        got.append(data)
+        return not full
+
+    return take
+
+
+def _queued(path: str, waiting: contextlib.ExitStack) -> bool:
+    """Connect without being accepted; False where the queue is full."""
+    one = waiting.enter_context(socket.socket(socket.AF_UNIX))
+    one.setblocking(False)
+    return one.connect_ex(path) == 0
+
+
+async def _ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read(1)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    writer.close()

@@ -30,7 +30,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 async def test_it_starts_answers_and_stops(bench: Bench, engine_binary: Path, demo_model: Path) -> None:
-    engine = bench.engine(engine_binary, "--parallel", "3", model=demo_model)
+    engine = bench.engine(engine_binary, model=demo_model, parallel=3)
     info = await bench.start(engine)
     assert info.n_slots == 3
     assert info.n_ctx is not None

@@ -248,7 +248,7 @@ def masked(stream: bytes) -> list[bytes]:
     """The events without random ids, times and timings; sorted by choice, whose order among each other is free."""
     for pattern, fixed in (
         (rb'"created":\d+', b'"created":0'),
-        (rb'chatcmpl-\w+', b"chatcmpl"),
+        (rb"chatcmpl-\w+", b"chatcmpl"),
         (rb'"id":"\w{32}"', b'"id":"call"'),
         (rb'"timings":\{[^}]*\}', b'"timings":{}'),
     ):

@@ -10,36 +10,34 @@ from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo
 
 F16 = 1
 
-STANDARD: Mapping[str, GgufValue] = MappingProxyType(
-    {
-        "block_count": 8,
-        "context_length": 32768,
-        "embedding_length": 512,
-        "features_length": 512,
-        "feed_forward_length": 1024,
-        "attention.head_count": 8,
-        "attention.head_count_kv": 4,
-        "attention.sliding_window": 512,
-        "attention.kv_lora_rank": 512,
-        "attention.indexer.head_count": 8,
-        "attention.indexer.key_length": 128,
-        "attention.indexer.top_k": 64,
-        "attention.indexer.block_size": 64,
-        "attention.indexer.kpool": 4,
-        "attention.indexer.types": (1, 0) * 4,
-        "attention.compress_ratios": (4, 128, 0, 4) * 2,
-        "hyper_connection.count": 4,
-        "leading_dense_block_count": 1,
-        "ssm.conv_kernel": 4,
-        "ssm.inner_size": 1024,
-        "ssm.state_size": 64,
-        "ssm.time_step_rank": 16,
-        "ssm.group_count": 2,
-        "wkv.head_size": 64,
-        "shortconv.l_cache": 3,
-        "kda.head_dim": 64,
-    }
-)
+STANDARD: Mapping[str, GgufValue] = MappingProxyType({
+    "block_count": 8,
+    "context_length": 32768,
+    "embedding_length": 512,
+    "features_length": 512,
+    "feed_forward_length": 1024,
+    "attention.head_count": 8,
+    "attention.head_count_kv": 4,
+    "attention.sliding_window": 512,
+    "attention.kv_lora_rank": 512,
+    "attention.indexer.head_count": 8,
+    "attention.indexer.key_length": 128,
+    "attention.indexer.top_k": 64,
+    "attention.indexer.block_size": 64,
+    "attention.indexer.kpool": 4,
+    "attention.indexer.types": (1, 0) * 4,
+    "attention.compress_ratios": (4, 128, 0, 4) * 2,
+    "hyper_connection.count": 4,
+    "leading_dense_block_count": 1,
+    "ssm.conv_kernel": 4,
+    "ssm.inner_size": 1024,
+    "ssm.state_size": 64,
+    "ssm.time_step_rank": 16,
+    "ssm.group_count": 2,
+    "wkv.head_size": 64,
+    "shortconv.l_cache": 3,
+    "kda.head_dim": 64,
+})
 """Keys that let every architecture be read; what differs by architecture is in `model`."""
 
 _LATENT = {

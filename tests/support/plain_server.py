@@ -31,7 +31,8 @@ class _UnixConnection(http.client.HTTPConnection):
 class PlainServer:
     """A running llama-server and its HTTP interface."""
 
-    def __init__(self, socket_path: str, pid: int, ready_seconds: float) -> None:
+    def __init__(self, socket_path: str, pid: int, ready_seconds: float, log: Path) -> None:
+        self.log = log
         self.socket_path = socket_path
         self.pid = pid
         self.ready_seconds = ready_seconds
@@ -91,6 +92,6 @@ def plain_server(binary: Path, model: Path, *arguments: str) -> Iterator[PlainSe
                 assert process.stdout is not None
                 if not any(b'"ready"' in line for line in process.stdout):
                     raise AssertionError(f"{binary} ended before it was ready:\n{log.read_text(errors='replace')}")
-                yield PlainServer(socket_path, process.pid, time.perf_counter() - started)
+                yield PlainServer(socket_path, process.pid, time.perf_counter() - started, log)
             finally:
                 process.kill()

@@ -1,5 +1,27 @@
 """Devices: what there is, by which names, and how much of it is ours to use."""
 
+from supervisor.core.devices.accounting import Holding, budgets, distinct
+from supervisor.core.devices.budget import Budget, Budgets
+from supervisor.core.devices.child import names_in_child, rpc_endpoints, visible_env
 from supervisor.core.devices.model import CUDA_LIKE, HOST, Device, Host, Machine, Problem
+from supervisor.core.devices.profile import parse_profile
+from supervisor.core.devices.reserves import Reserves
 
-__all__ = ["CUDA_LIKE", "HOST", "Device", "Host", "Machine", "Problem"]
+__all__ = [
+    "CUDA_LIKE",
+    "HOST",
+    "Budget",
+    "Budgets",
+    "Device",
+    "Holding",
+    "Host",
+    "Machine",
+    "Problem",
+    "Reserves",
+    "budgets",
+    "distinct",
+    "names_in_child",
+    "parse_profile",
+    "rpc_endpoints",
+    "visible_env",
+]

@@ -24,6 +24,7 @@ class Device:
         shares_host: its memory is the host's (integrated GPU, Apple): what it takes, the host loses.
         processes: bytes by process id, where the driver tells; what we can see of others is in it too.
         endpoint: `host:port` of an RPC worker.
+        selector: what its back end's variable of visible devices calls it (`child.visible_env`); None: no variable.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Device:
     temperature_c: int | None = None
     shares_host: bool = False
     endpoint: str | None = None
+    selector: str | None = None
     processes: Mapping[int, int] = field(default_factory=dict)
 
 

@@ -28,6 +28,7 @@ class Cut:
     Attributes:
         first, others: rows on the first device that is used, and on those after it.
         scans: rows more beside Mamba's layers, on the first device and on those after it.
+        amid: of these, rows more after the first of three devices or more.
         states: copies of a recurrent state that travel.
         per_layer: copies of the per-layer embeddings that travel.
         device_core, host_core: what is computed there: all, the experts, what is left without them, or nothing.
@@ -38,6 +39,7 @@ class Cut:
     others: int
     host: int
     scans: tuple[int, int] = (0, 0)
+    amid: int = 0
     states: int = 0
     per_layer: int = 0
     device_core: str = "all"
@@ -53,8 +55,11 @@ _NO_EXPERTS = Cut(copies=1, first=9, others=9, host=5, device_core="rest", host_
 _SHARES = {"gemma3n": (11, 20), "gemma4": (3, 15)}
 """Of models with per-layer embeddings in a pipeline: copies of these on a device, and on one whose layers share the
 cache of a layer elsewhere. Fitted to measurements."""
+_MIXES = {"rwkv6": (0, 1), "rwkv6qwen2": (0, 1), "rwkv7": (2, 9), "arwkv7": (1, 4)}
+"""Of RWKV in a pipeline, beside one state more: rows on the first device and on those after it. From version 7 on the
+values of the first layer travel to every other. Fitted to fixtures on two to four workers."""
 _TORN = frozenset({"nemotron_h", "nemotron_h_moe"})
-_PIPELINE = Cut(copies=4, first=17, others=12, host=10, scans=(8, 20))
+_PIPELINE = Cut(copies=4, first=17, others=12, host=10, scans=(8, 20), amid=6)
 
 
 def compute_buffers(
@@ -65,13 +70,15 @@ def compute_buffers(
     row = 4 * context.n_tokens * facts.widths.embd
     cut = _cut(options, places)
     inputs = cut.copies * input_bytes(facts.spec, context, caches)
+    amid = cut.amid if len(options.devices) > 2 else 0
     used = sorted({place for place in places if place >= 0})
     found = [0] * (len(options.devices) + 1)
     for device in used:
-        rows, more = (cut.first, cut.scans[0]) if device == used[0] else (cut.others, cut.scans[1])
+        rows, more = (cut.first, cut.scans[0]) if device == used[0] else (cut.others, cut.scans[1] + amid)
         beside = core.scans + (rows + more) * row if more and core.scans else 0
         size = max(getattr(core, cut.device_core) + rows * row, beside) + inputs
         size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
+        size += _mix_bytes(facts, context, row, first=device == used[0]) if cut is _PIPELINE else 0
         found[device] = _with_margin(size + _cuda_copies(options, context, caches))
     host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
     if used and facts.widths.per_layer:
@@ -87,6 +94,11 @@ def _torn_scans(facts: Facts, context: Context) -> int:
     if spec.architecture.name not in _TORN:
         return 0
     return 4 * context.n_tokens * (ssm.inner + 2 * ssm.group * ssm.state) * sum(spec.recurrent_layers)
+
+
+def _mix_bytes(facts: Facts, context: Context, row: int, *, first: bool) -> int:
+    rows = _MIXES.get(facts.spec.architecture.name)
+    return rows[0 if first else 1] * row + facts.widths.state * context.states if rows else 0
 
 
 def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[int], device: int) -> int:

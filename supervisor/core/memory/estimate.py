@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from supervisor.core.memory.cache import Cache, CacheRule
-from supervisor.core.memory.compute import compute_buffers, offloaded_experts
+from supervisor.core.memory.buffers import allocate
+from supervisor.core.memory.cache import Cache
+from supervisor.core.memory.compute import offloaded_experts
 from supervisor.core.memory.context import Context, resolve_context
 from supervisor.core.memory.facts import Facts, facts_of
 from supervisor.core.memory.growth import host_growth
@@ -70,9 +71,7 @@ def _compose(facts: Facts, options: EstimateOptions, context: Context) -> Memory
 
 def _devices(options: EstimateOptions, parts: _Parts) -> tuple[DeviceEstimate, ...]:
     columns = zip(parts.weights.devices, parts.kv, parts.states, parts.compute, strict=True)
-    return tuple(
-        DeviceEstimate(name, *column) for name, column in zip((*options.devices, HOST), columns, strict=True)
-    )
+    return tuple(DeviceEstimate(name, *column) for name, column in zip((*options.devices, HOST), columns, strict=True))
 
 
 def _allocate(facts: Facts, options: EstimateOptions, context: Context) -> _Parts:
@@ -80,19 +79,14 @@ def _allocate(facts: Facts, options: EstimateOptions, context: Context) -> _Part
     places = place_layers(spec, options)
     homes = places if options.offload_kv else (-1,) * len(places)
     weights = place_weights(spec, facts.weights, options, places)
-    caches = _make(facts.caches, context, options.cache_type_k, options.cache_type_v)
-    compute = compute_buffers(facts, options, context, caches, places)
-    if compute and weights.host_expert:
+    buffers = allocate(facts, options, context, places)
+    compute = buffers.compute
+    if weights.host_expert:
         compute[0] += offloaded_experts(options, weights.host_expert)
-    drafted: tuple[Cache, ...] = ()
-    if options.drafts:
-        drafted, buffers = _draft(facts, options, context, places)
-        compute = [main + draft for main, draft in zip(compute, buffers, strict=True)]
-    kv_layers = _by_layer(spec.n_layer_all, caches + drafted)
-    copies = context.states
-    state_layers = [size * copies for size in facts.states]
+    kv_layers = buffers.kv_layers(spec.n_layer_all)
+    state_layers = [size * context.states for size in facts.states]
     return _Parts(
-        caches,
+        buffers.caches,
         weights,
         kv_layers,
         state_layers,
@@ -100,27 +94,6 @@ def _allocate(facts: Facts, options: EstimateOptions, context: Context) -> _Part
         states=_by_device(state_layers, homes, len(options.devices)),
         compute=compute,
     )
-
-
-def _draft(
-    facts: Facts, options: EstimateOptions, context: Context, places: Sequence[int]
-) -> tuple[tuple[Cache, ...], list[int]]:
-    """The second context, which runs the NextN blocks alone."""
-    drafting = replace(context, rollbacks=0, n_outputs=context.n_seq)
-    caches = _make(facts.draft, drafting, options.cache_type_k_draft, options.cache_type_v_draft)
-    return caches, compute_buffers(facts, options, drafting, caches, places)
-
-
-def _make(rules: Sequence[CacheRule], context: Context, type_k: str, type_v: str) -> tuple[Cache, ...]:
-    return tuple(rule.allocate(context, type_k, type_v) for rule in rules)
-
-
-def _by_layer(n_layers: int, caches: Sequence[Cache]) -> list[int]:
-    found = [0] * n_layers
-    for cache in caches:
-        for layer, size in cache.layer_bytes().items():
-            found[layer] += size
-    return found
 
 
 def _by_device(sizes: Sequence[int], homes: Sequence[int], n_devices: int) -> list[int]:

@@ -52,7 +52,9 @@ def _read(spec: ModelSpec) -> Facts:
         weights=sort_weights(spec),
         widths=read_widths(spec),
         kinds=tuple(_kind(spec, layer, states[layer] > 0) for layer in range(spec.n_layer_all)),
-        has_unknown_types=any(tensor.n_bytes is None for tensor in spec.tensors),
+        has_unknown_types=any(
+            tensor.n_bytes is None for tensors in (*spec.groups.one_of_each(), spec.groups.loose) for tensor in tensors
+        ),
     )
 
 

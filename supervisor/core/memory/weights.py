@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from supervisor.core.ggml import TENSOR_TYPES, tensor_type
 from supervisor.core.gguf import TensorInfo
@@ -20,7 +21,7 @@ _ALIGNMENT = 32
 _CUDA_ALIGNMENT = 128
 _CUDA_ROW = 512  # CUDA's kernels read quantised rows in steps of so many elements
 
-_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
+_BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.\d+\.")
 _INPUT = frozenset({"token_embd", "position_embd", "token_types", "per_layer_token_embd"})
 _OUTPUT = re.compile(
     r"output|cls\b|decision|dense_\d|altup_|(?:enc|dec)\.output|fc\.|d2t|markov_|selector_|conf_proj|nextn\.post"
@@ -111,32 +112,41 @@ class PlacedWeights:
 
 def sort_weights(spec: ModelSpec) -> Weights:
     """Every tensor to its place; those that llama.cpp leaves unread are dropped."""
-    places: dict[int | str, list[TensorInfo]] = {}
-    for tensor in spec.tensors:
+    places: dict[str, list[TensorInfo]] = {}
+    for tensor in spec.groups.loose:
         places.setdefault(_place(spec, tensor.name), []).append(tensor)
     inputs = places.get("input", [])
     tied = [tensor for tensor in inputs if spec.tied_embeddings and tensor.name == "token_embd.weight"]
     return Weights(
-        input=_part(inputs),
-        layers=tuple(_layer_part(places.get(layer, [])) for layer in range(spec.n_layer_all)),
+        input=_input_part(inputs),
+        layers=_layer_parts(spec, places.get("first", [])),
         output=_part(places.get("output", [])),
         copied=_part(places.get("copied", [])),
-        tied=_part(tied),
-        kept={layer: _kept(spec, places.get(layer, [])) for layer in range(spec.n_layer, spec.n_layer_all)},
+        tied=_input_part(tied),
+        kept={layer: _kept(spec, layer) for layer in range(spec.n_layer, spec.n_layer_all)},
     )
 
 
-def _kept(spec: ModelSpec, tensors: Sequence[TensorInfo]) -> LayerPart:
+def _layer_parts(spec: ModelSpec, with_first: Sequence[TensorInfo]) -> tuple[LayerPart, ...]:
+    """One per layer; layers that are alike share theirs, whose tensors have the names of the first of them."""
+    blocks = spec.groups.blocks
+    parts = {number: _layer_part(block.tensors) for number, block in enumerate(blocks) if block.like == number}
+    found = [parts[block.like] for block in blocks]
+    if with_first and found:
+        found[0] = _layer_part((*blocks[0].tensors, *with_first))
+    return tuple(found)
+
+
+def _kept(spec: ModelSpec, layer: int) -> LayerPart:
     pattern = _KEPT_NEXTN.get(spec.architecture.name)
+    tensors = spec.groups.blocks[layer].tensors
     return _layer_part([tensor for tensor in tensors if pattern and pattern.search(tensor.name)])
 
 
-def _place(spec: ModelSpec, name: str) -> int | str:
-    """The layer's number, or the name of another place."""
-    block = _BLOCK.match(name)
-    if block:  # blocks that are no layers belong to a head
-        layer = int(block[1])
-        return layer if layer < spec.n_layer_all else "output"
+def _place(spec: ModelSpec, name: str) -> str:
+    """Where a tensor of no layer belongs."""
+    if _BLOCK.match(name):  # blocks that are no layers belong to a head
+        return "output"
     if _COPIED.fullmatch(name):
         return "copied"
     stem = name.partition(".")[0]
@@ -144,7 +154,7 @@ def _place(spec: ModelSpec, name: str) -> int | str:
         return "input"
     if _OUTPUT.match(name) or (stem == "token_embd_norm" and spec.shortconv_l_cache):  # LFM2 calls its norm so
         return "output"
-    return "unused" if _UNUSED.match(name) else 0
+    return "unused" if _UNUSED.match(name) else "first"
 
 
 def _layer_part(tensors: Sequence[TensorInfo]) -> LayerPart:
@@ -157,16 +167,28 @@ def _layer_part(tensors: Sequence[TensorInfo]) -> LayerPart:
 
 
 def _part(tensors: Sequence[TensorInfo]) -> Part:
-    plain = cuda = repackable = largest = 0
-    for tensor in tensors:
-        size = tensor_bytes(tensor)
-        plain += size
-        cuda += tensor_bytes(tensor, cuda=True)
-        if tensor.type in _REPACKED:
-            repackable += size if _is_repackable(tensor) else 0
-        if size > largest:
-            largest = size
-    return Part(tuple(tensors), plain, cuda, repackable, largest)
+    sums = _sums(tuple([(tensor.type, tensor.shape, tensor.n_bytes or 0) for tensor in tensors]))
+    return Part(tuple(tensors), *sums)
+
+
+def _input_part(tensors: Sequence[TensorInfo]) -> Part:
+    """The embedding is only looked up, so that its kernels have no wishes."""
+    part = _part(tensors)
+    looked_up = _part([tensor for tensor in tensors if tensor.name.startswith("token_embd")])
+    return replace(part, repackable=part.repackable - looked_up.repackable)
+
+
+@lru_cache(maxsize=1024)
+def _sums(tensors: tuple[tuple[int, tuple[int, ...], int], ...]) -> tuple[int, int, int, int]:
+    """The numbers of a `Part`, from types, shapes and bytes. Layers are alike, so most are known."""
+    sizes = [_sizes(*tensor) for tensor in tensors]
+    matrices = [
+        size
+        for (type_, shape, _), (size, _) in zip(tensors, sizes, strict=True)
+        if type_ in _REPACKED and len(shape) > 1
+    ]
+    plain = [size for size, _ in sizes]
+    return sum(plain), sum(cuda for _, cuda in sizes), sum(matrices), max(plain, default=0)
 
 
 def _joined(one: Part, other: Part) -> Part:
@@ -179,34 +201,35 @@ def _joined(one: Part, other: Part) -> Part:
     )
 
 
-def _is_repackable(tensor: TensorInfo) -> bool:
-    """Of a type that is: matrices but for the embedding, which is only looked up."""
-    return len(tensor.shape) > 1 and not tensor.name.startswith("token_embd")
-
-
-def tensor_bytes(tensor: TensorInfo, cuda: bool = False) -> int:
-    """What a tensor takes in a buffer."""
-    size = tensor.n_bytes or 0
-    if not cuda:
-        return size + -size % _ALIGNMENT
-    rest = tensor.shape[0] % _CUDA_ROW if tensor.shape else 0
+def _sizes(type_: int, shape: tuple[int, ...], n_bytes: int) -> tuple[int, int]:
+    """What a tensor takes in a buffer, and in one of CUDA's."""
+    plain = n_bytes + -n_bytes % _ALIGNMENT
+    rest = shape[0] % _CUDA_ROW if shape else 0
     if rest:
-        known = TENSOR_TYPES.get(tensor.type)
-        size += known.bytes_for(_CUDA_ROW - rest) if known and known.quantized else 0
-    return size + -size % _CUDA_ALIGNMENT
+        known = TENSOR_TYPES.get(type_)
+        n_bytes += known.bytes_for(_CUDA_ROW - rest) if known and known.quantized else 0
+    return plain, n_bytes + -n_bytes % _CUDA_ALIGNMENT
 
 
 _NOTHING = LayerPart(Part(), Part(), Part())
 
 
+def loaded_layers(spec: ModelSpec, weights: Weights, options: EstimateOptions) -> list[LayerPart]:
+    """What is loaded of each layer; with tensors of the layer's own names where overrides look at them."""
+    count = len(weights.layers) if options.drafts and spec.architecture.mtp else spec.n_layer
+    found = list(weights.layers[:count])
+    if options.override_tensors:
+        blocks = spec.groups.blocks[1:count]
+        found[1:] = [_layer_part(block.tensors) for block in blocks]
+    return found + [weights.kept.get(layer, _NOTHING) for layer in range(count, len(weights.layers))]
+
+
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
     """`places` as `place_layers` gives them."""
     found = PlacedWeights([0] * (len(options.devices) + 1), [])
-    route = _router(options)
-    drafts = options.drafts and spec.architecture.mtp
-    for layer, parts in enumerate(weights.layers):
-        loaded = parts if drafts or layer < spec.n_layer else weights.kept.get(layer, _NOTHING)
-        found.layers.append(_add_layer(found, loaded, layer, places[layer], route))
+    route = router(options)
+    for layer, parts in enumerate(loaded_layers(spec, weights, options)):
+        found.layers.append(_add_layer(found, parts, layer, places[layer], route))
     outside = [(weights.input, -1), (weights.output, places[-1])]
     outside += [(weights.copied, device) for device in set(places[: spec.n_layer])]
     if places[-1] >= 0:
@@ -247,7 +270,8 @@ class Router:
         return next((target for pattern, target in self.patterns if pattern.search(name)), device)
 
 
-def _router(options: EstimateOptions) -> Router:
+def router(options: EstimateOptions) -> Router:
+    """The overrides of these options."""
     patterns = tuple(
         (re.compile(pattern), options.devices.index(place) if place in options.devices else -1)
         for pattern, place in options.override_tensors

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import chain
 
 from supervisor.core.memory.recurrent import state_parts
 from supervisor.core.spec import ModelSpec
 
 _PART = re.compile(r"\.ffn_(up|gate|gate_up|down)(|_exps|_shexp)\.weight$")
+
 
 @dataclass(frozen=True, slots=True)
 class Widths:
@@ -71,7 +73,7 @@ def read_widths(spec: ModelSpec) -> Widths:
 def _feed_forward(spec: ModelSpec) -> dict[str, int]:
     """What is alive at once inside the widest part of each kind: dense, experts (each), shared expert."""
     shapes: dict[tuple[str, str], dict[str, int]] = {}
-    for tensor in spec.tensors:
+    for tensor in chain(*spec.groups.one_of_each(), spec.groups.loose):
         match = _PART.search(tensor.name) if ".ffn_" in tensor.name else None
         if match:
             block = tensor.name[: match.start()]

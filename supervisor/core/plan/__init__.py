@@ -1,5 +1,6 @@
 """What goes where: models, devices and residents in, a placement or a refusal with numbers out."""
 
+from supervisor.core.plan.planner import plan
 from supervisor.core.plan.types import (
     Budget,
     Budgets,
@@ -26,4 +27,5 @@ __all__ = [
     "Policy",
     "Resident",
     "Shortage",
+    "plan",
 ]

@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from supervisor.core.memory import EstimateOptions, MemoryEstimate
+from supervisor.core.devices import Budget, Budgets
+from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal
 from supervisor.core.spec import ModelSpec
 
 SplitMode = Literal["layer", "none"]
 
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What one device, or the host (`CPU`), has for our engines.
-
-    Attributes:
-        total_bytes: of the hardware.
-        usable_bytes: for all our engines together: total − used by others − reserve.
-        reserve_bytes: what is kept back on it for each engine: runtime context, fragmentation.
-        backend: as `Device.backend`; `cpu` for the host.
-        shares_host: what it holds counts on the host too.
-    """
-
-    name: str
-    backend: str
-    total_bytes: int
-    usable_bytes: int
-    reserve_bytes: int = 0
-    shares_host: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Budgets:
-    """The machine as the planner sees it: devices in llama.cpp's order, and the host."""
-
-    devices: tuple[Budget, ...]
-    host: Budget
+__all__ = [
+    "Budget",
+    "Budgets",
+    "DevicePlan",
+    "DoesNotFit",
+    "Explicit",
+    "Learned",
+    "Placement",
+    "PlanRequest",
+    "Policy",
+    "Resident",
+    "Shortage",
+    "SplitMode",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +101,13 @@ class Learned:
         compute: measured / estimated bytes of the compute buffers, by device name (`CPU` included).
         overhead_bytes: by device name: what the process held beside its buffers (runtime context, libraries).
         same: the options are those of the plan, so that the figures are exact.
+        source: where they come from, in words.
     """
 
     compute: Mapping[str, float]
     overhead_bytes: Mapping[str, int]
     same: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +177,8 @@ class Placement:
         evict: engines that must leave first.
         why: the reasoning, a sentence each.
         learned: figures come from an earlier start.
+        draft_device: what `--device-draft` must say, so that all of the draft model is on the first device that holds
+            layers; None: no draft, or the host alone.
     """
 
     model: str
@@ -205,11 +197,39 @@ class Placement:
     evict: tuple[int, ...]
     why: tuple[str, ...]
     learned: bool = False
+    draft_device: str | None = None
 
     @property
     def used_bytes(self) -> dict[str, int]:
         """What the engine will hold by device name, `CPU` included: what a `Resident` needs."""
         return {part.name: part.total_bytes for part in self.parts}
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `plan --json`; `ctx_size` is of all slots, `estimate` the whole estimate."""
+        options = self.options
+        return {
+            "fits": True,
+            "model": self.model,
+            "devices": list(self.devices),
+            "split_mode": self.split_mode,
+            "main_gpu": self.main_gpu,
+            "n_gpu_layers": self.n_gpu_layers,
+            "tensor_split": list(self.tensor_split),
+            "n_cpu_moe": self.n_cpu_moe,
+            "draft_device": self.draft_device,
+            "ctx_size": options.ctx_size,
+            "cache_type_k": options.cache_type_k,
+            "cache_type_v": options.cache_type_v,
+            "request_ctx": self.estimate.n_ctx_seq,
+            "wanted_ctx": self.wanted_ctx,
+            "native_ctx": self.native_ctx,
+            "fitting_ctx": self.fitting_ctx,
+            "parts": [asdict(part) | {"total_bytes": part.total_bytes} for part in self.parts],
+            "evict": list(self.evict),
+            "why": list(self.why),
+            "learned": self.learned,
+            "estimate": self.estimate.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +244,9 @@ class Shortage:
     def missing_bytes(self) -> int:
         return max(0, self.needed_bytes - self.usable_bytes)
 
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"missing_bytes": self.missing_bytes}
+
 
 @dataclass(frozen=True, slots=True)
 class DoesNotFit:
@@ -235,6 +258,7 @@ class DoesNotFit:
         shortages: by device.
         hints: what would help, most useful first: a sentence each.
         blockers: engines that would have to leave and cannot yet.
+        refusal: the engine would not start with these options, however much memory there is: its code and reason.
     """
 
     model: str
@@ -243,3 +267,17 @@ class DoesNotFit:
     shortages: tuple[Shortage, ...] = ()
     hints: tuple[str, ...] = ()
     blockers: tuple[int, ...] = ()
+    refusal: Refusal | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of `plan --json` where nothing fits."""
+        return {
+            "fits": False,
+            "model": self.model,
+            "later": self.later,
+            "message": self.message,
+            "shortages": [shortage.to_json() for shortage in self.shortages],
+            "hints": list(self.hints),
+            "blockers": list(self.blockers),
+            "refusal": asdict(self.refusal) if self.refusal else None,
+        }

@@ -27,8 +27,8 @@ def name_of(measurement: Measurement) -> str:
     return f"{measurement.subject} {measurement.setting}"
 
 
-
 ALL = list(recorded())
+
 
 def _is_mapped_around(measured: Measurement) -> bool:
     """The log has what is mapped: blocks that are left out lie in between."""
@@ -129,8 +129,7 @@ def ratios(kind: str, host: bool) -> list[tuple[float, str]]:
         for measured in COMPUTED
         if kind_of(measured.subject) == kind
         for device in estimate_of(measured).devices
-        if measured.compute.get(device.name)
-        and (device.name == "CPU" and EVERY[measured.setting].devices > 0) is host
+        if measured.compute.get(device.name) and (device.name == "CPU" and EVERY[measured.setting].devices > 0) is host
     )
 
 

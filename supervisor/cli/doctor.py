@@ -1,0 +1,60 @@
+"""`doctor`: is everything well, and what to do where it is not."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+
+from supervisor.cli.checks import (
+    Finding,
+    check_config,
+    check_daemon,
+    check_devices,
+    check_engine,
+    check_folders,
+    check_limits,
+    check_program,
+)
+from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.render import print_json
+from supervisor.paths import places
+
+_DESCRIPTION = """Look at everything the program needs and say how it is, a line each: ok, warn, fail, and what to do.
+The exit code is 1 where something is broken. Nothing is changed."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser("doctor", help="is everything well?", description=_DESCRIPTION)
+    parser.add_argument("--config", metavar="FILE", help="the configuration file")
+    parser.add_argument("--engine", metavar="PATH", help="the llama-server to look at")
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings as they come; with `--json` at the end, all at once."""
+    findings = []
+    for finding in _findings(args):
+        findings.append(finding)
+        if not args.json:
+            print(f"{finding.state:<4}  {finding.name}: {finding.message}", flush=True)
+    broken = any(finding.state == "fail" for finding in findings)
+    if args.json:
+        print_json({"ok": not broken, "checks": [vars(finding) for finding in findings]})
+    return FAILED if broken else OK
+
+
+def _findings(args: argparse.Namespace) -> Iterator[Finding]:
+    where = places(os.environ)
+    yield from check_program()
+    settings, configuration = check_config(args, where)
+    yield configuration
+    located, findings = check_engine(where, args.engine or settings.engine.path)
+    yield from findings
+    yield from check_devices(located, settings)
+    yield from check_folders(where)
+    yield from check_limits()
+    yield check_daemon(args)

@@ -1,0 +1,39 @@
+"""A plan without a daemon: for this machine as it is now, or for one that a profile describes."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from supervisor.cli.client import Json
+from supervisor.config import find_config, load_settings
+from supervisor.config.settings import ModelOptions
+from supervisor.errors import InvalidRequest
+from supervisor.paths import places
+from supervisor.planned import Asked, planned
+from supervisor.probe.profiles import load_profile
+from supervisor.workshop import without_daemon
+
+
+async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:
+    """The object that a daemon would answer. Raises ProfileInvalid, ConfigError, InvalidRequest and as `planned`."""
+    where = places(env)
+    settings = load_settings(find_config(args.config, env, cwd, where.config), env)
+    if args.engine:
+        settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"path": args.engine})})
+    machine = load_profile(args.devices) if args.devices else None
+    asked = Asked(target, None, _checked(options) if options else None)
+    with without_daemon(settings, where, env, machine) as (maker, planner):
+        return await planned(maker, planner, asked, tuple)
+
+
+def _checked(options: Json) -> ModelOptions:
+    try:
+        return ModelOptions.model_validate(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InvalidRequest(f"{name}: {first['msg']}", param=name) from None

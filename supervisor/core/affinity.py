@@ -1,0 +1,34 @@
+"""Which requests belong together, so that they may go to the engine that has read their beginning before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+_CHARS = 4096  # of each text; the beginning is what an engine can use again
+
+
+def affinity_of(body: Mapping[str, object]) -> str | None:
+    """An opaque key for a request's body; None: nothing ties it to another one.
+
+    The client's `prompt_cache_key` counts (OpenAI); else the messages up to the first one of the user, with which all
+    turns of a conversation begin; else the beginning of `prompt`.
+    """
+    key = body.get("prompt_cache_key")
+    messages = body.get("messages")
+    if isinstance(key, str) and key:
+        parts: list[object] = [key]
+    elif isinstance(messages, list) and messages:
+        roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
+        first = roles.index("user") if "user" in roles else 0
+        parts = [message.get("content") for message in messages[: first + 1] if isinstance(message, dict)]
+    elif body.get("prompt"):
+        parts = [body["prompt"]]
+    else:
+        return None
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        text = part if isinstance(part, str) else json.dumps(part)
+        digest.update(text[:_CHARS].encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,53 @@
+"""NVIDIA's figures: what our helper process read through NVML (`probe/nvml.py`) → GPUs.
+
+The helper writes one JSON object: `gpus`, a list of objects with `name`, `uuid`, `pci`, `total`, `free` (bytes),
+`capability` (major, minor), `utilization` (percent), `temperature` (°C), `processes` ([pid, bytes], …; the same pid may
+come twice, once for computing and once for graphics) and `mig` (objects like these). A value that the driver refused
+is null. A GPU without memory figures has no memory of its own: NVML answers "not supported" on DGX Spark and Jetson.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from supervisor.core.devices.physical import NVIDIA, Gpu, normal_pci
+
+
+def parse_nvml(text: str) -> tuple[Gpu, ...]:
+    """The GPUs in PCI order, numbered like nvidia-smi's. Raises ValueError where the text is not the helper's."""
+    value = json.loads(text)
+    if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
+        raise ValueError("no list of GPUs")
+    gpus = sorted((_gpu(one) for one in value["gpus"]), key=lambda gpu: gpu.pci or "~")
+    return tuple(replace(gpu, index=index) for index, gpu in enumerate(gpus))
+
+
+def _gpu(facts: Mapping[str, Any]) -> Gpu:
+    total, free = facts.get("total"), facts.get("free")
+    capability = facts.get("capability")
+    return Gpu(
+        vendor=NVIDIA,
+        index=0,
+        name=str(facts.get("name") or "NVIDIA GPU"),
+        total_bytes=total,
+        free_bytes=free,
+        pci=normal_pci(facts.get("pci")),
+        uuid=facts.get("uuid"),
+        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
+        utilization_percent=facts.get("utilization"),
+        temperature_c=facts.get("temperature"),
+        shares_host=total is None,
+        processes=_processes(facts.get("processes") or ()),
+        mig=tuple(_gpu(part) for part in facts.get("mig") or ()),
+    )
+
+
+def _processes(pairs: Iterable[tuple[int, int | None]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for pid, used in pairs:
+        if used is not None:
+            found[pid] = max(used, found.get(pid, 0))
+    return found

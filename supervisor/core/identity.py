@@ -1,0 +1,93 @@
+"""What makes two starts of an engine comparable: the model, the options, the devices, the program.
+
+Each is a short text that stays the same while what it stands for does; they are keys of the store, so their making may
+only change together with a new prefix here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TypeAlias
+
+from supervisor.core.gguf import ArraySummary, GgufHeader
+from supervisor.core.memory import EstimateOptions
+
+Settings: TypeAlias = Mapping[str, object]
+"""Everything of a start that decides memory, as plain JSON."""
+
+_LENGTH = 32
+_DIGITS = re.compile(r"\d+(?:\[.*\])?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One way of starting one model.
+
+    Attributes:
+        model: `model_identity`.
+        options: `options_hash` of `settings`.
+        settings: what `plain_settings` made.
+        engine: hash of the program and its libraries.
+        backend: `backend_of` the devices.
+        devices: what the devices are (`NVIDIA H200`, an RPC worker's address), in the order of their names; empty
+            where that is not known.
+        build: the engine's build number; None where it says none, or 0.
+    """
+
+    model: str
+    options: str
+    settings: Settings
+    engine: str
+    backend: str
+    devices: tuple[str, ...] = ()
+    build: int | None = None
+
+
+def model_identity(header: GgufHeader) -> str:
+    """The same for every copy of a model, split or whole; another one for each quantisation.
+
+    Made of the name, the architecture's keys and the table of tensors (name, shape, type), not of the weights: a file
+    whose weights were replaced in place takes the same memory.
+    """
+    prefix = f"{header.architecture}."
+    keys = [[key, _plain(value)] for key, value in sorted(header.metadata.items()) if key.startswith(prefix)]
+    tensors = sorted([tensor.name, list(tensor.shape), tensor.type] for tensor in header.tensors)
+    return _hash([header.architecture, header.name, keys, tensors])
+
+
+def plain_settings(
+    options: EstimateOptions, *, split_mode: str = "layer", main_gpu: int = 0, extra: Iterable[str] = ()
+) -> Settings:
+    """The settings of a start; `extra` are arguments and variables beside the options that may decide memory."""
+    found = {**asdict(options), "split_mode": split_mode, "main_gpu": main_gpu, "extra": list(extra)}
+    plain: Settings = json.loads(json.dumps(found))  # tuples become lists, as when they come back from the store
+    return plain
+
+
+def options_hash(settings: Settings) -> str:
+    """Of settings; the order in which they were given does not matter."""
+    return _hash(settings)
+
+
+def backend_of(devices: Iterable[str]) -> str:
+    """`cuda` of `CUDA0` and `CUDA1`; several are sorted and joined by a comma; `cpu` without devices."""
+    kinds = sorted({kind_of(name).lower() for name in devices})
+    return ",".join(kinds) or "cpu"
+
+
+def kind_of(device: str) -> str:
+    """A device's name without its number."""
+    return _DIGITS.sub("", device)
+
+
+def _plain(value: object) -> object:
+    return [value.type, value.length] if isinstance(value, ArraySummary) else value
+
+
+def _hash(value: object) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_LENGTH]

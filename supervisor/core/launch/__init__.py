@@ -1,0 +1,40 @@
+"""From options to the command of one engine: typed options, further arguments, a plan, the environment.
+
+Pure: what the binary knows, what the machine has and where libraries lie are arguments.
+"""
+
+from supervisor.core.launch.build import LaunchSpec, build_launch, check_options, child_environment
+from supervisor.core.launch.convert import estimate_options, explicit_of
+from supervisor.core.launch.environment import LibraryPath, has_runtime, library_path, with_libraries
+from supervisor.core.launch.extra import Trust, check_extra
+from supervisor.core.launch.options import (
+    MACHINE_FIELDS,
+    LaunchOptions,
+    LoraAdapter,
+    ModelFacts,
+    facts_of,
+    projector_of,
+)
+from supervisor.core.launch.placed import Placed
+
+__all__ = [
+    "MACHINE_FIELDS",
+    "LaunchOptions",
+    "LaunchSpec",
+    "LibraryPath",
+    "LoraAdapter",
+    "ModelFacts",
+    "Placed",
+    "Trust",
+    "build_launch",
+    "check_extra",
+    "check_options",
+    "child_environment",
+    "estimate_options",
+    "explicit_of",
+    "facts_of",
+    "has_runtime",
+    "library_path",
+    "projector_of",
+    "with_libraries",
+]

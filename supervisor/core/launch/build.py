@@ -1,0 +1,111 @@
+"""What to type for one engine: model, options, plan and the binary's flags in, argv and environment out.
+
+- What the user asked for is passed on or refused by name, never dropped.
+- What we add for our own sake (metrics, no web page, log levels) is left out where the build lacks it.
+- What is not asked for and not planned stays llama-server's own default.
+- What would take the engine out of our hands (another address, a key, another model) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from supervisor.core.capabilities import Flags
+from supervisor.core.launch.emit import typed_arguments
+from supervisor.core.launch.environment import LibraryPath, with_libraries, without_settings
+from supervisor.core.launch.extra import check_env, check_extra
+from supervisor.core.launch.options import LaunchOptions, ModelFacts
+from supervisor.core.launch.placed import Placed, merged_env, planned
+from supervisor.core.statelines import ENV_SPEAK
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """A ready-made command: `env` and `libraries` are what to add to the environment, `socket` where it will listen."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    socket: str
+    libraries: LibraryPath = field(default_factory=LibraryPath)
+
+
+# For our own sake, each the first spelling that the build has
+_OURS = (
+    ("--jinja",),
+    ("--metrics",),
+    ("--slots",),
+    ("--no-ui", "--no-webui"),
+    ("--log-prefix",),
+    ("--log-timestamps",),
+)
+
+
+def build_launch(  # noqa: PLR0913 - one plain value per thing that a command line is made of
+    binary: str,
+    model_path: str,
+    socket: str,
+    alias: str,
+    options: LaunchOptions,
+    facts: ModelFacts,
+    flags: Flags | None = None,
+    *,
+    placed: Placed | None = None,
+    cores: int | None = None,
+    libraries: LibraryPath | None = None,
+) -> LaunchSpec:
+    """The command for one engine.
+
+    Args:
+        binary: path of llama-server.
+        model_path: the GGUF file, the first one of a split model.
+        socket: path of the Unix socket to listen on; must end in `.sock`, by which llama-server tells it from a host.
+        alias: the name that the engine gives itself in its answers.
+        options: what was asked for.
+        facts: what the model's header says.
+        flags: every option the binary knows (`--help`); None where that is not known: then nothing of ours is added.
+        placed: what a plan decided about memory; None: llama-server decides what is not asked for.
+        cores: physical ones that we may use: the threads where none are asked for.
+        libraries: folders that the binary needs.
+
+    Raises:
+        InvalidRequest: an option takes the engine out of our hands, or cannot be an argument.
+        OptionNotSupported: the binary lacks an option that was asked for.
+    """
+    wanted = options if placed is None else planned(options, placed, flags)
+    asked = _asked(_with_threads(wanted, cores, flags), facts, flags)
+    env = options.env if placed is None else merged_env(options, placed)
+    argv = (binary, "-m", model_path, "--host", socket, "--alias", alias, *_ours(options, flags), *asked)
+    return LaunchSpec(argv, {**env, ENV_SPEAK: "1"}, socket, libraries or LibraryPath())
+
+
+def check_options(options: LaunchOptions, flags: Flags | None = None) -> None:
+    """Whether `build_launch` would take these options: raises what it would."""
+    _asked(options, ModelFacts(), flags)
+
+
+def child_environment(inherited: Mapping[str, str], launch: LaunchSpec) -> dict[str, str]:
+    """The engine's whole environment: ours without llama.cpp's own settings, plus what the launch adds."""
+    return with_libraries({**without_settings(inherited), **launch.env}, launch.libraries)
+
+
+def _asked(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> list[str]:
+    """The arguments that were asked for, checked."""
+    check_extra(options.extra_args, flags)
+    check_env(options.env)
+    return [*typed_arguments(options, facts, flags), *options.extra_args]
+
+
+def _with_threads(options: LaunchOptions, cores: int | None, flags: Flags | None) -> LaunchOptions:
+    """One thread per core, where nothing else is asked for; batches take as many by themselves."""
+    if options.threads is not None or cores is None or flags is None or "--threads" not in flags:
+        return options
+    return replace(options, threads=cores)
+
+
+def _ours(options: LaunchOptions, flags: Flags | None) -> list[str]:
+    known = flags or {}
+    found = [next((flag for flag in spellings if flag in known), None) for spellings in _OURS]
+    wanted = [flag for flag in found if flag is not None and not (flag == "--jinja" and options.jinja is not None)]
+    shifts = "--context-shift" not in known and "--no-context-shift" in known and options.context_shift is None
+    return [*wanted, *(["--no-context-shift"] if shifts else [])]

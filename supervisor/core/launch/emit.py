@@ -1,0 +1,177 @@
+"""Options → arguments, by what the binary knows. What was asked for is passed on or refused by name, never dropped."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from supervisor.core.capabilities import Flags
+from supervisor.core.launch.options import LaunchOptions, LoraAdapter, ModelFacts, projector_of, serves_embeddings
+from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED, Typed
+from supervisor.errors import InvalidRequest, OptionNotSupported
+
+_LISTS_THAT_MAY_BE_EMPTY = frozenset({"device", "spec_draft_device"})  # empty: `none`
+# Builds before --load-mode: what each mode was called there
+_OLD_LOAD_MODES: Mapping[str, tuple[str, ...]] = {
+    "auto": (),
+    "mmap": (),
+    "none": ("--no-mmap",),
+    "mlock": ("--no-mmap", "--mlock"),
+    "mmap+mlock": ("--mlock",),
+    "dio": ("--direct-io",),
+}
+
+
+def typed_arguments(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> list[str]:
+    """The arguments for all fields but `extra_args`, `jinja` first, because templates are read by it.
+
+    Args:
+        options: what was asked for.
+        facts: of the model.
+        flags: what the binary knows; None: today's spellings are taken on trust.
+
+    Raises:
+        OptionNotSupported: the binary lacks an option that was asked for.
+        InvalidRequest: a value cannot be put into an argument.
+    """
+    found = [*_switches(options, flags), *_valued(options, flags), *_special(options, facts, flags)]
+    if any("\0" in argument for argument in found):
+        raise InvalidRequest("an option's value cannot hold a NUL character", param="options")
+    return found
+
+
+def unknown_option(flag: str, flags: Flags, param: str) -> OptionNotSupported:
+    """The error for an option that the binary lacks, with the nearest that it has."""
+    near = difflib.get_close_matches(flag, sorted(flags), n=1)
+    hint = f"; did you mean {near[0]}?" if near else "; see `llama-server --help` or use a newer engine"
+    return OptionNotSupported(f"this llama-server has no option {flag}{hint}", param=param)
+
+
+def _spelling(spellings: tuple[str, ...], field: str, flags: Flags | None) -> str:
+    """The first spelling that the binary has; raises OptionNotSupported."""
+    if flags is None:
+        return spellings[0]
+    known = next((flag for flag in spellings if flag in flags), None)
+    if known is None:
+        raise unknown_option(spellings[0], flags, field)
+    return known
+
+
+def _switches(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
+    for row in sorted(SWITCHES.values(), key=lambda row: row.field != "jinja"):
+        value = getattr(options, row.field)
+        if value is True:
+            yield from _switched(row, row.on, row.off, flags)
+        elif value is False and row.off and _may_be_unset(options, row.field):
+            yield from _switched(row, row.off, row.on, flags)
+
+
+def _may_be_unset(options: LaunchOptions, field: str) -> bool:
+    """Whether False says something: in fields whose default is None it does."""
+    return LaunchOptions.__dataclass_fields__[field].default is None
+
+
+def _switched(row: Typed, wanted: tuple[str, ...], opposite: tuple[str, ...], flags: Flags | None) -> Iterator[str]:
+    """The wanted side; nothing where the build knows only the other, because then it does the wanted by itself."""
+    if flags is not None and not any(flag in flags for flag in wanted) and any(flag in flags for flag in opposite):
+        return
+    yield _spelling(wanted, row.field, flags)
+
+
+def _valued(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
+    for row in VALUED.values():
+        value = getattr(options, row.field)
+        if value is None or (value in ((), {}) and row.field not in _LISTS_THAT_MAY_BE_EMPTY):
+            continue
+        if row.field.endswith("override_tensor"):
+            _check_overrides(value, row.field)
+        yield from (_spelling(row.on, row.field, flags), _text(value))
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if isinstance(value, tuple):
+        return ",".join(_text(item) for item in value) or "none"
+    return format(value, "g") if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _check_overrides(values: Iterable[str], field: str) -> None:
+    for value in values:
+        pattern, equals, place = value.partition("=")
+        if not (pattern and equals and place) or "," in value:
+            raise InvalidRequest(
+                f"{value!r} is no override: write PATTERN=BUFFER TYPE without a comma, which would end it",
+                param=field,
+            )
+
+
+def _special(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> Iterator[str]:
+    yield from _flash_attention(options, flags)
+    yield from _load_mode(options, flags)
+    yield from _embeddings(options, facts, flags)
+    yield from _lora(options.lora, flags)
+    yield from _projector(options, facts, flags)
+    yield from _speculative(options.spec_type, flags)
+
+
+def _flash_attention(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
+    """`on`, `off` or `auto`; in older builds a switch that is off by itself."""
+    if options.flash_attn is None:
+        return
+    spelling = _spelling(SPECIAL["flash_attn"].on, "flash_attn", flags)
+    if flags is None or flags[spelling]:
+        yield from (spelling, options.flash_attn)
+    elif options.flash_attn == "on":
+        yield spelling
+
+
+def _load_mode(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
+    mode = options.load_mode
+    if mode is None:
+        return
+    if flags is None or "--load-mode" in flags:
+        yield from ("--load-mode", mode)
+        return
+    for flag in _OLD_LOAD_MODES[mode]:
+        yield _spelling((flag,), "load_mode", flags)
+
+
+def _embeddings(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> Iterator[str]:
+    if options.reranking or not serves_embeddings(options, facts):
+        return
+    yield _spelling(SPECIAL["embeddings"].on, "embeddings", flags)
+    if not facts.pooling and options.pooling is None:
+        yield from (_spelling(VALUED["pooling"].on, "pooling", flags), "mean")
+
+
+def _lora(adapters: tuple[LoraAdapter, ...], flags: Flags | None) -> Iterator[str]:
+    """One argument for all, as b11434 wants it; `FNAME:SCALE` where a scale is given, which no colon may confuse."""
+    if not adapters:
+        return
+    scaled = any(adapter.scale != 1 for adapter in adapters)
+    if scaled and any(":" in adapter.path for adapter in adapters):
+        raise InvalidRequest("llama-server takes a scale only for adapters without a colon in their path", param="lora")
+    texts = [f"{adapter.path}:{_text(adapter.scale)}" if scaled else adapter.path for adapter in adapters]
+    yield _spelling(("--lora-scaled" if scaled else "--lora",), "lora", flags)
+    yield ",".join(_csv(text) for text in texts)
+
+
+def _csv(text: str) -> str:
+    """A field of comma-separated values; llama-server takes quotes and doubles those within."""
+    return '"' + text.replace('"', '""') + '"' if "," in text or text.startswith('"') else text
+
+
+def _projector(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> Iterator[str]:
+    path = projector_of(options, facts)
+    if path is not None:
+        yield from (_spelling(SPECIAL["mmproj"].on, "mmproj", flags), path)
+
+
+def _speculative(kinds: tuple[str, ...], flags: Flags | None) -> Iterator[str]:
+    named = [kind for kind in kinds if kind not in {"default", "none"}]
+    if "default" in kinds:
+        yield _spelling(("--spec-default",), "spec_type", flags)
+    if named:
+        yield from (_spelling(("--spec-type",), "spec_type", flags), ",".join(named))

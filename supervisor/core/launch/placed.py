@@ -1,0 +1,83 @@
+"""A plan's decision put in place of the options that it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from supervisor.core.capabilities import Flags
+from supervisor.core.launch.options import LaunchOptions
+from supervisor.core.plan import Placement
+from supervisor.errors import InvalidRequest
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A placement, and what is needed to say it to an engine.
+
+    Attributes:
+        names: the plan's name of a device → the engine's, where the engine counts otherwise because it sees fewer.
+        visible_env: the variables that hide the other devices from it.
+        rpc: `host:port` of the workers, in the order in which they become `RPC0`, `RPC1`, …
+    """
+
+    placement: Placement
+    names: Mapping[str, str] = field(default_factory=dict)
+    visible_env: Mapping[str, str] = field(default_factory=dict)
+    rpc: tuple[str, ...] = ()
+
+
+def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> LaunchOptions:
+    """The options with the plan's choices in place, so that the engine has nothing left to choose for memory.
+
+    What the plan has honoured of the user's own wishes is in the placement already.
+    """
+    placement, chosen = placed.placement, placed.placement.options
+    several, alone = len(placement.devices) > 1, not placement.devices
+    known = flags is None or "--device" in flags
+    moved = replace(
+        options,
+        rpc=placed.rpc,
+        device=None if alone and not known else tuple(placed.names.get(name, name) for name in placement.devices),
+        n_gpu_layers=0 if alone else placement.n_gpu_layers,
+        tensor_split=tuple(map(float, placement.tensor_split)) if several else (),
+        split_mode=None if alone else placement.split_mode,
+        main_gpu=None if alone or placement.split_mode != "none" else placement.main_gpu,
+        n_cpu_moe=placement.n_cpu_moe or None,
+        ctx_size=chosen.ctx_size if chosen.ctx_size is not None else options.ctx_size,
+        parallel=chosen.parallel if chosen.parallel is not None else options.parallel,
+        kv_unified=chosen.kv_unified if chosen.kv_unified is not None else options.kv_unified,
+        cache_type_k=chosen.cache_type_k,
+        cache_type_v=chosen.cache_type_v,
+        spec_draft_device=(placement.draft_device,) if placement.draft_device else options.spec_draft_device,
+        fit="off" if flags is not None and "--fit" in flags else None,
+    )
+    return _renamed(moved, placed.names)
+
+
+def merged_env(options: LaunchOptions, placed: Placed) -> Mapping[str, str]:
+    """The user's variables and the plan's; raises InvalidRequest where the user's would undo it."""
+    for name, value in placed.visible_env.items():
+        if options.env.get(name, value) != value:
+            raise InvalidRequest(
+                f"{name} cannot be set: it hides devices, which the plan chooses; use the option device", param="env"
+            )
+    return {**options.env, **placed.visible_env}
+
+
+def _renamed(options: LaunchOptions, names: Mapping[str, str]) -> LaunchOptions:
+    """Devices that the user named, by the names that they have in the engine."""
+    draft, projector = options.spec_draft_device, options.mmproj_device
+    return replace(
+        options,
+        override_tensor=tuple(_overrides(options.override_tensor, names)),
+        spec_draft_override_tensor=tuple(_overrides(options.spec_draft_override_tensor, names)),
+        spec_draft_device=None if draft is None else tuple(names.get(name, name) for name in draft),
+        mmproj_device=None if projector is None else names.get(projector, projector),
+    )
+
+
+def _overrides(values: Iterable[str], names: Mapping[str, str]) -> Iterable[str]:
+    for value in values:
+        pattern, equals, place = value.partition("=")
+        yield f"{pattern}{equals}{names.get(place, place)}"

@@ -1,0 +1,45 @@
+"""What contexts allocate: caches and compute buffers of the main context, and of the one that drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from supervisor.core.memory.cache import Cache, CacheRule
+from supervisor.core.memory.compute import compute_buffers
+from supervisor.core.memory.context import Context
+from supervisor.core.memory.facts import Facts
+from supervisor.core.memory.options import EstimateOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Buffers:
+    """Caches of the main context, those of the draft, and bytes of compute buffers per device, the host last."""
+
+    caches: tuple[Cache, ...]
+    drafted: tuple[Cache, ...]
+    compute: list[int]
+
+    def kv_layers(self, n_layers: int) -> list[int]:
+        """Bytes of all caches by layer."""
+        found = [0] * n_layers
+        for cache in self.caches + self.drafted:
+            for layer, size in cache.layer_bytes().items():
+                found[layer] += size
+        return found
+
+
+def allocate(facts: Facts, options: EstimateOptions, context: Context, places: Sequence[int]) -> Buffers:
+    """`places` as `place_layers` gives them."""
+    caches = _make(facts.caches, context, options.cache_type_k, options.cache_type_v)
+    compute = compute_buffers(facts, options, context, caches, places)
+    if not options.drafts:
+        return Buffers(caches, (), compute)
+    drafting = replace(context, rollbacks=0, n_outputs=context.n_seq)  # the second context runs the NextN blocks alone
+    drafted = _make(facts.draft, drafting, options.cache_type_k_draft, options.cache_type_v_draft)
+    more = compute_buffers(facts, options, drafting, drafted, places)
+    return Buffers(caches, drafted, [main + draft for main, draft in zip(compute, more, strict=True)])
+
+
+def _make(rules: Sequence[CacheRule], context: Context, type_k: str, type_v: str) -> tuple[Cache, ...]:
+    return tuple(rule.allocate(context, type_k, type_v) for rule in rules)

@@ -1,0 +1,213 @@
+"""What a model takes before it is decided which device holds which layer.
+
+`estimate` answers for one placement; who looks for a placement would have to ask it hundreds of times. A `Demand`
+answers for all placements of one shape at once: bytes of each layer, and what a device takes beside its layers. Added
+up for a placement it is never less than the estimate. It is more by copies of rope tables on devices that hold the
+output layer alone, in pipelines of models whose layers share caches (Gemma 3n, Gemma 4), and by CUDA's copy of experts
+where it is not needed after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from supervisor.core.memory.buffers import Buffers, allocate
+from supervisor.core.memory.compute import offloaded_experts
+from supervisor.core.memory.context import Context, resolve_context
+from supervisor.core.memory.facts import Facts, facts_of
+from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.memory.output import output_bytes
+from supervisor.core.memory.refusals import refuse_model, refuse_options
+from supervisor.core.memory.result import Refusal
+from supervisor.core.memory.weights import Part, Router, loaded_layers, router
+from supervisor.core.spec import ModelSpec
+
+Shape = Literal["solo", "pipeline", "mixed", "host"]
+"""All layers on one device; on several; some on the host and the others on devices; all on the host."""
+
+_ANYWHERE = 1 << 20  # a device's number that no option names
+_ALL = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class WeightTable:
+    """Weights by layer, the output layer last, as they are on a device and on the host; bytes.
+
+    Attributes:
+        rest, experts: on a device; `home_*` on the host.
+        largest: of the tensors of a layer's experts.
+        input: what is on the host always.
+        copied: what every device that holds layers has.
+        named: what overrides send to a device, by its name; to the host, as `CPU`.
+    """
+
+    rest: tuple[int, ...]
+    experts: tuple[int, ...]
+    home_rest: tuple[int, ...]
+    home_experts: tuple[int, ...]
+    largest: tuple[int, ...]
+    input: int
+    copied: int
+    named: Mapping[str, int]
+
+    @property
+    def has_experts(self) -> bool:
+        return any(self.largest)
+
+    def scaled(self, part: int, whole: int) -> WeightTable:
+        """The same model in another quantisation, whose file has another size."""
+
+        def of(sizes: Iterable[int]) -> tuple[int, ...]:
+            return tuple(-(-size * part // whole) for size in sizes)
+
+        return WeightTable(
+            rest=of(self.rest),
+            experts=of(self.experts),
+            home_rest=of(self.home_rest),
+            home_experts=of(self.home_experts),
+            largest=of(self.largest),
+            input=-(-self.input * part // whole),
+            copied=self.copied,
+            named=dict(zip(self.named, of(self.named.values()), strict=True)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ContextDemand:
+    """What contexts take, caches and compute buffers, for every placement of one shape; bytes.
+
+    Attributes:
+        n_ctx, n_ctx_seq: as in `MemoryEstimate`.
+        cached: caches and states of each layer; the output layer, which has none, is the last.
+        first, others: compute buffers: of the first device that holds layers, of each after it.
+        host_compute, output: on the host.
+    """
+
+    n_ctx: int
+    n_ctx_seq: int
+    cached: Sequence[int]
+    first: int
+    others: int
+    host_compute: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What all of a model takes, for every placement of one shape; bytes.
+
+    Attributes:
+        layers: what goes with each layer to its device; the output layer is the last.
+        beside: what each layer leaves on the host though it is on a device.
+        home: what each layer takes on the host.
+        lead: what the first device of the list holds to compute with the host's experts.
+        copied: on every device that holds layers, and on the host if it holds some.
+        named: fixed by overrides, by device.
+        host: on the host always.
+        context: compute buffers and the like.
+    """
+
+    layers: Sequence[int]
+    beside: Sequence[int]
+    home: Sequence[int]
+    lead: int
+    copied: int
+    named: Mapping[str, int]
+    host: int
+    context: ContextDemand
+
+
+def refuse(spec: ModelSpec, options: EstimateOptions) -> Refusal | None:
+    """Why the engine would not start with these options, as `estimate` would say. No context changes the answer."""
+    return refuse_model(spec) or refuse_options(facts_of(spec), options, resolve_context(spec, options))
+
+
+def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
+    """Of the options `cuda`, `override_tensors`, `devices` (as far as overrides name them) and `speculative` count."""
+    facts = facts_of(spec)
+    route = router(options)
+    weights = facts.weights
+    rows = loaded_layers(spec, weights, options)
+    named: dict[str, int] = {}
+    rests = [_own(row.rest, route, options, named) for row in rows]
+    experts = [_own(row.experts, route, options, named) for row in rows]
+    output = _own(weights.output, route, options, named)
+    tied = _own(weights.tied, route, options, named)
+    return WeightTable(
+        rest=(*(own[0] for own in rests), output[0] + tied[0]),
+        experts=(*(own[0] for own in experts), 0),
+        home_rest=(*(own[1] for own in rests), output[1]),
+        home_experts=(*(own[1] for own in experts), 0),
+        largest=(*(row.experts.largest for row in rows), 0),
+        input=_own(weights.input, route, options, named)[1],
+        copied=_own(weights.copied, route, options, named)[0],
+        named=named,
+    )
+
+
+def _own(part: Part, route: Router, options: EstimateOptions, named: dict[str, int]) -> tuple[int, int]:
+    """What of a part goes where its layer goes, as bytes on a device and on the host; the rest is added to `named`."""
+    if not route.patterns:
+        return part.bytes_on(0, route.cuda), part.n_bytes
+    found = (0, 0)
+    for piece, target in route.split(part, _ANYWHERE):
+        if target == _ANYWHERE:
+            found = piece.bytes_on(0, route.cuda), piece.n_bytes
+        else:
+            name = options.devices[target] if target >= 0 else "CPU"
+            named[name] = named.get(name, 0) + piece.bytes_on(target, route.cuda)
+    return found
+
+
+def context_demand(spec: ModelSpec, options: EstimateOptions, shape: Shape) -> ContextDemand:
+    """For options that are not refused; their layers and split do not count, of `n_cpu_moe` only whether it is 0."""
+    facts = facts_of(spec)
+    context = resolve_context(spec, options)
+    buffers = _buffers(facts, options, context, shape)
+    caches = buffers.kv_layers(spec.n_layer_all)
+    states = context.states
+    compute = buffers.compute
+    return ContextDemand(
+        n_ctx=context.n_ctx,
+        n_ctx_seq=context.cells,
+        cached=[*(kv + state * states for kv, state in zip(caches, facts.states, strict=True)), 0],
+        first=compute[0] if shape != "host" else 0,
+        others=compute[min(1, len(compute) - 2)] if shape != "host" else 0,
+        host_compute=compute[-1],
+        output=output_bytes(spec, options, context),
+    )
+
+
+def demand(table: WeightTable, context: ContextDemand, options: EstimateOptions) -> Demand:
+    """Both together. Of the options those count that say where experts and caches live."""
+    cached = context.cached
+    moved = min(_ALL if options.cpu_moe else options.n_cpu_moe, len(cached))
+    nothing = (0,) * len(cached)
+    experts = (*nothing[:moved], *table.experts[moved:])
+    left = (*table.home_experts[:moved], *nothing[moved:])
+    near, far = (cached, nothing) if options.offload_kv else (nothing, cached)
+    return Demand(
+        layers=[sum(parts) for parts in zip(table.rest, experts, near, strict=True)],
+        beside=[sum(parts) for parts in zip(left, far, strict=True)],
+        home=[sum(parts) for parts in zip(table.home_rest, table.home_experts, cached, strict=True)],
+        lead=offloaded_experts(options, max(table.largest)) if moved else 0,
+        copied=table.copied,
+        named=table.named,
+        host=table.input + table.named.get("CPU", 0),
+        context=context,
+    )
+
+
+def _buffers(facts: Facts, options: EstimateOptions, context: Context, shape: Shape) -> Buffers:
+    """Of a placement that stands for its shape."""
+    total = facts.spec.n_layer_all + 1
+    if shape == "host":
+        return allocate(facts, replace(options, devices=()), context, (-1,) * total)
+    if shape == "pipeline":
+        cut = 1 + max((layer for layer, owns in enumerate(facts.spec.kv_layers) if owns), default=0)
+        places = (0,) * cut + (1,) * (total - cut)  # where layers share caches, the second device borrows one
+        return allocate(facts, replace(options, devices=("first", "other", "more")), context, places)
+    places = (-1 if shape == "mixed" else 0,) + (0,) * (total - 1)
+    return allocate(facts, replace(options, devices=("first",)), context, places)

@@ -1,0 +1,34 @@
+"""What needs no search: weights that alone are more than there is. Most models that do not fit are found out here."""
+
+from __future__ import annotations
+
+from supervisor.core.memory import WeightTable
+from supervisor.core.plan.pools import Pool
+from supervisor.core.plan.sizes import Sizes
+from supervisor.core.plan.space import Space
+
+
+def too_large(sizes: Sizes, space: Space, pools: tuple[Pool, ...]) -> bool:
+    """Whether weights exceed the host and all devices together."""
+    return _everything(sizes.table(cuda=False)) > _devices(space, pools) + max(0, space.host)
+
+
+def too_large_for_devices(sizes: Sizes, space: Space, pools: tuple[Pool, ...], start: int, n_cpu_moe: int) -> bool:
+    """Whether layers from `start` on exceed all devices together, without the experts of the first `n_cpu_moe`."""
+    table = sizes.table(cuda=False)
+    experts = sum(table.experts[max(start, n_cpu_moe) :]) if not sizes.request.options.cpu_moe else 0
+    return sum(table.rest[start:]) + experts > _devices(space, pools)
+
+
+def too_large_for_host(sizes: Sizes, space: Space) -> bool:
+    """Whether weights exceed the host."""
+    return _everything(sizes.table(cuda=False)) > space.host
+
+
+def _everything(table: WeightTable) -> int:
+    return sum(table.home_rest) + sum(table.home_experts) + table.input
+
+
+def _devices(space: Space, pools: tuple[Pool, ...]) -> int:
+    used = {device for pool in pools for device in pool.devices}
+    return sum(max(0, space.devices[device]) for device in used)

@@ -1,0 +1,99 @@
+"""Which devices a plan may choose from: lists that are tried one after the other.
+
+Devices of one kind come before a mixture, local ones before RPC workers (every token crosses the network), dedicated
+memory before the host's. Of devices that share the host's memory an engine gets one at most: a second one brings no
+memory. What the user says about devices leaves a single list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from supervisor.core.devices import CUDA_LIKE, HOST
+from supervisor.core.memory import Refusal
+from supervisor.core.plan.types import Budget, Budgets, PlanRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Devices by their place in the budgets, in the order of `--device`.
+
+    Attributes:
+        listed: all of them are in the engine's list whatever they hold; else only those that get layers.
+        single: only one of them may hold layers.
+        shares: of the layers, as the user wants them; empty: the planner's choice.
+        cuda: some of them are CUDA's, or of its kin.
+    """
+
+    devices: tuple[int, ...]
+    listed: bool = False
+    single: bool = False
+    shares: tuple[float, ...] = ()
+    cuda: bool = False
+
+
+def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
+    """In the order in which they are tried; none on a machine without devices, or where the user wants none."""
+    explicit = request.explicit
+    if explicit.devices is None and explicit.tensor_split is None and not _names_one(request):
+        named = [place for _, place in request.options.override_tensors if place != HOST]
+        if not named:
+            single = explicit.split_mode == "none"
+            return tuple(Pool(found, single=single, cuda=_cuda(budgets, found)) for found in _lists(budgets.devices))
+    return _listed(request, budgets)
+
+
+def _names_one(request: PlanRequest) -> bool:
+    return request.explicit.split_mode == "none" and request.explicit.main_gpu is not None
+
+
+def _listed(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
+    explicit = request.explicit
+    names = [budget.name for budget in budgets.devices]
+    wanted = names if explicit.devices is None else list(explicit.devices)
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        known = ", ".join(names) or "none"
+        return Refusal("unknown_device", f"There is no device '{unknown[0]}'; this machine has: {known}.")
+    if len(set(wanted)) < len(wanted):
+        return Refusal("device_twice", f"A device is named twice in {', '.join(wanted)}.")
+    if not wanted and explicit.devices is not None:
+        return ()
+    if explicit.split_mode == "none":
+        return _one_of([names.index(name) for name in wanted], explicit.main_gpu or 0, budgets)
+    shares = explicit.tensor_split or ()
+    if len(shares) > len(wanted):
+        return Refusal("too_many_shares", f"{len(shares)} shares for {len(wanted)} devices; give one for each at most.")
+    if explicit.devices is None and shares:
+        wanted = wanted[: len(shares)]
+    devices = tuple(names.index(name) for name in wanted)
+    return (Pool(devices, listed=True, shares=shares, cuda=_cuda(budgets, devices)),) if devices else ()
+
+
+def _one_of(devices: Sequence[int], number: int, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
+    if not 0 <= number < len(devices):
+        return Refusal("unknown_device", f"main_gpu is {number}, but there are {len(devices)} devices to count from 0.")
+    chosen = (devices[number],)
+    return (Pool(chosen, listed=True, single=True, cuda=_cuda(budgets, chosen)),)
+
+
+def _cuda(budgets: Budgets, devices: Sequence[int]) -> bool:
+    return any(budgets.devices[device].backend in CUDA_LIKE for device in devices)
+
+
+def _lists(budgets: Sequence[Budget]) -> tuple[tuple[int, ...], ...]:
+    found = (tuple(sorted(devices)) for devices in _choices(budgets))
+    return tuple(dict.fromkeys(devices for devices in found if devices))
+
+
+def _choices(budgets: Sequence[Budget]) -> Iterator[list[int]]:
+    """Kinds one by one stay in the list beside their mixture: a mixture may take more than one kind alone."""
+    shared = [number for number, budget in enumerate(budgets) if budget.shares_host]
+    remote = [number for number, budget in enumerate(budgets) if budget.backend == "rpc" and not budget.shares_host]
+    own = [number for number in range(len(budgets)) if number not in shared and number not in remote]
+    cuda = [number for number in own if budgets[number].backend in CUDA_LIKE]
+    other = [number for number in own if number not in cuda]
+    for far in ([], remote):
+        for one in ([], *([number] for number in shared)):
+            yield from (near + far + one for near in (cuda, other, own))

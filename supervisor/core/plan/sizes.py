@@ -1,0 +1,227 @@
+"""What one way of starting the model takes on every device of a pool: demands, and what the planner adds to them.
+
+Added are the reserve per engine (or the overhead that was measured), the projector, the draft model, and what was
+learned about compute buffers. Demands are remembered, since a search asks for the same ones over and over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import ceil
+from typing import NamedTuple
+
+from supervisor.core.devices import HOST
+from supervisor.core.memory import (
+    ContextDemand,
+    Demand,
+    EstimateOptions,
+    Refusal,
+    Shape,
+    WeightTable,
+    context_demand,
+    demand,
+    refuse,
+    weight_table,
+)
+from supervisor.core.plan.pools import Pool
+from supervisor.core.plan.types import Budget, Budgets, PlanRequest
+
+
+class Setting(NamedTuple):
+    """One way of starting a model, but for its devices.
+
+    Attributes:
+        ctx_size: tokens of all slots.
+        kv: cache types of keys and values.
+        n_cpu_moe: experts of so many layers are on the host.
+        start: so many layers are on the host; all and the output layer: the host alone.
+    """
+
+    ctx_size: int
+    kv: tuple[str, str]
+    n_cpu_moe: int
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Bytes of a setting, by device of a pool.
+
+    Attributes:
+        layers: prefix sums: item i is what the layers before i take on devices.
+        first, others: what a device takes beside its layers, as the first that holds some, and after it.
+        idle: what a device takes that is in the engine's list and holds no layers.
+        lead: what the first device of the list takes on top.
+        host: of the host, its reserve included.
+    """
+
+    layers: Sequence[int]
+    first: tuple[int, ...]
+    others: tuple[int, ...]
+    idle: tuple[int, ...]
+    lead: tuple[int, ...]
+    host: int
+
+
+class Draft(NamedTuple):
+    """The draft model's bytes, on its device and on the host."""
+
+    device: int
+    host: int
+
+
+class _Common(NamedTuple):
+    """What of a load is the same for all pools."""
+
+    demand: Demand
+    layers: list[int]
+    lead: int
+    host: int
+
+
+class Sizes:
+    """Loads of one request. `part`/`whole`: weights as if the file were that share of its size."""
+
+    def __init__(self, request: PlanRequest, budgets: Budgets, part: int = 1, whole: int = 1) -> None:
+        self.request = request
+        self.budgets = budgets
+        self.n_places = request.spec.n_layer_all + 1
+        self.projector_bytes = request.projector_bytes or request.options.mmproj or 0
+        listed = request.explicit.devices
+        self._names = tuple(budget.name for budget in budgets.devices) if listed is None else listed
+        self._scale = part, whole
+        self._tables: dict[bool, WeightTable] = {}
+        self._contexts: dict[tuple[object, ...], ContextDemand] = {}
+        self._drafts: dict[tuple[int, bool, bool], Draft] = {}
+        self._commons: dict[tuple[Setting, Shape, bool], _Common] = {}
+        self._loads: dict[tuple[Setting, Shape, tuple[int, ...]], Load] = {}
+
+    def options(self, setting: Setting, cuda: bool) -> EstimateOptions:
+        """Everything but devices, split and layers."""
+        return replace(
+            self.request.options,
+            ctx_size=setting.ctx_size,
+            cache_type_k=setting.kv[0],
+            cache_type_v=setting.kv[1],
+            n_cpu_moe=setting.n_cpu_moe,
+            mmproj=self.projector_bytes or None,
+            cuda=cuda or self.request.options.cuda,
+            devices=self._names,
+            tensor_split=(),
+            n_gpu_layers=None,
+        )
+
+    def draft_options(self, ctx_size: int, cuda: bool) -> EstimateOptions:
+        """The draft model has the context and the slots of the model itself, and cache types of its own."""
+        options = self.request.options
+        return EstimateOptions(
+            ctx_size=ctx_size,
+            parallel=options.parallel,
+            kv_unified=options.kv_unified,
+            batch_size=options.batch_size,
+            ubatch_size=options.ubatch_size,
+            flash_attn=options.flash_attn,
+            swa_full=options.swa_full,
+            cache_type_k=options.cache_type_k_draft,
+            cache_type_v=options.cache_type_v_draft,
+            cuda=cuda or options.cuda,
+        )
+
+    def table(self, cuda: bool) -> WeightTable:
+        """Weights by layer."""
+        found = self._tables.get(cuda)
+        if found is None:
+            options = self.options(Setting(0, ("f16", "f16"), 0, 0), cuda)
+            found = weight_table(self.request.spec, options)
+            if self._scale != (1, 1):
+                found = found.scaled(*self._scale)
+            self._tables[cuda] = found
+        return found
+
+    def refusal(self, kv: tuple[str, str]) -> Refusal | None:
+        """Why the engine would not start with these cache types, or not with this draft model, whatever the memory."""
+        draft = self.request.draft
+        found = refuse(self.request.spec, self.options(Setting(0, kv, 0, 0), cuda=False))
+        return found or (refuse(draft, self.draft_options(0, cuda=False)) if draft else None)
+
+    def draft(self, ctx_size: int, cuda: bool, on_host: bool) -> Draft:
+        """The draft model, whole on one device or on the host."""
+        spec = self.request.draft
+        if spec is None:
+            return Draft(0, 0)
+        key = ctx_size, cuda, on_host
+        if key not in self._drafts:
+            options = self.draft_options(ctx_size, cuda)
+            context = context_demand(spec, options, "host" if on_host else "solo")
+            self._drafts[key] = _draft(demand(weight_table(spec, options), context, options), on_host)
+        return self._drafts[key]
+
+    def load(self, setting: Setting, shape: Shape, pool: Pool) -> Load:
+        """What a setting takes in a shape that it can have: `solo` and `pipeline` need all layers on devices."""
+        key = setting, shape, pool.devices
+        if key not in self._loads:
+            self._loads[key] = self._load(setting, shape, pool)
+        return self._loads[key]
+
+    def _load(self, setting: Setting, shape: Shape, pool: Pool) -> Load:
+        common = self._common(setting, shape, pool.cuda)
+        found, context = common.demand, common.demand.context
+        budgets = [self.budgets.devices[device] for device in pool.devices]
+        idle = [self.reserve_of(budget) + found.named.get(budget.name, 0) for budget in budgets]
+        factors = [self.factor_of(budget.name) for budget in budgets]
+        beside = list(zip(idle, factors, strict=True))
+        return Load(
+            layers=common.layers,
+            first=tuple([own + found.copied + ceil(context.first * factor) for own, factor in beside]),
+            others=tuple([own + found.copied + ceil(context.others * factor) for own, factor in beside]),
+            idle=tuple(idle),
+            lead=tuple([common.lead + ceil(found.lead * factor) for factor in factors]),
+            host=common.host,
+        )
+
+    def _common(self, setting: Setting, shape: Shape, cuda: bool) -> _Common:
+        key = setting, shape, cuda
+        if key not in self._commons:
+            options = self.options(setting, cuda)
+            found = demand(self.table(cuda), self._context(setting, shape, options), options)
+            draft = self.draft(setting.ctx_size, cuda, shape == "host")
+            self._commons[key] = _Common(
+                found,
+                layers=list(accumulate(found.layers, initial=0)),
+                lead=0 if shape == "host" else draft.device + self.projector_bytes,
+                host=self._host(found, draft, setting.start, shape),
+            )
+        return self._commons[key]
+
+    def _host(self, found: Demand, draft: Draft, start: int, shape: Shape) -> int:
+        layers = sum(found.home[:start]) + sum(found.beside[start:]) + (found.copied if start else 0)
+        compute = ceil(found.context.host_compute * self.factor_of(HOST))
+        projector = self.projector_bytes if shape == "host" else 0
+        fixed = found.host + found.context.output + draft.host + projector + self.reserve_of(self.budgets.host)
+        return layers + compute + fixed
+
+    def _context(self, setting: Setting, shape: Shape, options: EstimateOptions) -> ContextDemand:
+        key = setting.ctx_size, setting.kv, setting.n_cpu_moe > 0, shape, options.cuda
+        if key not in self._contexts:
+            self._contexts[key] = context_demand(self.request.spec, options, shape)
+        return self._contexts[key]
+
+    def factor_of(self, name: str) -> float:
+        """Measured / estimated bytes of the compute buffer on a device."""
+        learned = self.request.learned
+        return learned.compute.get(name, 1.0) if learned else 1.0
+
+    def reserve_of(self, budget: Budget) -> int:
+        """What is kept back for this engine on a device: what was measured, else the budget's reserve."""
+        learned = self.request.learned
+        return learned.overhead_bytes.get(budget.name, budget.reserve_bytes) if learned else budget.reserve_bytes
+
+
+def _draft(found: Demand, on_host: bool) -> Draft:
+    context = found.context
+    outside = found.host + context.host_compute + context.output
+    if on_host:
+        return Draft(0, sum(found.home) + found.copied + outside)
+    return Draft(sum(found.layers) + context.first + found.copied, sum(found.beside) + outside)

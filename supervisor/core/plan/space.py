@@ -1,0 +1,53 @@
+"""What is free on a machine while some engines stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from supervisor.core.devices import HOST
+from supervisor.core.plan.types import Budget, Budgets, Resident
+
+
+class Space(NamedTuple):
+    """Bytes by device, in the order of the budgets, and of the host. Negative where more is used than may be."""
+
+    devices: tuple[int, ...]
+    host: int
+
+    def plus(self, other: Space) -> Space:
+        mine, theirs = self.devices, other.devices
+        return Space(tuple([a + b for a, b in zip(mine, theirs, strict=True)]), self.host + other.host)
+
+
+def held_by(budgets: Budgets, residents: Iterable[Resident]) -> Space:
+    """What engines hold; on devices that share the host's memory also of the host.
+
+    An RPC worker serves one engine at a time: whoever is on one of its devices, were it without a layer, leaves less
+    than nothing of them to others.
+    """
+    devices = [0] * len(budgets.devices)
+    host = 0
+    for resident in residents:
+        host += resident.used_bytes.get(HOST, 0)
+        workers = {worker_of(budget) for budget in budgets.devices if budget.name in resident.used_bytes} - {None}
+        for number, budget in enumerate(budgets.devices):
+            used = resident.used_bytes.get(budget.name, 0)
+            devices[number] += max(used, budget.usable_bytes) + 1 if worker_of(budget) in workers else used
+            host += used if budget.shares_host else 0
+    return Space(tuple(devices), host)
+
+
+def worker_of(budget: Budget) -> str | None:
+    """What is the same for all devices of one RPC worker; None: the device is no worker's."""
+    if budget.backend != "rpc":
+        return None
+    return budget.endpoint or budget.name
+
+
+def free_of(budgets: Budgets, residents: Iterable[Resident]) -> Space:
+    """What is left for one more engine beside these."""
+    held = held_by(budgets, residents)
+    usable = [budget.usable_bytes for budget in budgets.devices]
+    free = tuple(size - used for size, used in zip(usable, held.devices, strict=True))
+    return Space(free, budgets.host.usable_bytes - held.host)

@@ -1,0 +1,116 @@
+"""The reasons of a placement, in short sentences with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from supervisor.core.plan.cover import most
+from supervisor.core.plan.evict import Leaving
+from supervisor.core.plan.fitting import board_of, shape_on
+from supervisor.core.plan.growth import share_left
+from supervisor.core.plan.ladder import Step, Task
+from supervisor.core.plan.pools import Pool
+from supervisor.core.plan.sizes import Setting
+from supervisor.core.plan.space import Space
+
+_GIB = 1 << 30
+
+
+def gib(size: int) -> str:
+    """For people: `12.3 GiB`; what is missing is never rounded to nothing."""
+    return f"{max(size / _GIB, 0.1 if size > 0 else 0):.1f} GiB"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
+def reasons(
+    task: Task, step: Step, settings: tuple[Setting, Setting], ground: tuple[Space, Pool], leaving: Leaving
+) -> tuple[str, ...]:
+    """`settings`: as it was chosen, and with the context it grew to. `ground`: what was free, the devices chosen."""
+    space, pool = ground
+    found = [
+        *_devices(task, step, settings[1], space, pool),
+        *_contexts(task, step, settings, pool),
+        *_cache_type(task, step),
+        *(_eviction(resident.model, resident.engine, resident.idle_seconds) for resident in leaving),
+    ]
+    if task.request.draft is not None:
+        found.append(
+            "The draft model is whole on the first device." if pool.devices else "The draft model is on the host."
+        )
+    if task.request.learned and task.request.learned.same:
+        found.append("Compute buffers and overhead are those measured at an earlier start like this one.")
+    elif task.request.learned:
+        found.append("Compute buffers and overhead are scaled by what an earlier start took.")
+    return tuple(found)
+
+
+def _devices(task: Task, step: Step, setting: Setting, space: Space, pool: Pool) -> Iterator[str]:
+    names = listed([task.budgets.devices[device].name for device in pool.devices])
+    total = task.sizes.n_places
+    if step.family == "host":
+        yield "Nothing of it fits on a device: it is on the host." if task.pools else "It is on the host alone."
+        return
+    if setting.start:
+        chosen = "" if step.family != "layers" else ", the most that fit"
+        yield f"{total - setting.start} of {total} layers are on {names}{chosen}; the others are on the host."
+    else:
+        yield f"All {total} layers are on {names}."
+    if setting.n_cpu_moe and not setting.start:
+        chosen = ", the fewest that will do" if step.family == "experts" else ""
+        yield f"The experts of the first {setting.n_cpu_moe} layers are on the host{chosen}."
+    if len(pool.devices) > 1 and not task.request.explicit.devices and not pool.shares:
+        yield from _not_fewer(task, setting, space, len(pool.devices))
+
+
+def _not_fewer(task: Task, setting: Setting, space: Space, count: int) -> Iterator[str]:
+    """What had no place on one device less."""
+    found = [_left_over(task, setting, space, pool, count - 1) for pool in task.pools]
+    fewer = "one device" if count == 2 else f"{count - 1} devices"
+    yield f"With {fewer}, {gib(min(found))} would find no place."
+
+
+def _left_over(task: Task, setting: Setting, space: Space, pool: Pool, count: int) -> int:
+    board = board_of(task.sizes, setting, space, replace(pool, listed=False), shape_on(task.sizes, setting, count))
+    if count == 1:
+        return max(0, board.need - max(0, *board.room.first))
+    return most(board.load.layers, board.room, setting.start, count)
+
+
+def _contexts(task: Task, step: Step, settings: tuple[Setting, Setting], pool: Pool) -> Iterator[str]:
+    contexts = task.contexts
+    base, final = (contexts.request_ctx(setting.ctx_size) for setting in settings)
+    wanted, native = (contexts.request_ctx(total) for total in (contexts.wanted, contexts.native))
+    if contexts.fixed:
+        yield f"The context of {contexts.wanted:,} tokens is what was asked for."
+    elif final >= native:
+        yield f"The context is the native one, {native:,} tokens."
+    elif base < wanted:
+        yield f"The context is {final:,} tokens: the {wanted:,} that are wanted would not fit."
+    elif final > base:
+        share = f"{share_left(task, pool):.0%}"
+        yield f"The context grew from the wanted {wanted:,} to {final:,} tokens; {share} of what was free is left free."
+    elif step.family == "host":
+        yield f"The context is the wanted one, {wanted:,} tokens; on the host it does not grow to the native {native:,}."
+    else:
+        yield f"The context is the wanted one, {wanted:,} tokens; the native one is {native:,}."
+    if contexts.slots > 1 and contexts.streams > 1:
+        yield f"Each of {contexts.slots} slots has {final:,} tokens of its own; one request gets no more."
+    elif contexts.slots > 1:
+        yield f"{contexts.slots} slots share the context: one request may use all {final:,} tokens, if others use few."
+
+
+def _cache_type(task: Task, step: Step) -> Iterator[str]:
+    if step.kv == task.kvs[0]:
+        return
+    name = step.kv[0] if step.kv[0] == step.kv[1] else f"{step.kv[0]} and {step.kv[1]}"
+    where = " on devices alone" if task.pools else ""
+    yield f"The cache is {name}: with {task.kvs[0][0]} the wanted context does not fit{where}."
+
+
+def _eviction(model: str, engine: int, idle: float) -> str:
+    return f"Engine {engine} ({model}), idle for {idle:.0f} s, must leave first: without its memory this does not fit."

@@ -1,0 +1,163 @@
+"""Requests: who waits, in which order, and who gets a free slot.
+
+Within a model they are served in the order of arrival. Between models that cannot be loaded together, a loaded one may
+serve later requests first, which saves swaps; a request that has waited `max_swap_wait` stands before all later ones.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+from supervisor.core.events import Failure, GrantLease, RefuseRequest, RequestArrived
+from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.state import UNKNOWN_SLOTS, Engine, Model, State, Waiter, smoothed
+
+Rank: TypeAlias = tuple[int, int, float]
+
+STOPPING_DOWN = Failure("shutting_down", "The daemon is stopping; start it again and repeat the request.")
+
+_HOMES = 1024  # affinities that are remembered per model
+_SOONEST, _LATEST = 1.0, 60.0  # of Retry-After
+
+
+def arrive(state: State, event: RequestArrived, now: float) -> None:
+    """Lend the request an engine, let it wait, or refuse it."""
+    if state.closing:
+        state.out.append(RefuseRequest(event.request, STOPPING_DOWN))
+        return
+    model = state.model(event.model)
+    if model.looped and not model.serving:
+        state.out.append(RefuseRequest(event.request, crash_loop(state, model)))
+        return
+    if model.idle_since is not None and not model.waiting and not any(engine.leases for engine in model.engines):
+        model.gap_seconds = smoothed(model.gap_seconds, now - model.idle_since)
+    model.target = max(model.target, state.policy_of(model.id).replicas_min)
+    model.waiting[event.request] = Waiter(event.request, now, event.affinity)
+    state.queued[event.request] = model
+    lend(state, model, now)
+    full = _full(state, model)
+    if event.request in model.waiting and full is not None:
+        leave(state, model, event.request)
+        state.out.append(RefuseRequest(event.request, full))
+
+
+def leave(state: State, model: Model, request: int) -> None:
+    """A request that waits no longer."""
+    del state.queued[request]
+    del model.waiting[request]
+
+
+def lend(state: State, model: Model, now: float) -> None:
+    """Give what is free to those who wait for the model, the oldest first."""
+    while model.waiting:
+        waiter = next(iter(model.waiting.values()))
+        engine = _choose(state, model, waiter.affinity)
+        if engine is None:
+            return
+        leave(state, model, waiter.request)
+        engine.leases[waiter.request] = now
+        state.leased[waiter.request] = engine
+        _remember(model, waiter.affinity, engine)
+        state.out.append(GrantLease(waiter.request, engine.id))
+
+
+def give_back(state: State, request: int, now: float) -> None:
+    """A lease is over."""
+    engine = state.leased.pop(request)
+    model = engine.model
+    model.busy_seconds = smoothed(model.busy_seconds, now - engine.leases.pop(request))
+    if engine.state in {EngineState.READY, EngineState.DRAINING}:
+        model.forgive()  # it was of use
+    if not engine.leases:
+        engine.idle_since = model.idle_since = now
+        if engine.state is EngineState.DRAINING:
+            state.stop(engine)
+
+
+def waits_since(model: Model) -> float | None:
+    """Since when somebody wants an engine of the model and has none; None: nobody does."""
+    since = [] if model.wanted_since is None else [model.wanted_since]
+    if model.waiting:
+        since.append(next(iter(model.waiting.values())).arrived)
+    return min(since, default=None)
+
+
+def overdue(state: State, model: Model, now: float) -> bool:
+    """Whether later requests may not go first any more."""
+    since = waits_since(model)
+    return since is not None and now >= since + state.limits.max_swap_wait
+
+
+def rank(state: State, model: Model, now: float) -> Rank:
+    """Who gets room first: the overdue by age, then by priority and age."""
+    since = waits_since(model)
+    age = math.inf if since is None else since
+    return (0, 0, age) if overdue(state, model, now) else (1, -state.policy_of(model.id).priority, age)
+
+
+def goes_before(state: State, model: Model, holder: Model, now: float) -> bool:
+    """Whether a model's turn has come against one whose engine is busy in the room it needs."""
+    mine, other = state.policy_of(model.id).priority, state.policy_of(holder.id).priority
+    if not overdue(state, model, now) and mine <= other:
+        return False
+    return not holder.waiting or rank(state, model, now) < rank(state, holder, now)
+
+
+def crash_loop(state: State, model: Model) -> Failure:
+    """Why a model that keeps failing is left alone."""
+    reason = model.failure or Failure("engine_lost", "unknown")
+    if reason.code == "crash_loop":
+        return reason
+    limits = state.limits
+    return Failure(
+        "crash_loop",
+        f"The engine of '{model.id}' failed {limits.crash_failures} times within {limits.crash_window:g} s and is not "
+        f"started again by itself; `supervisor load {model.id}` tries once more. Last reason: {reason.message}",
+        reason.log_lines,
+    )
+
+
+def _full(state: State, model: Model) -> Failure | None:
+    limits = state.limits
+    if len(model.waiting) > limits.max_waiting_model:
+        what = f"{limits.max_waiting_model} requests wait for '{model.id}' already"
+    elif len(state.queued) > limits.max_waiting:
+        what = f"{limits.max_waiting} requests wait already"
+    else:
+        return None
+    slots = sum(capacity(state, engine) for engine in model.engines if engine.state is EngineState.READY) or 1
+    expected = len(model.waiting) * (model.busy_seconds or _SOONEST) / slots
+    return Failure(
+        "queue_full",
+        f"{what}, which is the limit; repeat the request later.",
+        retry_after=float(math.ceil(min(max(expected, _SOONEST), _LATEST))),
+    )
+
+
+def capacity(state: State, engine: Engine) -> int:
+    """How many requests the engine takes at a time."""
+    return state.policy_of(engine.model.id).concurrency or engine.slots or UNKNOWN_SLOTS
+
+
+def _choose(state: State, model: Model, affinity: str | None) -> Engine | None:
+    """The engine that served this affinity, else the least busy one; None: no slot is free."""
+    share = {
+        engine: len(engine.leases) / capacity(state, engine)
+        for engine in model.engines
+        if engine.state is EngineState.READY
+    }
+    free = [engine for engine, used in share.items() if used < 1]
+    home = model.homes.get(affinity) if affinity is not None else None
+    if home is not None and home in free:
+        return home
+    return min(free, key=lambda engine: (share[engine], engine.id), default=None)
+
+
+def _remember(model: Model, affinity: str | None, engine: Engine) -> None:
+    if affinity is None:
+        return
+    model.homes[affinity] = engine
+    model.homes.move_to_end(affinity)
+    if len(model.homes) > _HOMES:
+        model.homes.popitem(last=False)

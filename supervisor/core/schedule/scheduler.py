@@ -1,0 +1,217 @@
+"""The one entry: every event is taken by one function, then everything is settled: free slots are lent, engines that
+are missing are reserved, room is made for them, idle ones end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from supervisor.core.events import (
+    Command,
+    EngineBecameReady,
+    EngineGone,
+    EngineHung,
+    EngineSpawned,
+    Event,
+    Failure,
+    LoadAsked,
+    ModelId,
+    PolicyChanged,
+    RequestArrived,
+    RequestDone,
+    RoomSeen,
+    ShutdownAsked,
+    StopEngine,
+    TimePassed,
+    UnloadAsked,
+)
+from supervisor.core.lifecycle import EngineState, Trigger, step
+from supervisor.core.plan import Resident
+from supervisor.core.schedule import crash, idle, queue, replicas, rooms
+from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.state import Model, Planner, State
+from supervisor.core.schedule.view import ModelView, view_of
+
+UNLOADED = Failure("load_cancelled", "The model was unloaded while the request waited; repeat it to load the model.")
+
+
+class Scheduler:
+    """The only place where it is decided which engine lives and who may use it.
+
+    Args:
+        planner: where a model would go beside given residents, by the newest look at the machine.
+        policy_of: what is set for a model; asked whenever it matters, so that it may change (tell PolicyChanged).
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        policy_of: Callable[[ModelId], ModelPolicy] = lambda model: ModelPolicy(),
+        limits: SchedulerLimits | None = None,
+    ) -> None:
+        self._state = State(planner, policy_of, limits or SchedulerLimits())
+
+    def handle(self, event: Event, now: float) -> list[Command]:
+        """Take one event, return what is to be done, in this order. `now`: monotonic seconds."""
+        state = self._state
+        if state.wake_at is not None and now >= state.wake_at:
+            _settle(state, now)  # what was due comes first, even if TimePassed is late
+        _HANDLERS[type(event)](state, event, now)
+        _settle(state, now)
+        state.wake_at = idle.next_wake(state, now)
+        commands, state.out = state.out, []
+        return commands
+
+    @property
+    def next_wake(self) -> float | None:
+        """When to tell TimePassed, if nothing else happens before; None: there is nothing to wait for."""
+        return self._state.wake_at
+
+    def view(self, model: ModelId) -> ModelView:
+        """A snapshot of one model."""
+        return view_of(self._state, self._state.models.get(model, Model(model)))
+
+    def residents(self, now: float) -> tuple[Resident, ...]:
+        """What is on the machine, for questions to the planner that decide nothing."""
+        return rooms.residents(self._state, now)
+
+    @property
+    def idle(self) -> bool:
+        """True when no engine lives and nobody waits."""
+        return not self._state.engines and not self._state.queued
+
+
+def _settle(state: State, now: float) -> None:
+    for _ in range(2 + 2 * len(state.engines)):  # each round but the last calls an engine back
+        for model in state.models.values():
+            queue.lend(state, model, now)
+        replicas.adjust(state, now)
+        if not rooms.settle(state, now):
+            break
+    idle.expire(state, now)
+
+
+# ── requests ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _request_done(state: State, event: RequestDone, now: float) -> None:
+    if event.request in state.leased:
+        queue.give_back(state, event.request, now)
+    elif event.request in state.queued:
+        queue.leave(state, state.queued[event.request], event.request)
+
+
+# ── commands from people ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _load_asked(state: State, event: LoadAsked, now: float) -> None:
+    if state.closing:
+        return
+    model = state.model(event.model)
+    model.forgive()
+    model.target = max(model.target, state.policy_of(model.id).replicas_min)
+    if event.fresh:
+        for engine in list(model.engines):
+            state.let_go(engine, now=False)
+    if not any(engine.state is EngineState.READY for engine in model.engines) and model.wanted_since is None:
+        model.wanted_since = now
+
+
+def _unload_asked(state: State, event: UnloadAsked, now: float) -> None:
+    model = state.model(event.model)
+    model.wanted_since = None
+    model.target = 0
+    model.forgive()
+    model.failure = None
+    state.refuse_waiting(model, UNLOADED)
+    for engine in list(model.engines):
+        state.let_go(engine, now=event.now)
+    if not model.engines:
+        model.last = None
+
+
+def _shutdown_asked(state: State, event: ShutdownAsked, now: float) -> None:
+    at_once = event.now or state.closing
+    if not state.closing:
+        state.closing = True
+        state.close_at = now + state.limits.drain
+        for model in state.models.values():
+            model.wanted_since = None
+            state.refuse_waiting(model, queue.STOPPING_DOWN)
+    for engine in list(state.engines.values()):
+        if at_once and engine.state is EngineState.STOPPING:
+            state.out.append(StopEngine(engine.id, now=True))
+        elif at_once:
+            state.stop(engine, now=True)
+        else:
+            state.let_go(engine, now=False)
+
+
+def _time_passed(state: State, event: TimePassed, now: float) -> None:
+    """Settling, which follows every event, is all there is to do."""
+
+
+def _policy_changed(state: State, event: PolicyChanged, now: float) -> None:
+    state.facts += 1
+
+
+# ── engines ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _room_seen(state: State, event: RoomSeen, now: float) -> None:
+    engine = state.engines.get(event.engine)
+    if engine is not None and engine.looking is not None:
+        rooms.seen(state, engine, event.failure, now)
+
+
+def _engine_spawned(state: State, event: EngineSpawned, now: float) -> None:
+    engine = state.engines.get(event.engine)
+    if engine is not None and engine.state is EngineState.RESERVED:
+        engine.state = step(engine.state, Trigger.SPAWNED)
+
+
+def _engine_became_ready(state: State, event: EngineBecameReady, now: float) -> None:
+    engine = state.engines.get(event.engine)
+    if engine is None or engine.state is not EngineState.LOADING:
+        return  # told to stop meanwhile
+    engine.state = step(engine.state, Trigger.BECAME_READY)
+    engine.slots = event.slots
+    engine.idle_since = now
+    if event.used_bytes is not None:
+        engine.used_bytes = event.used_bytes
+        state.facts += 1
+    model = engine.model
+    model.failure = None
+    model.wanted_since = None
+    if engine.ordered is not None:
+        model.load_seconds = now - engine.ordered
+
+
+def _engine_hung(state: State, event: EngineHung, now: float) -> None:
+    engine = state.engines.get(event.engine)
+    if engine is not None and engine.state in {EngineState.READY, EngineState.DRAINING}:
+        engine.end = event.failure
+        engine.model.failure = event.failure
+        state.stop(engine, now=True)
+
+
+def _engine_gone(state: State, event: EngineGone, now: float) -> None:
+    engine = state.engines.get(event.engine)
+    if engine is not None:
+        crash.gone(state, engine, event.failure, now)
+
+
+_HANDLERS: dict[type, Callable[..., None]] = {
+    RequestArrived: queue.arrive,
+    RequestDone: _request_done,
+    LoadAsked: _load_asked,
+    UnloadAsked: _unload_asked,
+    PolicyChanged: _policy_changed,
+    RoomSeen: _room_seen,
+    EngineSpawned: _engine_spawned,
+    EngineBecameReady: _engine_became_ready,
+    EngineHung: _engine_hung,
+    EngineGone: _engine_gone,
+    TimePassed: _time_passed,
+    ShutdownAsked: _shutdown_asked,
+}

@@ -1,0 +1,236 @@
+"""All the state there is, and the few ways to change it that more than one module needs. It decides nothing."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from supervisor.core.events import Command, EngineId, Failure, ModelId, Plan, RefuseRequest, RequestId, StopEngine
+from supervisor.core.lifecycle import LEAVING, STARTING, EngineState, Trigger, step
+from supervisor.core.plan import DoesNotFit, Resident
+from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
+
+Planner: TypeAlias = Callable[[ModelId, tuple[Resident, ...]], Plan | DoesNotFit]
+"""Where the model would go beside these residents, by the newest look at the machine.
+
+Raises a SupervisorError where nothing can be planned for the model.
+"""
+
+UNKNOWN_SLOTS = 4  # of an engine that does not tell: llama-server's own default
+_UNKNOWN_LOAD_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A request that has no engine yet."""
+
+    request: RequestId
+    arrived: float
+    affinity: str | None
+
+
+@dataclass(slots=True, eq=False)
+class Engine:
+    """One engine, from the decision that there should be one to its end.
+
+    Attributes:
+        looking: the ended engines whose memory the present look waits for; None: no look is under way.
+        plan: where it will go; until it is `ordered`, a claim that later ones respect.
+        victims: engines that leave for that plan.
+        ordered: when it was told to start; None: it waits for its room.
+        leases: since when each request has it.
+        for_room: it drains for another's sake and may be called back.
+        end: why it was ended though nobody wanted it to end.
+    """
+
+    id: EngineId
+    model: Model = field(repr=False)
+    state: EngineState = EngineState.RESERVED
+    looking: frozenset[EngineId] | None = None
+    looked: bool = False
+    rounds: int = 0
+    plan: Plan | None = None
+    victims: frozenset[EngineId] = frozenset()
+    verdicts: dict[str, tuple[object, Plan | DoesNotFit]] = field(default_factory=dict, repr=False)
+    ordered: float | None = None
+    used_bytes: Mapping[str, int] = field(default_factory=dict)
+    slots: int | None = None
+    leases: dict[RequestId, float] = field(default_factory=dict)
+    idle_since: float = 0.0
+    for_room: bool = False
+    end: Failure | None = None
+
+    @property
+    def pending(self) -> bool:
+        """It waits for its room; nothing of it is on the machine."""
+        return self.state is EngineState.RESERVED and self.ordered is None
+
+    @property
+    def extra(self) -> bool:
+        """A replica beside the model's first engine: it takes free room only, nothing leaves for it."""
+        serving = self.model.serving
+        return serving[0] is not self or any(other.ordered is not None for other in serving if other is not self)
+
+    @property
+    def leaving(self) -> bool:
+        return self.state in LEAVING
+
+    @property
+    def idle(self) -> bool:
+        return self.state is EngineState.READY and not self.leases
+
+
+@dataclass(slots=True, eq=False)
+class Model:
+    """One model that somebody has asked for since the start.
+
+    Attributes:
+        engines: those that live.
+        waiting: in the order of arrival.
+        wanted_since: asked for by command, or to be brought back; None once it is ready.
+        target: how many engines it should have while it is in use.
+        last: how its last engine ended, or BACKOFF; None: it never had one.
+        failures: when its engines failed, without one of use in between.
+        retry_at, grow_at: no start before, and none of an extra engine.
+        looped: it failed too often in a row; it stays as it is until somebody asks.
+        homes: which engine served an affinity last, newest last.
+        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease and the pause before the next
+            request take, newer ones counting more; None: not known.
+        idle_since: the end of its last lease.
+    """
+
+    id: ModelId
+    engines: list[Engine] = field(default_factory=list)
+    waiting: dict[RequestId, Waiter] = field(default_factory=dict)
+    wanted_since: float | None = None
+    target: int = 0
+    last: EngineState | None = None
+    failure: Failure | None = None
+    failures: deque[float] = field(default_factory=deque)
+    retry_at: float = 0.0
+    grow_at: float = 0.0
+    looped: bool = False
+    homes: OrderedDict[str, Engine] = field(default_factory=OrderedDict)
+    load_seconds: float | None = None
+    busy_seconds: float | None = None
+    gap_seconds: float | None = None
+    idle_since: float | None = None
+
+    @property
+    def in_demand(self) -> bool:
+        return bool(self.waiting) or self.wanted_since is not None
+
+    @property
+    def serving(self) -> list[Engine]:
+        """Engines that can be used, now or soon."""
+        return [engine for engine in self.engines if not engine.leaving]
+
+    @property
+    def reload_seconds(self) -> float:
+        return _UNKNOWN_LOAD_SECONDS if self.load_seconds is None else self.load_seconds
+
+    def forgive(self) -> None:
+        """Forget its failures: somebody asked, or it was of use."""
+        self.failures.clear()
+        self.looped = False
+        self.retry_at = 0.0
+
+
+@dataclass(slots=True)
+class State:
+    """Everything.
+
+    Attributes:
+        queued, leased: where each open request is.
+        wake_at: when time alone will change something.
+        vacated: what ended engines held and no look has yet found free.
+        facts: counts what can change a planner's answer beside the residents given to it.
+        looked_at: the time of the last look at the machine.
+        close_at: when a stopping daemon ends the requests that still run.
+        out: the commands of the present event.
+    """
+
+    planner: Planner
+    policy_of: Callable[[ModelId], ModelPolicy]
+    limits: SchedulerLimits
+    models: dict[ModelId, Model] = field(default_factory=dict)
+    engines: dict[EngineId, Engine] = field(default_factory=dict)
+    queued: dict[RequestId, Model] = field(default_factory=dict)
+    leased: dict[RequestId, Engine] = field(default_factory=dict)
+    vacated: dict[EngineId, Mapping[str, int]] = field(default_factory=dict)
+    facts: int = 0
+    looked_at: float = 0.0
+    last_engine: EngineId = 0
+    closing: bool = False
+    close_at: float | None = None
+    wake_at: float | None = None
+    out: list[Command] = field(default_factory=list)
+
+    def model(self, model: ModelId) -> Model:
+        """The model's state, made on first use."""
+        return self.models.setdefault(model, Model(model))
+
+    def reserve(self, model: Model) -> None:
+        """A new engine, to be started when there is room."""
+        self.last_engine += 1
+        engine = Engine(self.last_engine, model)
+        if model.last is EngineState.BACKOFF:
+            engine.state = step(model.last, Trigger.RETRY)
+        model.last = None
+        model.engines.append(engine)
+        self.engines[engine.id] = engine
+
+    def stop(self, engine: Engine, *, now: bool = False) -> None:
+        """Order its end; one that only waits for its room just goes."""
+        if engine.pending:
+            engine.state = step(engine.state, Trigger.CANCEL)
+            self.remove(engine)
+            return
+        engine.state = step(engine.state, Trigger.STOP)
+        self.out.append(StopEngine(engine.id, now))
+
+    def drain(self, engine: Engine, *, for_room: bool) -> None:
+        """No new leases; it ends with the last one, at once where there is none."""
+        if not engine.leases:
+            self.stop(engine)
+            return
+        engine.state = step(engine.state, Trigger.DRAIN)
+        engine.for_room = for_room
+
+    def let_go(self, engine: Engine, *, now: bool, for_room: bool = False) -> None:
+        """Whatever state it is in, towards its end: after its requests, or `now`."""
+        if engine.state is EngineState.STOPPING:
+            return
+        if now or engine.state in STARTING:
+            self.stop(engine)
+        elif engine.state is EngineState.DRAINING:
+            engine.for_room = engine.for_room and for_room
+        else:
+            self.drain(engine, for_room=for_room)
+
+    def remove(self, engine: Engine) -> None:
+        """It is gone; `engine.state` tells how."""
+        del self.engines[engine.id]
+        model = engine.model
+        model.engines.remove(engine)
+        model.last = engine.state
+        for request in engine.leases:
+            self.leased.pop(request, None)
+        engine.leases.clear()
+        if engine.ordered is not None:
+            self.vacated[engine.id] = engine.used_bytes
+        self.facts += 1
+
+    def refuse_waiting(self, model: Model, failure: Failure) -> None:
+        """Tell everybody who waits for the model why they get nothing."""
+        for request in model.waiting:
+            del self.queued[request]
+            self.out.append(RefuseRequest(request, failure))
+        model.waiting.clear()
+
+
+def smoothed(old: float | None, new: float) -> float:
+    """A running mean in which the newest value counts half."""
+    return new if old is None else (old + new) / 2

@@ -1,0 +1,52 @@
+"""What the scheduler knows, for status pages. Reading it decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from supervisor.core.events import EngineId, Failure, Plan
+from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.queue import capacity
+from supervisor.core.schedule.state import Engine, Model, State
+
+_FIRST = (EngineState.READY, EngineState.LOADING, EngineState.RESERVED, EngineState.DRAINING, EngineState.STOPPING)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineView:
+    """One engine. `slots`: requests that it takes at a time. `plan`: None before there is one."""
+
+    engine: EngineId
+    state: EngineState
+    leases: int
+    slots: int
+    plan: Plan | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelView:
+    """One model; `state` and `engine` are those of its engine that is nearest to being of use."""
+
+    state: EngineState | None  # None: never had an engine
+    engine: EngineId | None
+    leases: int
+    waiting: int
+    failure: Failure | None
+    engines: tuple[EngineView, ...] = ()
+
+
+def view_of(state: State, model: Model) -> ModelView:
+    """A snapshot of one model."""
+    best = min(model.engines, key=lambda engine: _FIRST.index(engine.state), default=None)
+    return ModelView(
+        state=best.state if best else model.last,
+        engine=best.id if best else None,
+        leases=sum(len(engine.leases) for engine in model.engines),
+        waiting=len(model.waiting),
+        failure=model.failure,
+        engines=tuple(_engine_view(state, engine) for engine in model.engines),
+    )
+
+
+def _engine_view(state: State, engine: Engine) -> EngineView:
+    return EngineView(engine.id, engine.state, len(engine.leases), capacity(state, engine), engine.plan)

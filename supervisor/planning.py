@@ -1,0 +1,143 @@
+"""Where models go, here and now: the newest look at the machine, what is known of each model, and the planner.
+
+The pool has a model read (`learn`) and the machine looked at (`see_room`) before the scheduler asks for a plan. What
+`plan` answers then is computed from these alone: it reads nothing and waits for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from supervisor.core.devices import (
+    Budgets,
+    Device,
+    Holding,
+    Machine,
+    Reserves,
+    budgets,
+    names_in_child,
+    rpc_endpoints,
+    visible_env,
+)
+from supervisor.core.identity import Start
+from supervisor.core.launch import LaunchOptions, Placed
+from supervisor.core.learn import Observation, learned
+from supervisor.core.plan import DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
+from supervisor.core.registry import ModelEntry, Registry
+from supervisor.learning import intent_of, start_of
+from supervisor.probe.drivers import holding
+from supervisor.subjects import Subject
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model that was read, with what earlier starts of it showed and the digest of the engine that will run it."""
+
+    entry: ModelEntry
+    subject: Subject
+    observations: tuple[Observation, ...] = ()
+    engine: str = ""
+    build: int | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the configuration says about contexts and about what is kept back on devices."""
+
+    policy: Policy = field(default_factory=Policy)
+    reserves: Reserves | None = None
+
+
+class Planner:
+    """Answers the scheduler.
+
+    Args:
+        read: opens a model's files and looks up what is known of it.
+        machine: looks at the machine; with True, without what is remembered of probes; called in a thread.
+        holdings: what our engines hold.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        read: Callable[[ModelEntry], Awaitable[Known]],
+        machine: Callable[[bool], Machine],
+        rules: Rules,
+        holdings: Callable[[], Sequence[Holding]],
+    ) -> None:
+        self._registry = registry
+        self._read = read
+        self._look_at = machine
+        self._rules = rules
+        self._holdings = holdings
+        self._known: dict[str, Known] = {}
+        self._machine: Machine | None = None
+        self._budgets: Budgets | None = None
+
+    async def learn(self, model: str) -> None:
+        """Read the model's files. Raises what reading them does."""
+        entry = self._registry.find(model)
+        self._known[entry.id] = await self._read(entry)
+
+    async def see_room(self) -> Mapping[str, int]:
+        """Look at the machine; free bytes by device name."""
+        machine = await self.look()
+        return {device.name: device.free_bytes for device in machine.devices} | {"CPU": machine.host.available_bytes}
+
+    async def look(self, *, again: bool = False) -> Machine:
+        """The machine now; `again`: without what is remembered of probes."""
+        ours = tuple(self._holdings())
+        machine, measured = await asyncio.to_thread(self._look, again, ours)
+        self._machine, self._budgets = machine, budgets(machine, measured, self._rules.reserves)
+        return machine
+
+    @property
+    def budgets(self) -> Budgets:
+        """What there is for all our engines, as of the last look."""
+        assert self._budgets is not None  # the machine is looked at before it is asked about
+        return self._budgets
+
+    def known(self, model: str) -> Known:
+        """What was read of a model."""
+        return self._known[model]
+
+    def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
+        """Where the model would go beside these engines. Raises InvalidRequest for options that cannot be planned."""
+        known = self._known[model]
+        return self.decide(known, known.entry.options, residents)
+
+    def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
+        """A plan, made again with what earlier starts teach about the first one."""
+        request = known.subject.request(known.entry.id, options)
+        found = self._decide(request, residents)
+        if isinstance(found, DoesNotFit) or not known.observations:
+            return found
+        taught = learned(known.observations, self._start(known, found), found.estimate)
+        return self._decide(replace(request, learned=taught), residents) if taught else found
+
+    def placed(self, placement: Placement) -> Placed:
+        """What an engine has to be told so that it goes where the plan says."""
+        every = self._machine.devices if self._machine else ()
+        named = {device.name: device for device in every}
+        chosen = [named[name] for name in placement.devices]
+        names = dict(zip(placement.devices, names_in_child(chosen, every), strict=True))
+        return Placed(placement, names, visible_env(chosen, every), rpc_endpoints(chosen))
+
+    def devices_of(self, placement: Placement) -> tuple[Device, ...]:
+        """The devices of a placement, in its order."""
+        named = {device.name: device for device in (self._machine.devices if self._machine else ())}
+        return tuple(named[name] for name in placement.devices)
+
+    def _look(self, again: bool, ours: Sequence[Holding]) -> tuple[Machine, list[Holding]]:
+        return self._look_at(again), [
+            replace(one, host_bytes=holding(one.pid).host_bytes) if one.pid else one for one in ours
+        ]
+
+    def _decide(self, request: PlanRequest, residents: Sequence[Resident]) -> Placement | DoesNotFit:
+        return plan(request, self.budgets, residents, self._rules.policy)
+
+    def _start(self, known: Known, placement: Placement) -> Start:
+        intent = intent_of(placement, known.entry.options, self.devices_of(placement))
+        return start_of(known.subject.identity, intent, known.engine, known.build)

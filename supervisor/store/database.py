@@ -1,0 +1,179 @@
+"""The SQLite file: opened, brought up to date, set aside when it is damaged.
+
+Write-ahead logging lets others read while the daemon writes, and a killed writer leaves a file that is whole: what was
+not committed is not in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import structlog
+
+from supervisor.errors import StoreTooNew, StoreUnusable
+from supervisor.store.migrations import MIGRATIONS, VERSION
+
+_log = structlog.get_logger()
+
+_BUSY_S = 5.0
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_BESIDE = ("", "-wal", "-shm")
+
+
+class Database:
+    """One open database. Statements of several threads wait for one another."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._lock = threading.RLock()
+
+    @classmethod
+    def open(cls, path: Path, clock: Callable[[], float] = time.time) -> Self:
+        """For writing, by one process; made where it is not there, and begun anew where it is damaged.
+
+        Raises StoreTooNew for one that a later version made, StoreUnusable where it cannot be written to.
+        """
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.touch(mode=0o600)
+            try:
+                return cls(_opened(path))
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                _log.warning("store_damaged", path=str(path), reason=str(error), kept_as=_set_aside(path, clock()))
+            path.touch(mode=0o600)
+            return cls(_opened(path))
+        except (sqlite3.Error, OSError) as error:
+            raise StoreUnusable(
+                f"{path} cannot be used: {error}; check that it and its folder belong to you and can be written to"
+            ) from error
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """For reading only, while another process may write; raises StoreTooNew, StoreUnusable."""
+        try:
+            connection = _connect(f"{path.absolute().as_uri()}?mode=ro")
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"{path} cannot be read: {error}") from error
+        try:
+            if _version(connection, path) < VERSION:
+                raise StoreUnusable(
+                    f"{path} is of an earlier version; start the daemon once, which brings it up to date"
+                )
+            return cls(connection)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise StoreUnusable(f"{path} cannot be read: {error}") from error
+            raise
+
+    @classmethod
+    def empty(cls) -> Self:
+        """One in memory, which nobody else sees and which ends with its last user."""
+        connection = _connect("file::memory:")
+        _migrate(connection, Path(":memory:"))
+        return cls(connection)
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """What a SELECT finds."""
+        with self._lock:
+            return self._connection.execute(statement, values).fetchall()
+
+    @contextlib.contextmanager
+    def change(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of it or, if an error leaves the block, nothing."""
+        with self._lock, _transaction(self._connection):
+            yield self._connection
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        with self._lock:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = _connect(f"{path.absolute().as_uri()}?mode=rwc")
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise _damage(found)
+        _migrate(connection, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if found > VERSION:
+        raise StoreTooNew(
+            f"{path} was made by a later version of this program (version {found}, {VERSION} is known); "
+            "use that version, or move the file away to begin a new one"
+        )
+    return found
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    with _transaction(connection):
+        before = _version(connection, path)
+        for number, steps in enumerate(MIGRATIONS[before:], before + 1):
+            for step in steps:
+                connection.execute(step)
+            connection.execute(f"PRAGMA user_version = {number}")
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _damage(reason: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(reason)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file itself is at fault, rather than its rights, the disk, or another process."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+def _set_aside(path: Path, now: float) -> str:
+    """Rename it, with what belongs to it; its new name."""
+    base = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}"
+    target, number = base, 1
+    while Path(target).exists():
+        number += 1
+        target = f"{base}-{number}"
+    for suffix in _BESIDE:
+        with contextlib.suppress(FileNotFoundError):
+            Path(f"{path}{suffix}").rename(f"{target}{suffix}")
+    return target

@@ -1,0 +1,74 @@
+"""Learned footprints: the newest observation of every way of starting a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from supervisor.core.footprint import Card, DeviceFootprint, Footprint
+from supervisor.core.identity import Start
+from supervisor.core.learn import Observation
+from supervisor.store.database import Database
+
+_KEPT = 2000
+_COLUMNS = "model, options, engine, backend, devices, build, settings, footprint, estimated, overhead, at"
+
+
+class Footprints:
+    """Raises sqlite3.Error where the database does."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, observation: Observation) -> None:
+        """Keep it in place of an earlier one of the same start; the oldest of very many are forgotten."""
+        start = observation.start
+        row = (
+            *(start.model, start.options, start.engine, start.backend, _text(start.devices), start.build),
+            _text(start.settings),
+            _text(asdict(observation.footprint)),
+            _text(observation.estimated),
+            _text(observation.overhead_bytes),
+            observation.at,
+        )
+        with self._database.change() as connection:
+            connection.execute(f"INSERT OR REPLACE INTO footprints ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)", row)
+            connection.execute(
+                "DELETE FROM footprints WHERE at < (SELECT at FROM footprints ORDER BY at DESC LIMIT 1 OFFSET ?)",
+                (_KEPT - 1,),
+            )
+
+    def find(self, model: str) -> tuple[Observation, ...]:
+        """All of a model, newest first. A row that cannot be understood is as good as absent."""
+        rows = self._database.rows(f"SELECT {_COLUMNS} FROM footprints WHERE model = ? ORDER BY at DESC", (model,))
+        found = (_observation(row) for row in rows)
+        return tuple(one for one in found if one is not None)
+
+
+def _observation(row: tuple[Any, ...]) -> Observation | None:
+    model, options, engine, backend, devices, build, settings, footprint, estimated, overhead, at = row
+    try:
+        return Observation(
+            Start(model, options, json.loads(settings), engine, backend, tuple(json.loads(devices)), build),
+            _footprint(json.loads(footprint)),
+            _figures(json.loads(estimated)),
+            _figures(json.loads(overhead)),
+            at,
+        )
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return None
+
+
+def _footprint(plain: Mapping[str, Any]) -> Footprint:
+    devices = tuple(DeviceFootprint(**device) for device in plain["devices"])
+    return Footprint(**{**plain, "devices": devices, "cards": tuple(Card(**card) for card in plain["cards"])})
+
+
+def _figures(plain: Mapping[str, Any]) -> dict[str, int]:
+    return {str(name): int(figure) for name, figure in plain.items()}
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,58 @@
+"""How long starts took: what a planner weighs when it decides who may be sent away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from supervisor.core.learn import typical_seconds
+from supervisor.store.database import Database
+
+_KEPT = 20  # of one way of starting a model
+
+
+@dataclass(frozen=True, slots=True)
+class LoadTime:
+    """One start that succeeded.
+
+    Attributes:
+        model, options, engine: as in `Start`.
+        devices: names, joined by commas; empty: the host alone.
+        seconds: from the start of the process until it was ready.
+        at: seconds since 1970.
+    """
+
+    model: str
+    options: str
+    engine: str
+    devices: str
+    seconds: float
+    at: float
+
+
+class LoadTimes:
+    """Raises sqlite3.Error where the database does."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, load: LoadTime) -> None:
+        """Keep it; of the same way of starting, the oldest beyond 20 are forgotten."""
+        key = (load.model, load.options, load.engine, load.devices)
+        with self._database.change() as connection:
+            connection.execute(
+                "INSERT INTO load_times (model, options, engine, devices, seconds, at) VALUES (?,?,?,?,?,?)",
+                (*key, load.seconds, load.at),
+            )
+            connection.execute(
+                """DELETE FROM load_times WHERE id IN (
+                    SELECT id FROM load_times WHERE (model, options, engine, devices) = (?,?,?,?)
+                    ORDER BY at DESC, id DESC LIMIT -1 OFFSET ?)""",
+                (*key, _KEPT),
+            )
+
+    def typical(self, model: str, *, devices: str | None = None) -> float | None:
+        """The middle of the newest five starts of a model on these devices, else on any; None where there is none."""
+        query = "SELECT seconds, devices FROM load_times WHERE model = ? ORDER BY at DESC, id DESC"
+        rows = self._database.rows(query, (model,))
+        there = [seconds for seconds, where in rows if where == devices]
+        return typical_seconds(there or [seconds for seconds, _ in rows])

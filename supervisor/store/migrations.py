@@ -1,0 +1,41 @@
+"""The database's form, as the steps that led to it.
+
+Step n makes a database of version n - 1 into one of version n (`user_version`). A step that was released never changes:
+what is wrong with it is put right by the next one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    (
+        """CREATE TABLE footprints (
+            model TEXT NOT NULL,
+            options TEXT NOT NULL,
+            engine TEXT NOT NULL,
+            backend TEXT NOT NULL,
+            devices TEXT NOT NULL,
+            build INTEGER,
+            settings TEXT NOT NULL,
+            footprint TEXT NOT NULL,
+            estimated TEXT NOT NULL,
+            overhead TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (model, options, engine, backend, devices)
+        )""",
+        "CREATE INDEX footprints_by_age ON footprints (at)",
+        """CREATE TABLE load_times (
+            id INTEGER PRIMARY KEY,
+            model TEXT NOT NULL,
+            options TEXT NOT NULL,
+            engine TEXT NOT NULL,
+            devices TEXT NOT NULL,
+            seconds REAL NOT NULL,
+            at REAL NOT NULL
+        )""",
+        "CREATE INDEX load_times_by_model ON load_times (model, at)",
+    ),
+)
+
+VERSION: Final = len(MIGRATIONS)

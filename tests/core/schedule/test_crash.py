@@ -1,0 +1,149 @@
+"""Engines that end by themselves."""
+
+from __future__ import annotations
+
+from supervisor.core.events import EngineHung, EngineSpawned, Failure, LoadAsked, StopEngine, TimePassed
+from supervisor.core.lifecycle import EngineState, restart_delay
+from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from tests.core.schedule.toy import BROKEN, CRASH, Bench, grants, refusals, starts
+
+KEPT = ModelPolicy(pinned=True)
+
+
+def test_a_failed_load_refuses_everybody_who_waits_and_the_next_request_tries_again() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.arrive(2, "a")
+    bench.tell(EngineSpawned(1))
+    assert refusals(bench.gone(1, BROKEN)) == [(1, BROKEN.code), (2, BROKEN.code)]
+    view = bench.scheduler.view("a")
+    assert (view.state, view.failure) == (EngineState.FAILED, BROKEN)
+    assert starts(bench.arrive(3, "a")) == [(2, "a")]
+    bench.up(2)
+    assert bench.scheduler.view("a").failure is None
+
+
+def test_a_crash_is_remembered_and_late_leases_of_the_dead_engine_do_no_harm() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.up(1)
+    assert bench.gone(1, CRASH) == []
+    assert bench.scheduler.view("a").state is EngineState.FAILED
+    assert starts(bench.arrive(2, "a")) == [(2, "a")]
+    assert bench.done(1) == []
+    assert grants(bench.up(2)) == [(2, 2)]
+    assert bench.scheduler.view("a").leases == 1
+
+
+def test_who_waited_for_a_slot_of_a_crashed_engine_gets_a_fresh_one() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.arrive(2, "a")
+    bench.up(1)
+    assert starts(bench.gone(1, CRASH)) == [(2, "a")]
+    assert grants(bench.up(2)) == [(2, 2)]
+
+
+def test_restarts_come_later_and_later_until_the_loop_is_called_one() -> None:
+    bench = Bench(a=KEPT, limits=SchedulerLimits(crash_failures=4, backoff_base=1.0))
+    bench.tell(LoadAsked("a"))
+    delays = []
+    engine = 1
+    while True:
+        bench.up(engine)
+        started = starts(bench.gone(engine, CRASH))
+        view = bench.scheduler.view("a")
+        if view.state is EngineState.FAILED:
+            break
+        since = bench.now
+        if not started:
+            assert view.state is EngineState.BACKOFF
+            assert bench.scheduler.next_wake is not None
+            bench.now = bench.scheduler.next_wake
+            started = starts(bench.tell(TimePassed()))
+        delays.append(bench.now - since)
+        engine = started[0][0]
+    assert delays == [0.0, 1.0, 2.0]
+    assert view.failure is not None
+    assert view.failure.code == "crash_loop"
+    assert CRASH.message in view.failure.message
+    bench.wait(10_000)
+    assert bench.tell(TimePassed()) == []
+    assert refusals(bench.arrive(1, "a")) == [(1, "crash_loop")]
+    assert starts(bench.tell(LoadAsked("a"))) == [(engine + 1, "a")], "somebody asked"
+
+
+def test_an_engine_that_was_of_use_begins_a_new_row() -> None:
+    bench = Bench(a=KEPT, limits=SchedulerLimits(crash_failures=2))
+    for engine in range(1, 6):
+        bench.arrive(engine, "a")
+        bench.up(engine)
+        bench.done(engine)
+        assert starts(bench.gone(engine, CRASH)) == [(engine + 1, "a")], "at once"
+
+
+def test_failures_long_ago_do_not_count() -> None:
+    bench = Bench(a=KEPT, limits=SchedulerLimits(crash_failures=2, crash_window=60))
+    bench.tell(LoadAsked("a"))
+    for engine in (1, 2, 3):
+        bench.up(engine)
+        assert starts(bench.gone(engine, CRASH)) == [(engine + 1, "a")]
+        bench.wait(61)
+
+
+def test_nobody_wants_a_crashed_model_that_nobody_waits_for() -> None:
+    bench = Bench()
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    assert bench.gone(1, CRASH) == []
+    assert bench.scheduler.next_wake is None
+
+
+def test_a_request_during_the_delay_waits_for_its_end() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.gone(1, CRASH)
+    bench.arrive(2, "a")
+    bench.up(2)
+    bench.gone(2, CRASH)
+    assert bench.arrive(3, "a") == []
+    assert bench.scheduler.view("a").state is EngineState.BACKOFF
+    bench.wait(1)
+    assert starts(bench.tell(TimePassed())) == [(3, "a")]
+
+
+def test_a_model_that_backs_off_for_nobody_any_more_has_failed() -> None:
+    bench = Bench()
+    for request in (1, 2):
+        bench.arrive(request, "a")
+        bench.up(request)
+        bench.gone(request, CRASH)
+    bench.arrive(3, "a")
+    bench.done(3)
+    view = bench.scheduler.view("a")
+    assert (view.state, view.failure) == (EngineState.FAILED, CRASH)
+
+
+def test_a_file_that_cannot_be_prepared_is_no_crash_loop() -> None:
+    bench = Bench(limits=SchedulerLimits(crash_failures=2))
+    missing = Failure("model_file_invalid", "not there")
+    for request in range(1, 5):
+        bench.arrive(request, "a")
+        assert refusals(bench.gone(request, missing)) == [(request, missing.code)]
+
+
+def test_a_hung_engine_gets_no_more_requests_and_is_replaced_when_it_is_gone() -> None:
+    bench = Bench()
+    hung = Failure("engine_hung", "silent")
+    bench.arrive(1, "a")
+    bench.up(1, slots=4)
+    assert bench.tell(EngineHung(1, hung)) == [StopEngine(1, now=True)]
+    assert bench.arrive(2, "a") == []
+    assert starts(bench.gone(1)) == [(2, "a")]
+    assert bench.scheduler.view("a").failure == hung
+    assert grants(bench.up(2)) == [(2, 2)]
+
+
+def test_delays_grow_to_their_limit() -> None:
+    assert [restart_delay(attempt, 1.0, 60.0) for attempt in (1, 2, 3, 4, 8, 9, 5000)] == [0, 1, 2, 4, 60, 60, 60]

@@ -1,0 +1,81 @@
+"""Engines that nobody uses, and the end of the daemon."""
+
+from __future__ import annotations
+
+from supervisor.core.events import LoadAsked, RequestArrived, ShutdownAsked, StopEngine, TimePassed
+from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from tests.core.schedule.toy import Bench, grants, refusals, stops
+
+
+def test_an_idle_engine_ends_after_its_time() -> None:
+    bench = Bench(a=ModelPolicy(ttl=30))
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    bench.wait(20)
+    bench.arrive(1, "a")
+    assert not bench.scheduler.next_wake, "not while it works"
+    bench.wait(100)
+    assert bench.done(1) == []
+    assert bench.scheduler.next_wake == bench.now + 30
+    bench.scheduler.view("a")  # looking keeps nothing
+    bench.wait(30)
+    assert bench.tell(TimePassed()) == [StopEngine(1)]
+    assert bench.gone(1) == []
+
+
+def test_without_a_time_it_stays() -> None:
+    bench = Bench()
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    assert bench.scheduler.next_wake is None
+    bench.wait(1e9)
+    assert bench.tell(TimePassed()) == []
+
+
+def test_a_pinned_engine_stays_for_ever() -> None:
+    bench = Bench(a=ModelPolicy(ttl=1, pinned=True))
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    bench.wait(100)
+    assert bench.tell(TimePassed()) == []
+
+
+def test_shutdown_lets_requests_end_within_the_limit() -> None:
+    bench = Bench(sizes={"a": 3, "b": 3, "c": 3, "d": 10}, limits=SchedulerLimits(drain=10))
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.arrive(2, "b")
+    bench.up(2)
+    bench.tell(LoadAsked("c"))
+    bench.up(3)
+    bench.arrive(4, "d")
+    assert stops(bench.tell(ShutdownAsked())) == [3], "d only waits for its room"
+    assert refusals(bench.tell(RequestArrived(5, "a"))) == [(5, "shutting_down")]
+    assert bench.tell(LoadAsked("a")) == []
+    assert stops(bench.done(1)) == [1]
+    assert bench.scheduler.next_wake == bench.now + 10
+    bench.wait(10)
+    assert bench.tell(TimePassed()) == [StopEngine(2)]
+    for engine in (1, 2, 3):
+        bench.gone(engine)
+    assert bench.scheduler.idle
+
+
+def test_the_second_shutdown_stops_at_once_even_what_is_stopping() -> None:
+    bench = Bench(sizes={"a": 3, "b": 3})
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.tell(LoadAsked("b"))
+    assert stops(bench.tell(ShutdownAsked())) == [2]
+    assert bench.tell(ShutdownAsked()) == [StopEngine(1, now=True), StopEngine(2, now=True)]
+
+
+def test_shutdown_now_refuses_who_waits_and_stops_everything() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.arrive(2, "b")
+    commands = bench.tell(ShutdownAsked(now=True))
+    assert refusals(commands) == [(2, "shutting_down")]
+    assert stops(commands) == [1]
+    assert grants(bench.done(1)) == []

@@ -1,0 +1,93 @@
+"""A pool over real or fake engines, planned by bytes on a machine that exists in the test alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from supervisor.child import StopGrace
+from supervisor.core.events import EngineId, Failure, ModelId, Plan
+from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
+from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
+from supervisor.engine import Engine, EngineLimits
+from supervisor.engine_log import OutputLog
+from supervisor.pool import Lease, Pool, PoolEdges, PoolLimits
+from supervisor.sockets import fresh_socket
+from tests.core.schedule.toy import ToyPlanner
+
+QUICK = EngineLimits(stall_s=2.0, grace=StopGrace(ask_s=2.0, term_s=0.5))
+
+
+@dataclass
+class PoolBench:
+    """Makes pools; all models are the same file.
+
+    Attributes:
+        arguments: further arguments for the engines, by model.
+        hidden: bytes by device that a look does not show free once no engine lives any more.
+        unreadable: raised when the pool learns of a model.
+        seen: what the pool observed, as (event, model, code).
+        looks: how often the machine was looked at.
+    """
+
+    binary: str
+    model: Path
+    folder: Path
+    room: dict[str, int] = field(default_factory=lambda: {"GPU0": 10})
+    sizes: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys("abc", 10))
+    policies: Mapping[str, ModelPolicy] = field(default_factory=dict)
+    arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hidden: dict[str, int] = field(default_factory=dict)
+    unreadable: dict[str, Exception] = field(default_factory=dict)
+    seen: list[tuple[str, str, str | None]] = field(default_factory=list)
+    engines: list[Engine] = field(default_factory=list)
+    looks: int = 0
+
+    def __post_init__(self) -> None:
+        self.log = OutputLog(self.folder / "engine.log")
+        self.planner = ToyPlanner(dict(self.room), self.sizes)
+
+    def pool(self, limits: SchedulerLimits | None = None, pool_limits: PoolLimits | None = None) -> Pool:
+        """A pool of its own scheduler."""
+        scheduler = Scheduler(self.planner, lambda model: self.policies.get(model, ModelPolicy()), limits)
+        clock = asyncio.get_running_loop().time
+        return Pool(scheduler, PoolEdges(self._prepare, self._learn, self._see_room, clock, self._observe), pool_limits)
+
+    def alive(self) -> list[Engine]:
+        """Engines whose process lives."""
+        return [engine for engine in self.engines if engine.pid is not None and not engine.exit.done()]
+
+    async def _prepare(self, model: ModelId, plan: Plan) -> Engine:
+        held = sum(1 for _ in self.alive()) * 10
+        assert held + 10 <= sum(self.room.values()), "an engine is started beside one that has not left"
+        options = LaunchOptions(parallel=2, ctx_size=4096, extra_args=self.arguments.get(model, ()))
+        socket = str(fresh_socket(self.folder / "run"))
+        launch = build_launch(self.binary, str(self.model), socket, model, options, ModelFacts())
+        engine = Engine(launch, log=self.log, record_dir=self.folder / "children", limits=QUICK)
+        self.engines.append(engine)
+        return engine
+
+    async def _learn(self, model: ModelId) -> None:
+        if model in self.unreadable:
+            raise self.unreadable[model]
+
+    async def _see_room(self) -> Mapping[str, int]:
+        self.looks += 1
+        hidden = {} if self.alive() else self.hidden
+        self.planner.room = {device: size - hidden.get(device, 0) for device, size in self.room.items()}
+        return dict(self.planner.room)
+
+    def _observe(self, event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
+        self.seen.append((event, model, failure.code if failure else None))
+
+
+async def chat(lease: Lease, content: str = "Hi") -> str:
+    """The whole answer; raises EngineUnreachable where the engine dies."""
+    body = json.dumps({"messages": [{"role": "user", "content": content}], "max_tokens": 16}).encode()
+    async with lease.client.post("/v1/chat/completions", body) as answer:
+        found = await answer.json()
+    text: str = found["choices"][0]["message"]["content"]
+    return text

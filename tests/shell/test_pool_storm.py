@@ -1,0 +1,120 @@
+"""The pool in a storm: engines that are killed or stopped at any moment, clients that vanish, loads and unloads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from supervisor import processes
+from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.engine_client import EngineUnreachable
+from supervisor.errors import SupervisorError
+from supervisor.pool import Pool, PoolLimits
+from tests.shell.pools import PoolBench, chat
+from tests.support.scripted import ScriptedModel
+
+pytestmark = [pytest.mark.anyio, pytest.mark.engine]
+
+CLIENTS = 8
+LIMITS = SchedulerLimits(
+    max_waiting_model=6, max_swap_wait=0.5, crash_failures=4, crash_window=5.0, backoff_base=0.1, backoff_max=0.5
+)
+POLICIES = {
+    "a": ModelPolicy(replicas_max=2),
+    "b": ModelPolicy(ttl=0.2, priority=1),
+    "c": ModelPolicy(preload=True),
+}
+ANSWERS = {"ok", "gone", "left", "model_load_failed", "load_cancelled", "crash_loop", "queue_full"}
+
+
+class Storm:
+    """Clients, and whoever does harm, for some seconds."""
+
+    def __init__(self, bench: PoolBench, pool: Pool, seed: int) -> None:
+        self.bench = bench
+        self.pool = pool
+        self.random = random.Random(seed)
+        self.over = False
+        self.seen: Counter[str] = Counter()
+
+    async def run(self, seconds: float) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(CLIENTS):
+                tasks.create_task(self.client())
+            tasks.create_task(self.harm())
+            tasks.create_task(self.people())
+            await asyncio.sleep(seconds)
+            self.over = True
+
+    async def client(self) -> None:
+        while not self.over:
+            patience = self.random.choice([0.01, 0.3, 20.0])
+            try:
+                async with asyncio.timeout(patience):
+                    self.seen[await self.request(self.random.choice("abc"))] += 1
+            except TimeoutError:
+                assert patience < 20.0, "a request was never answered"
+                self.seen["left"] += 1
+            await asyncio.sleep(self.random.random() * 0.1)
+
+    async def request(self, model: str) -> str:
+        try:
+            lease = await self.pool.acquire(model, self.random.choice([None, "x", "y"]))
+        except SupervisorError as error:
+            return error.code
+        try:
+            assert lease.model == model
+            await chat(lease)
+        except EngineUnreachable:
+            return "gone"
+        finally:
+            lease.release()
+        return "ok"
+
+    async def harm(self) -> None:
+        while not self.over:
+            await asyncio.sleep(self.random.random() * 0.6)
+            pids = [engine.pid for engine in self.bench.alive() if engine.pid is not None]
+            with contextlib.suppress(IndexError, ProcessLookupError):  # there is none, or it has died by itself
+                os.kill(self.random.choice(pids), self.random.choice([signal.SIGKILL, signal.SIGSTOP]))
+
+    async def people(self) -> None:
+        while not self.over:
+            await asyncio.sleep(self.random.random())
+            model = self.random.choice("abc")
+            if self.random.random() < 0.5:
+                self.pool.ask_load(model, fresh=self.random.random() < 0.3)
+            else:
+                self.pool.ask_unload(model, now=self.random.random() < 0.3)
+
+
+async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed: int) -> None:
+    bench = PoolBench(str(engine), model, folder, room={"GPU0": 10, "GPU1": 10}, policies=POLICIES)
+    async with bench.pool(LIMITS, PoolLimits(room=1.0, room_poll=0.05, probe=0.1, hung=1.0)) as pool:
+        found = Storm(bench, pool, seed)
+        await found.run(seconds)
+        assert set(found.seen) <= ANSWERS, found.seen
+        assert found.seen["ok"] > seconds, found.seen
+        views = [pool.status(name).view for name in "abc"]
+        assert [(view.leases, view.waiting) for view in views] == [(0, 0)] * 3
+    bench.log.close()
+    assert bench.alive() == []
+    assert all(processes.session_members(one.pid) == () for one in bench.engines if one.pid is not None)
+    assert os.listdir(folder / "run") == []
+
+
+async def test_a_storm_loses_nothing(engine_binary: Path, scripted_model: ScriptedModel, tmp_path: Path) -> None:
+    await storm(engine_binary, scripted_model("Hi."), tmp_path, seconds=8.0, seed=1)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+async def test_a_long_storm_loses_nothing(engine_binary: Path, scripted_model: ScriptedModel, tmp_path: Path) -> None:
+    await storm(engine_binary, scripted_model("Hi."), tmp_path, seconds=100.0, seed=1)
