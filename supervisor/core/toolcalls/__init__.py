@@ -2,12 +2,29 @@
 
 from supervisor.core.toolcalls.dialects import DIALECTS
 from supervisor.core.toolcalls.events import (
-    CallArguments, CallEnd, CallStart, Channel, Dropped, Event, LeftAsText, Text,
-)  # fmt: skip
+    CallArguments,
+    CallEnd,
+    CallStart,
+    Channel,
+    Dropped,
+    Event,
+    LeftAsText,
+    Text,
+)
 from supervisor.core.toolcalls.options import Options
 from supervisor.core.toolcalls.recoverer import Recoverer, counted_ids
 
 __all__ = [
-    *("CallArguments", "CallEnd", "CallStart", "Channel", "DIALECTS", "Dropped", "Event", "LeftAsText"),
-    *("Options", "Recoverer", "Text", "counted_ids"),
+    "DIALECTS",
+    "CallArguments",
+    "CallEnd",
+    "CallStart",
+    "Channel",
+    "Dropped",
+    "Event",
+    "LeftAsText",
+    "Options",
+    "Recoverer",
+    "Text",
+    "counted_ids",
 ]

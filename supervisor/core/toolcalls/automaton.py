@@ -11,14 +11,32 @@ import re
 from typing import Final, TypeAlias
 
 from supervisor.core.toolcalls.block import Block
-from supervisor.core.toolcalls.dialects import ANYWHERE, ANYWHERE_LITERALS, LINE, LINE_LITERALS, OPENER_LITERALS, PREFIXED, Reader
+from supervisor.core.toolcalls.dialects import (
+    ANYWHERE,
+    ANYWHERE_LITERALS,
+    LINE,
+    LINE_LITERALS,
+    OPENER_LITERALS,
+    PREFIXED,
+    Reader,
+)
 from supervisor.core.toolcalls.dialects.closers import CLOSER_LITERALS, CLOSERS, END_LITERALS, THINK_CLOSERS
 from supervisor.core.toolcalls.events import Channel, Dropped, LeftAsText, Text
 from supervisor.core.toolcalls.lead import read_whole
 from supervisor.core.toolcalls.markdown import Code
 from supervisor.core.toolcalls.options import Options
+from supervisor.core.toolcalls.reading import Reading
 from supervisor.core.toolcalls.source import (
-    Aside, Found, Literals, Piece, Resume, Source, Unknown, Wait, one_of, peek, run_of, skip_space,
+    Aside,
+    Found,
+    Literals,
+    Piece,
+    Source,
+    Wait,
+    one_of,
+    peek,
+    run_of,
+    skip_space,
 )  # fmt: skip
 from supervisor.core.toolcalls.tools import Tools
 
@@ -233,11 +251,11 @@ class Automaton:
         reader: Reader = ANYWHERE.get(opener) or LINE.get(opener) or PREFIXED.read
         src.pos = at + len(opener)
         block = Block(src, self._tools, self._options, self._may_stream)
-        state = _Reading(self, block)
+        state = Reading(self, block)
         self._asides.clear()
         good = yield from state.drive(reader(block, opener))
         self._held = True
-        if state.passing or good and not state.last_is_call:
+        if state.passing or (good and not state.last_is_call):
             self.items.append(LeftAsText(opener, "unknown_tool"))
             self._failed = True
             yield from self._skip_closers(src.pos + _MAX_TRAIL)
@@ -329,7 +347,7 @@ class Automaton:
         self._say(at)
         self._held = True
         block = Block(src, self._tools, self._options, whole=True)
-        state = _Reading(self, block)
+        state = Reading(self, block)
         good = yield from state.drive(read_whole(block))
         if good and state.found:
             yield from self._skip_closers(src.pos + _MAX_TRAIL, brackets=state.found[-1].brackets)
@@ -342,68 +360,3 @@ class Automaton:
                 self._spent += min(src.pos - at, self._options.max_hold)
             src.seek(at)
         self._held = False
-
-
-class _Reading:
-    """Runs one reader and heeds its signals.
-
-    Attributes:
-        found: calls of a whole message, which are not given out yet.
-        passing: a call of an unknown tool is being read; its text is given out as it is.
-        last_is_call: the last thing that was read is a call of a known tool.
-    """
-
-    def __init__(self, automaton: Automaton, block: Block) -> None:
-        self.automaton = automaton
-        self.block = block
-        self.calls = 0
-        self.found: list[Found] = []
-        self.passing = False
-        self.last_is_call = False
-        self.too_long = False
-
-    def drive(self, reader: Wait[bool]) -> Wait[bool]:
-        """The reader's result; False if it was stopped."""
-        while True:
-            try:
-                signal = next(reader)
-            except StopIteration as stop:
-                return bool(stop.value)
-            if signal is None:
-                if self._stops():
-                    return False
-                yield None
-            elif not self._heed(signal):
-                return False
-
-    def _stops(self) -> bool:
-        """The reader waits: give out what is text anyway; stop it if too much is held."""
-        if self.passing:
-            self.automaton.pass_on()
-        self.too_long = self.automaton.held() > self.block.options.max_hold
-        return self.too_long
-
-    def _heed(self, signal: Found | Piece | Unknown | Resume | Aside) -> bool:
-        if isinstance(signal, Unknown):
-            self.passing, self.last_is_call = True, False
-            return not self.block.whole
-        if isinstance(signal, Resume):
-            if self.passing:
-                self.automaton.pass_on()
-            self.passing = False
-            return True
-        if isinstance(signal, Aside):
-            self.automaton.set_aside(signal)
-            return True
-        allowed = self.block.options.dialects
-        self.too_long = self.automaton.held() > self.block.options.max_hold
-        if self.too_long or (allowed is not None and signal.dialect not in allowed):
-            return False
-        if self.block.whole:
-            if isinstance(signal, Found):
-                self.found.append(signal)
-            return True
-        self.automaton.give(signal)
-        self.calls += 1
-        self.last_is_call = True
-        return True

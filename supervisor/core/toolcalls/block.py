@@ -45,7 +45,7 @@ class CallWriter:
         id: the model's own id of the call, if its format has one.
     """
 
-    def __init__(self, block: Block, tool: Tool, dialect: str, id: str | None = None) -> None:  # noqa: A002 - its name
+    def __init__(self, block: Block, tool: Tool, dialect: str, id: str | None = None) -> None:
         self.tool = tool
         self.dialect = dialect
         self.id = id

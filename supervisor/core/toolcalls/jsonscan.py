@@ -64,7 +64,7 @@ class JsonScan:
         while True:
             yield from self.space()
             char = yield from peek(self.src)
-            if not char or char not in "{}[]:,\"'" and not char.isalnum() and char not in "+-._":
+            if not char or (char not in "{}[]:,\"'" and not char.isalnum() and char not in "+-._"):
                 return self._completed()
             good = yield from self._token(char)
             if good is None:
@@ -149,7 +149,7 @@ class JsonScan:
         return (yield from self._odd_escape(char))
 
     def _odd_escape(self, char: str) -> Wait[str | None]:
-        """An escape that JSON does not know: Python's where Python's quotes are used, else a backslash that is meant."""
+        """An escape that JSON does not know: Python's where Python's quotes are used, else a plain backslash."""
         src = self.src
         if self._single and char == "x":
             yield from need(src, 4)
@@ -248,7 +248,7 @@ class JsonScan:
     def _close(self, char: str) -> bool | None:
         kinds = [frame.kind for frame in self._stack]
         opening = "{" if char == "}" else "["
-        if not self._stack or opening not in kinds and not (opening == "{" and "+" in kinds):
+        if not self._stack or (opening not in kinds and not (opening == "{" and "+" in kinds)):
             return None
         while not self._fits(char):
             if not self._shut():
@@ -274,7 +274,7 @@ class JsonScan:
 
     def _completed(self) -> str | None:
         """What is there with its brackets closed; None if something else than brackets is missing."""
-        if not self._stack or self.src.cut and self.src.at_end():
+        if not self._stack or (self.src.cut and self.src.at_end()):
             return None
         while self._stack:
             if not self._shut():

@@ -14,10 +14,15 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER: Final = re.compile(r"[+-]?[0-9.][0-9A-Za-z_.]*(?:(?<=[eE])[+-][0-9]+)?")
 _OPENING: Final = re.compile(r"([rRuU]?)(\"\"\"|'''|\"|')")
-_WORDS: Final[dict[str, Json]] = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
-_ESCAPE: Final = re.compile(
-    r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(\r\n|[\s\S]))"
-)
+_WORDS: Final[dict[str, Json]] = {
+    "true": True,
+    "True": True,
+    "false": False,
+    "False": False,
+    "null": None,
+    "None": None,
+}
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(\r\n|[\s\S]))")
 _SIMPLE: Final = {
     **{"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v", "\n": "", "\r\n": ""},
     **{"\\": "\\", "'": "'", '"': '"', "/": "/"},

@@ -27,7 +27,7 @@ class Members:
         self._doubled = False
         self._first = True
 
-    def open(self) -> Wait[bool]:
+    def enter(self) -> Wait[bool]:
         """Go past the opening brace, or both if it is doubled."""
         self.good = yield from take(self.scan.src, "{")
         if self.good:
@@ -44,7 +44,8 @@ class Members:
         comma = char == ","
         if comma:
             if self._first:
-                return self._bad()
+                self._bad()
+                return None
             scan.src.pos += 1
             yield from scan.space()
             char = yield from peek(scan.src)
@@ -54,9 +55,11 @@ class Members:
             return None
         begins_key = char in {'"', "'"} or char.isalpha() or char == "_"
         if not begins_key:
-            return self._stopped()
+            self._stopped()
+            return None
         if not comma and not self._first:
-            return self._bad()
+            self._bad()
+            return None
         self._first = False
         return (yield from self._read_key(char))
 
@@ -79,7 +82,8 @@ class Members:
         yield from scan.space()
         colon = yield from take(scan.src, ":")
         if key is None or not colon:
-            return self._bad()
+            self._bad()
+            return None
         yield from scan.space()
         return key
 

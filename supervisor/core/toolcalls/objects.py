@@ -8,7 +8,7 @@ from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
 from supervisor.core.toolcalls.jsonscan import JsonScan, read_json
 from supervisor.core.toolcalls.jsontext import Json, loads
 from supervisor.core.toolcalls.members import Members, short_string
-from supervisor.core.toolcalls.source import Resume, Source, Wait, finished, peek
+from supervisor.core.toolcalls.source import Resume, Wait, finished, peek
 from supervisor.core.toolcalls.tools import MAX_NAME, Tool
 
 BARE: Final = "bare"
@@ -132,7 +132,7 @@ class _CallObject:
 
     def _fields(self) -> Wait[bool]:
         members = Members(self.scan)
-        opened = yield from members.open()
+        opened = yield from members.enter()
         if not opened:
             return False
         while True:
@@ -222,7 +222,7 @@ def read_arguments(scan: JsonScan, writer: CallWriter) -> Wait[bool]:
         text = yield from scan.value()
         return text is not None and (yield from write_text(writer, text))
     members = Members(scan)
-    yield from members.open()
+    yield from members.enter()
     while True:
         key = yield from members.key()
         if key is None:
@@ -285,5 +285,3 @@ def read_bare_arguments(block: Block, writer: CallWriter) -> Wait[bool]:
     writer.brackets = True
     yield from writer.end()
     return True
-
-

@@ -48,7 +48,7 @@ class RawValue:
         judge: Judge,
         *,
         framing: Framing = "none",
-        mark: re.Pattern[str] = re.compile("<"),  # noqa: B008 - a constant
+        mark: re.Pattern[str] = re.compile("<"),
         cdata: bool = False,
     ) -> None:
         self.src = block.src

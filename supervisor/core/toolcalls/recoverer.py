@@ -8,7 +8,14 @@ from typing import Final
 
 from supervisor.core.toolcalls.automaton import Automaton, Item
 from supervisor.core.toolcalls.events import (
-    CallArguments, CallEnd, CallStart, Channel, Dropped, Event, LeftAsText, Text,
+    CallArguments,
+    CallEnd,
+    CallStart,
+    Channel,
+    Dropped,
+    Event,
+    LeftAsText,
+    Text,
 )  # fmt: skip
 from supervisor.core.toolcalls.options import Options
 from supervisor.core.toolcalls.source import Found, Piece

@@ -127,7 +127,7 @@ def _container(trimmed: str, types: Types) -> Json:
     """The object or array that the whole text is, or INVALID."""
     for _ in range(2):  # a string that holds JSON is read once more
         value = _read(trimmed)
-        if isinstance(value, dict) and "object" in types or isinstance(value, list) and "array" in types:
+        if (isinstance(value, dict) and "object" in types) or (isinstance(value, list) and "array" in types):
             return value
         if not isinstance(value, str):
             return INVALID

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.toolcalls import (
-    CallArguments, CallEnd, CallStart, Dropped, Event, LeftAsText, Options, Recoverer, Text,
+    CallArguments,
+    CallEnd,
+    CallStart,
+    Dropped,
+    Event,
+    LeftAsText,
+    Options,
+    Recoverer,
+    Text,
 )  # fmt: skip
 from tests.core.toolcalls.corpus import Case
 

@@ -6,6 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -74,7 +75,7 @@ def test_given_out_in_pieces_it_says_the_same(case: Case) -> None:
 @given(STREAMING, st.lists(st.integers(0, 400), max_size=8), st.sampled_from([None, 0, 3]))
 def test_in_random_pieces(case: Case, borders: list[int], after: int | None) -> None:
     cuts = sorted({border for border in borders if border < len(case.text)} | {0, len(case.text)})
-    pieces = [case.text[start:stop] for start, stop in zip(cuts, cuts[1:], strict=False)]
+    pieces = [case.text[start:stop] for start, stop in pairwise(cuts)]
     check(case, recover(case, pieces, pieces_after=after))
 
 

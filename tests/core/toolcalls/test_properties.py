@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -22,7 +23,27 @@ from tests.core.toolcalls.support import folded, recover
 CASES = [*dialects.CASES, *malformations.CASES, *negatives.CASES]
 FRAGMENTS = [
     *(*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values()),
-    *("get_weather", "city", "Paris", "{", "}", "[", "]", '"', "'", ":", ",", "\n", " ", "`", "```", "(", ")", "=", "\\"),
+    *(
+        "get_weather",
+        "city",
+        "Paris",
+        "{",
+        "}",
+        "[",
+        "]",
+        '"',
+        "'",
+        ":",
+        ",",
+        "\n",
+        " ",
+        "`",
+        "```",
+        "(",
+        ")",
+        "=",
+        "\\",
+    ),
     *('{"name": "get_weather", "arguments": {', '"city": "Paris"}', "<parameter=city>", '<parameter name="city">'),
     *("<arg_key>", "</arg_key>", "<arg_value>", "functions.", "null", "1.5", "<tool", "<|", "<｜", "é", "\0", "\ud800"),
 ]
@@ -50,10 +71,11 @@ REASONS = st.sampled_from(["stop", "length", None])
 @example("<tool_call>get_weather\n<arg_key>", "stop", [1], False)
 def test_any_text_in_any_pieces(text: str, reason: str | None, sizes: list[int], streams: bool) -> None:
     """Never raises, never loses a character, and says the same however the text is cut."""
-    options = {"pieces_after": 0 if streams else None}
+    options: dict[str, Any] = {"pieces_after": 0 if streams else None}
     case = Case("x", text, finish=reason or "error")
     whole = recover(case, **options)
-    pieces, start = [], 0
+    pieces: list[str] = []
+    start = 0
     while start < len(text):
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(text[start : start + size])
@@ -80,7 +102,11 @@ def folded_object(arguments: str) -> bool:
 def test_events_of_both_channels_are_well_formed(text: str) -> None:
     half = len(text) // 2
     recoverer = Recoverer(TOOLS)
-    events = [*recoverer.feed("reasoning", text[:half]), *recoverer.feed("content", text[half:]), *recoverer.finish("stop")]
+    events = [
+        *recoverer.feed("reasoning", text[:half]),
+        *recoverer.feed("content", text[half:]),
+        *recoverer.finish("stop"),
+    ]
     result = folded(events)
     assert len(result.raw["reasoning"]) + len(result.raw["content"]) == len(text)
     assert len(set(result.ids)) == len(result.ids)
@@ -122,18 +148,30 @@ def test_text_without_a_marker_leaves_at_once() -> None:
 
 def test_the_worked_trace() -> None:
     recoverer = Recoverer(TOOLS, make_id=lambda: "call_x")
-    pieces = ["Sure", ", one sec <", "b>now</b>. <tool", '_call>\n{"na', 'me": "get_we', 'ather", "arguments": {"city": "Par']
+    pieces = [
+        "Sure",
+        ", one sec <",
+        "b>now</b>. <tool",
+        '_call>\n{"na',
+        'me": "get_we',
+        'ather", "arguments": {"city": "Par',
+    ]
     text = [[event.text for event in recoverer.feed("content", piece) if isinstance(event, Text)] for piece in pieces]
     assert text == [["Sure"], [", one sec "], ["<b>now</b>. "], [], [], []]
     events = recoverer.feed("content", 'is"}}\n</tool_c')
     assert CallStart(0, "get_weather", "call_x", "hermes") in events, "at the last bracket, before the closing tag"
-    assert all(isinstance(event, Dropped) for event in [*recoverer.feed("content", "all>\n"), *recoverer.finish("stop")])
+    assert all(
+        isinstance(event, Dropped) for event in [*recoverer.feed("content", "all>\n"), *recoverer.finish("stop")]
+    )
 
 
 def test_a_long_argument_is_given_out_while_it_comes() -> None:
     for head, tail in (
         ('<tool_call>\n{"name": "write_file", "arguments": {"path": "a", "content": "', '"}}\n</tool_call>'),
-        ("<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n", "\n</parameter>\n</function>"),
+        (
+            "<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n",
+            "\n</parameter>\n</function>",
+        ),
     ):
         recoverer = Recoverer(TOOLS, options=Options(pieces_after=512))
         events = recoverer.feed("content", head)
@@ -200,7 +238,11 @@ HEADS = {
     "quotes": '"',
     "escapes": "\\",
 }
-PREFIXES = {"": "", "after a call": '<tool_call>{"name": "ping"}</tool_call>', "in a string": '{"name": "write_file", "arguments": {"content": "'}
+PREFIXES = {
+    "": "",
+    "after a call": '<tool_call>{"name": "ping"}</tool_call>',
+    "in a string": '{"name": "write_file", "arguments": {"content": "',
+}
 
 
 def seconds(text: str, size: int) -> float:

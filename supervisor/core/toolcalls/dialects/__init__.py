@@ -7,13 +7,33 @@ from typing import Final, Protocol
 
 from supervisor.core.toolcalls.block import Block
 from supervisor.core.toolcalls.dialects import (
-    dsml, gemma, harmony, keyvalue, kimi3, lines, marked, minimax3, mistral, tagged, tokens, xml,
+    dsml,
+    gemma,
+    harmony,
+    keyvalue,
+    kimi3,
+    lines,
+    marked,
+    minimax3,
+    mistral,
+    tagged,
+    tokens,
+    xml,
 )  # fmt: skip
 from supervisor.core.toolcalls.dialects.closers import CLOSERS, THINK_CLOSERS
 from supervisor.core.toolcalls.dialects.tagged import PREFIXED
 from supervisor.core.toolcalls.source import Literals, Wait
 
-__all__ = ["ANYWHERE", "ANYWHERE_LITERALS", "DIALECTS", "LINE", "LINE_LITERALS", "OPENER_LITERALS", "PREFIXED", "Reader"]
+__all__ = [
+    "ANYWHERE",
+    "ANYWHERE_LITERALS",
+    "DIALECTS",
+    "LINE",
+    "LINE_LITERALS",
+    "OPENER_LITERALS",
+    "PREFIXED",
+    "Reader",
+]
 
 
 class Reader(Protocol):

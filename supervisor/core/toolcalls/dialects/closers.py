@@ -10,7 +10,13 @@ _TAGS: Final = (
     *("</tool_call>", "</seed:tool_call>", "</longcat_tool_call>", "</minimax:tool_call>", "</tool_calls>", "</tools>"),
     *("</function>", "</invoke>", "</function_calls>", "</function_call>", "</function-call>", "</TOOLCALL>"),
     *("</atem:function_calls>", "</atem:invoke>", "</function_calls>", "</invoke>", "</steptml:invoke>"),
-    *("</｜DSML｜invoke>", "</｜DSML｜function_calls>", "</｜DSML｜tool_calls>", "</｜DSML｜ calls>", "</｜DSML｜calls>"),
+    *(
+        "</｜DSML｜invoke>",
+        "</｜DSML｜function_calls>",
+        "</｜DSML｜tool_calls>",
+        "</｜DSML｜ calls>",
+        "</｜DSML｜calls>",
+    ),
     *("]<]minimax[>[</invoke>", "]<]minimax[>[</tool_call>", "[/TOOL_CALLS]", "</parameter>", "</arg_value>"),
 )
 _TOKENS: Final = (

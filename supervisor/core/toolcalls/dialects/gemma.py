@@ -1,18 +1,18 @@
 """`call:NAME{key:value, …}` with quote tokens around strings: Gemma 4, FunctionGemma, and what becomes of it.
 
-Keys are bare, strings stand between `<|"|>` or `<escape>` tokens, or in plain quotes, or bare; values nest. A bare value
-ends at a bracket, or at a comma with a key behind it.
+Keys are bare, strings stand between `<|"|>` or `<escape>` tokens, or in plain quotes, or bare; values nest. A bare
+value ends at a bracket, or at a comma with a key behind it.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, cast
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
 from supervisor.core.toolcalls.jsonscan import JsonScan
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, Json, loads
-from supervisor.core.toolcalls.schema import ANY_JSON, STRING, typed
+from supervisor.core.toolcalls.schema import ANY_JSON, typed
 from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, run_of, skip_space, take, take_one
 from supervisor.core.toolcalls.tools import MAX_NAME
 
@@ -81,7 +81,7 @@ def settled(value: object) -> Json:
         return {key: settled(item) for key, item in value.items()}
     if isinstance(value, list):
         return [settled(item) for item in value]
-    return value  # type: ignore[return-value] - strings are left
+    return cast(Json, value)
 
 
 class _Values:

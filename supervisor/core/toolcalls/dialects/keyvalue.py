@@ -14,7 +14,17 @@ from typing import Final
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
 from supervisor.core.toolcalls.dialects import python
 from supervisor.core.toolcalls.rawvalue import RawValue
-from supervisor.core.toolcalls.source import Literals, Resume, Wait, one_of, peek, run_of, skip_space, take, take_one, until
+from supervisor.core.toolcalls.source import (
+    Literals,
+    Resume,
+    Wait,
+    one_of,
+    peek,
+    run_of,
+    skip_space,
+    take,
+    until,
+)
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _STOP: Final = re.compile(r"[<\n({\[]")

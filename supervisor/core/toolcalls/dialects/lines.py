@@ -1,5 +1,7 @@
-"""Formats that begin a line: Functionary's `>>>`, Command-R+'s `Action:`, Gemma 3's fence, Qwen-Agent's flowers, Llama's
-`<|python_tag|>`."""
+"""Formats that begin a line.
+
+Functionary's `>>>`, Command-R+'s `Action:`, Gemma 3's fence, Qwen-Agent's flowers, Llama's `<|python_tag|>`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ from supervisor.core.toolcalls.block import Block, CallWriter
 from supervisor.core.toolcalls.dialects import python
 from supervisor.core.toolcalls.objects import read_bare_arguments, read_calls
 from supervisor.core.toolcalls.source import (
-    Found, Literals, Resume, Unknown, Wait, one_of, peek, run_of, skip_space, take,
+    Found,
+    Literals,
+    Resume,
+    Unknown,
+    Wait,
+    one_of,
+    peek,
+    run_of,
+    skip_space,
+    take,
 )  # fmt: skip
 from supervisor.core.toolcalls.tools import MAX_NAME
 

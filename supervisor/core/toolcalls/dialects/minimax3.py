@@ -56,7 +56,7 @@ def read_invoke(block: Block, opener: str) -> Wait[bool]:
         implied = yield from one_of(src, _ENDS)
         if implied or src.at_end():
             writer.repaired = True
-            if src.cut and src.at_end() or not tree.count:
+            if (src.cut and src.at_end()) or not tree.count:
                 return False
             break
         key = yield from tree.opening()

@@ -1,4 +1,4 @@
-"""Calls as Python: `[name(key=value)]`, lines of `name(…)`, `name.call(…)`. Values are literals, nothing is evaluated."""
+"""Calls as Python: `[name(key=value)]`, lines of `name(…)`, `name.call(…)`. Values are literals: nothing is run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from typing import Final
 from supervisor.core.toolcalls.block import Block, CallWriter
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, Json
 from supervisor.core.toolcalls.literals import LiteralReader, NotALiteral
-from supervisor.core.toolcalls.source import Literals, Resume, Source, Wait, need, one_of, peek, run_of, skip_space, take
+from supervisor.core.toolcalls.source import (
+    Literals,
+    Resume,
+    Source,
+    Wait,
+    need,
+    one_of,
+    peek,
+    run_of,
+    skip_space,
+    take,
+)
 from supervisor.core.toolcalls.tools import MAX_NAME, Tool
 
 NAME: Final = re.compile(r"[A-Za-z0-9_.\-]*")

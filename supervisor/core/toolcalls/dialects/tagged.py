@@ -37,9 +37,7 @@ _CALL: Final = Literals(["call:"])
 _PREFIX: Final = re.compile(r"<([A-Za-z][A-Za-z0-9_.\-]{0,10}:)(invoke |function_calls>|tool_calls?>)")
 _BEGUN: Final = re.compile(r"<[A-Za-z][A-Za-z0-9_.\-]{0,10}(?::[a-z_]{0,14})?")
 _WORDS: Final = frozenset(
-    word[:count]
-    for word in ("invoke ", "function_calls>", "tool_call>", "tool_calls>")
-    for count in range(len(word))
+    word[:count] for word in ("invoke ", "function_calls>", "tool_call>", "tool_calls>") for count in range(len(word))
 )
 _LONGEST: Final = 28
 
@@ -75,7 +73,7 @@ class _Prefixed:
                 return found.group()
             begun = _BEGUN.fullmatch(rest)
             word = rest.partition(":")[2]
-            if len(rest) >= _LONGEST or src.closed or not (begun and word in _WORDS or rest == "<"):
+            if len(rest) >= _LONGEST or src.closed or not ((begun and word in _WORDS) or rest == "<"):
                 return ""
             yield None
 
@@ -106,4 +104,3 @@ class _Prefixed:
 
 PREFIXED: Final = _Prefixed()
 READERS: Final = dict.fromkeys(_WRAPPERS, read_wrapped)
-

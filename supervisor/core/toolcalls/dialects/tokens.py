@@ -8,11 +8,22 @@ from typing import Final
 from supervisor.core.toolcalls.block import Block, CallWriter
 from supervisor.core.toolcalls.dialects.xml import read_functions
 from supervisor.core.toolcalls.objects import read_bare_arguments, read_calls
-from supervisor.core.toolcalls.source import Aside, Literals, Wait, one_of, peek, run_of, skip_space, take, take_one, until
+from supervisor.core.toolcalls.source import (
+    Aside,
+    Literals,
+    Wait,
+    one_of,
+    peek,
+    run_of,
+    skip_space,
+    take,
+    take_one,
+    until,
+)
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _JOINTS: Final = ("▁", "_", " ", "\\_")
-_SECTIONS: Final = tuple(f"<｜tool{joint}calls{joint}begin｜>" for joint in _JOINTS) + ("<｜tool▁calls｜>",)
+_SECTIONS: Final = (*(f"<｜tool{joint}calls{joint}begin｜>" for joint in _JOINTS), "<｜tool▁calls｜>")
 _BEGINS: Final = Literals([f"<｜tool{joint}call{joint}begin｜>" for joint in _JOINTS])
 _SEPS: Final = Literals([f"<｜tool{joint}sep｜>" for joint in _JOINTS])
 _ENDS: Final = Literals([f"<｜tool{joint}call{joint}end｜>" for joint in _JOINTS])

@@ -16,11 +16,18 @@ from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
 from supervisor.core.toolcalls.objects import read_bare_arguments
 from supervisor.core.toolcalls.rawvalue import Framing, RawValue
 from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
-from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, skip_space, take, take_one, until, Resume
+from supervisor.core.toolcalls.source import Literals, Resume, Wait, one_of, peek, skip_space, take, take_one, until
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _WRAPPERS: Final = ("tool_call", "tool_calls", "function_calls", "seed:tool_call", "minimax:tool_call")
-_OPENERS: Final = ("<tool_call>", "<seed:tool_call>", "<minimax:tool_call>", "<function=", "<function name=", "<invoke ")
+_OPENERS: Final = (
+    "<tool_call>",
+    "<seed:tool_call>",
+    "<minimax:tool_call>",
+    "<function=",
+    "<function name=",
+    "<invoke ",
+)
 _BARE: Final = {"<function=": "qwen3-coder", "<function name=": "minicpm5", "<invoke name=": "anthropic"}
 _STOP: Final = re.compile(r"[<>\n]")
 _NAME: Final = re.compile(r"""\s*=?\s*(?:name\s*=)?\s*["']?([^"'<>=\n]+?)["']?\s*""")

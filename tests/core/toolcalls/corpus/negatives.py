@@ -32,7 +32,7 @@ _TEXTS = {
     "fence-not-only-calls": f"```json\n{_J}\n# and so on\n```",
     "fence-two": f"```json\n{_J}\n```\n\n```json\n{_J}\n```",
     "tool-code-other": '```tool_code\nimport os\nget_weather(city="Paris")\n```',
-    "tool-code-unknown": '```tool_code\nlaunch(x=1)\n```',
+    "tool-code-unknown": "```tool_code\nlaunch(x=1)\n```",
     "tool-code-variable": "```tool_code\nget_weather(city=where)\n```",
     "tool-code-inside": 'As in\n````\n```tool_code\nget_weather(city="Paris")\n```\n````\n',
     "tool-code-comment": '```tool_code\n# get_weather(city="Paris")\n```',
@@ -56,7 +56,8 @@ _TEXTS = {
     "prose-closers": "</tool_call></function></parameter><|im_end|></s>",
     "prose-end": "Done.<|im_end|>",
     "placeholder": '<tool_call>\n{"name": "<function-name>", "arguments": <args-json-object>}\n</tool_call>',
-    "placeholder-xml": "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\nvalue_1\n</parameter>\n"
+    "placeholder-xml": "<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>\n"
+    "value_1\n</parameter>\n"
     "</function>\n</tool_call>",
     "json": '{"city": "Paris", "temperature": 21}',
     "json-array": '[{"city": "Paris"}, {"city": "Rome"}]',
@@ -74,11 +75,12 @@ _TEXTS = {
     "json-empty-calls": '{"tool_calls": []}',
     "schema": '{"type": "function", "function": {"name": "get_weather", "description": "weather", "parameters": '
     '{"type": "object", "properties": {"city": {"type": "string"}}}}}',
-    "schema-bare": '{"name": "get_weather", "description": "weather", "parameters": {"type": "object", "properties": {}}}',
+    "schema-bare": '{"name": "get_weather", "description": "weather", "parameters": {"type": "object", '
+    '"properties": {}}}',
     "schema-no-description": '{"name": "get_weather", "parameters": {"type": "object", "properties": {"city": '
     '{"type": "string"}}, "required": ["city"]}}',
-    "schema-tools": '<tools>\n{"type": "function", "function": {"name": "get_weather", "description": "x", "parameters": '
-    '{"type": "object", "properties": {}}}}\n</tools>',
+    "schema-tools": '<tools>\n{"type": "function", "function": {"name": "get_weather", "description": "x", '
+    '"parameters": {"type": "object", "properties": {}}}}\n</tools>',
     "schema-list": '[{"name": "get_weather", "description": "d", "parameters": {"type": "object", "properties": {}}}]',
     "python-list": "[get_weather(city='Paris'), launch(x=1)]",
     "python-list-text": "[get_weather(city='Paris')] is what I would run.",
@@ -108,7 +110,8 @@ _TEXTS = {
     "unknown-m3": ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="launch">]<]minimax[>[<x>1]<]minimax[>[</x>'
     "]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
     "unknown-functionary": '>>>launch\n{"x": 1}',
-    "unknown-holds-known": '<tool_call>\n<function=launch>\n<parameter=x>\n<tool_call>\n{"name": "ping"}\n</tool_call>\n'
+    "unknown-holds-known": '<tool_call>\n<function=launch>\n<parameter=x>\n<tool_call>\n{"name": "ping"}\n'
+    "</tool_call>\n"
     "</parameter>\n</function>\n</tool_call>",
     "all-content": ">>>all\nHello there.",
     "broken-json": '<tool_call>\n{"name": "get_weather", "arguments": {"city": }}\n</tool_call>',
