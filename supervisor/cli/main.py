@@ -32,6 +32,7 @@ VERBS = {
     "plan": "supervisor.cli.plan",
     "logs": "supervisor.cli.logs",
     "stop": "supervisor.cli.stop",
+    "toolcalls": "supervisor.cli.toolcalls",
     "engine": "supervisor.cli.engine",
     "devices": "supervisor.cli.devices",
     "doctor": "supervisor.cli.doctor",
