@@ -26,7 +26,7 @@ def launch_options(options: ModelOptions) -> LaunchOptions:
 def configured_models(settings: Settings) -> Registry:
     """The built-in model and those of the configuration."""
     entries = [
-        ModelEntry(name, Source.FILE, model.file, launch_options(model), model.aliases)
+        ModelEntry(name, Source.FILE, model.file, launch_options(model), model.aliases, model.tool_calls)
         for name, model in settings.models.items()
     ]
     demo = ModelEntry(DEMO_ID, Source.DEMO, None)

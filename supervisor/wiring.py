@@ -37,6 +37,7 @@ from supervisor.pool import Pool, PoolEdges
 from supervisor.prepare import EngineMaker
 from supervisor.proxy.relay import relay_endpoints
 from supervisor.proxy.server import RelayingProtocol
+from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.records import end_leftovers
 from supervisor.store import Database
 from supervisor.workshop import engine_maker, planner_of
@@ -89,7 +90,8 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     stop = _Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings())
     async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
-        service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, request_shutdown=stop.ask)
+        calls = ToolCalls(settings.server.tool_calls)
+        service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, stop.ask, calls)
         server = _Server(stop, _application(settings, service))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         with endpoint_file(maker.places, url, service.started_at):
@@ -145,7 +147,8 @@ def _application(settings: Settings, service: Service) -> ASGIApp:
         check_host=is_loopback(server.host) or not server.api_keys,
         any_address=not is_loopback(server.host),
     )
-    relayed = relay_endpoints(service.pool, service.maker.registry, server.max_body_mib << 20, render_error)
+    pool, registry, limit = service.pool, service.maker.registry, server.max_body_mib << 20
+    relayed = relay_endpoints(pool, registry, limit, render_error, service.tool_calls)
     return create_app(service, relayed, rules)
 
 

@@ -20,6 +20,7 @@ from supervisor.planned import Asked, planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
+from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.targets import resolve_target
 
 
@@ -38,6 +39,7 @@ class Service:
     started_at: float
     to_epoch: Callable[[float], float]
     request_shutdown: Callable[[], None]
+    tool_calls: ToolCalls
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""

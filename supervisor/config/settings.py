@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from supervisor.core.devices.reserves import Reserves
 from supervisor.core.plan import Policy
+from supervisor.core.toolmode import ToolMode
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
@@ -30,6 +31,7 @@ class ServerSettings(_Strict):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body_mib: Annotated[int, Field(ge=1)] = 256
+    tool_calls: ToolMode = "auto"
 
 
 class ContextSettings(_Strict):
@@ -179,6 +181,7 @@ class ModelSettings(ModelOptions):
 
     file: str
     aliases: tuple[str, ...] = ()
+    tool_calls: ToolMode | None = None
     chat_template_file: str | None = None
     slot_save_path: str | None = None
     lora: tuple[LoraSettings, ...] = ()

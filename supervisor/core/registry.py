@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from supervisor.core.launch import LaunchOptions
+from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
 
@@ -21,7 +22,8 @@ class Source(enum.Enum):
 class ModelEntry:
     """One model that can be asked for.
 
-    `path` is the GGUF (the first shard of a split one); None for the built-in model.
+    `path` is the GGUF (the first shard of a split one); None for the built-in model. `tool_calls`: how calls are looked
+    for in its answers; None: as the server does.
     """
 
     id: str
@@ -29,6 +31,7 @@ class ModelEntry:
     path: str | None
     options: LaunchOptions = field(default_factory=LaunchOptions)
     aliases: tuple[str, ...] = ()
+    tool_calls: ToolMode | None = None
 
 
 class Registry:

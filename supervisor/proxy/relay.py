@@ -22,20 +22,24 @@ from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.pool import Lease, Pool
-from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
+from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
 from supervisor.proxy.server import transport_of
+from supervisor.proxy.toolcalls import ToolCalls, Watch
 
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+CHAT = "/v1/chat/completions"
+PATHS = (CHAT, "/v1/completions", "/v1/embeddings")
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
 
-def relay_endpoints(pool: Pool, registry: Registry, max_body: int, render_error: RenderError) -> Mapping[str, ASGIApp]:
+def relay_endpoints(
+    pool: Pool, registry: Registry, max_body: int, render_error: RenderError, tool_calls: ToolCalls
+) -> Mapping[str, ASGIApp]:
     """The ASGI endpoint of every relayed path."""
-    return {path: RelayEndpoint(path, pool, registry, max_body, render_error) for path in PATHS}
+    return {path: RelayEndpoint(path, pool, registry, max_body, render_error, tool_calls) for path in PATHS}
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class RelayEndpoint:
     registry: Registry
     max_body: int
     render_error: RenderError
+    tool_calls: ToolCalls
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -64,30 +69,35 @@ class RelayEndpoint:
 
     async def _answer(self, body: bytes, responder: Responder) -> None:
         asked = parse_object(body)
-        model = self.registry.find(_model_name(asked)).id
+        entry = self.registry.find(_model_name(asked))
+        watch = None
+        if self.path == CHAT:
+            body, watch = self.tool_calls.prepare(body, asked, entry)
         plan = plan_upstream(self.path, asked)
-        payload = set_fields(body, plan.changes)
-        acquire = partial(self.pool.acquire, model, affinity_of(asked))
+        job = _Job(plan, set_fields(body, plan.changes), watch)
+        acquire = partial(self.pool.acquire, entry.id, affinity_of(asked))
         try:
-            await self._try(acquire, plan, payload, responder)
+            await self._try(acquire, job, responder)
         except _TryAgain:
-            await self._try(acquire, plan, payload, responder, again=False)
+            await self._try(acquire, job, responder, again=False)
+        finally:
+            if watch is not None:
+                watch.settle()
 
     async def _try(
         self,
         acquire: Callable[[], Awaitable[Lease]],
-        plan: UpstreamPlan,
-        payload: bytes,
+        job: _Job,
         responder: Responder,
         *,
         again: bool = True,
     ) -> None:
         """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
         lease = await acquire()
-        relay = Relay(drop_progress=plan.drop_progress)
+        filtered = job.new_filter()
         try:
-            async with lease.client.post(self.path, payload) as upstream:
-                await _answer(plan, upstream, relay, responder)
+            async with lease.client.post(self.path, job.payload) as upstream:
+                await _answer(job, upstream, filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.started:
@@ -95,27 +105,41 @@ class RelayEndpoint:
             lost = _lost(lease, gone=gone)
             if not responder.started:
                 raise lost from error
-            await self._end_stream(relay, responder, lost)
+            await self._end_stream(filtered, responder, lost)
         except EngineStreamInvalid as error:
             if not responder.started:
                 raise
-            await self._end_stream(relay, responder, error)
+            await self._end_stream(filtered, responder, error)
         finally:
             lease.release()
 
-    async def _end_stream(self, relay: Relay, responder: Responder, error: SupervisorError) -> None:
+    async def _end_stream(self, filtered: Filter, responder: Responder, error: SupervisorError) -> None:
         _, envelope, _ = self.render_error(error)
-        await responder.end(relay.ending(json.loads(envelope)["error"]))
+        await responder.end(filtered.ending(json.loads(envelope)["error"]))
 
 
-async def _answer(plan: UpstreamPlan, upstream: EngineResponse, relay: Relay, responder: Responder) -> None:
-    folding = plan.new_fold()
+async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
+    folding = job.plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
-        await pass_whole(upstream, responder)
+        await pass_whole(upstream, responder, job.watch.answer if job.watch is not None else None)
     elif folding is not None:
-        await fold(upstream, folding, responder)
+        await fold(upstream, folding, responder, filtered if job.watch is not None else None)
     else:
-        await stream_through(upstream, relay, responder)
+        await stream_through(upstream, filtered, responder)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What to ask the engine. watch: over the tool calls in its answer, where there may be any."""
+
+    plan: UpstreamPlan
+    payload: bytes
+    watch: Watch | None
+
+    def new_filter(self) -> Filter:
+        """The way of the answer's bytes; without a watch they are not looked into."""
+        relay = Relay(drop_progress=self.plan.drop_progress)
+        return relay if self.watch is None else self.watch.stream(relay)
 
 
 class _TryAgain(Exception):

@@ -61,7 +61,7 @@ def test_so_are_all_other_files(tmp_path: Path) -> None:
 def test_the_settings_are_the_launch_options() -> None:
     """One list of options, of which clients get all that do not name things of the machine."""
     fields = {field.name for field in dataclasses.fields(LaunchOptions)}
-    assert ModelSettings.model_fields.keys() - {"file", "aliases"} == fields
+    assert ModelSettings.model_fields.keys() - {"file", "aliases", "tool_calls"} == fields
     assert ModelOptions.model_fields.keys() == fields - MACHINE_FIELDS
     assert launch_options(ModelOptions()) == LaunchOptions()
 

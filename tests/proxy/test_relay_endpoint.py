@@ -18,6 +18,7 @@ from supervisor.engine_client import EngineResponse
 from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
 from supervisor.pool import Pool
 from supervisor.proxy.relay import RelayEndpoint
+from supervisor.proxy.toolcalls import ToolCalls
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 NEVER_ENDING = b"data: " + b"x" * MAX_EVENT_BYTES
@@ -58,7 +59,7 @@ class _Engine:
 async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
     """What the endpoint sends."""
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
-    endpoint = RelayEndpoint("/v1/chat/completions", cast(Pool, engine), registry, 1 << 20, render_error)
+    endpoint = RelayEndpoint("/v1/chat/completions", cast(Pool, engine), registry, 1 << 20, render_error, ToolCalls())
     asked: list[Message] = [{"type": "http.request", "body": json.dumps({"model": "m", "stream": stream}).encode()}]
     sent: list[Message] = []
 
