@@ -16,10 +16,12 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.affinity import affinity_of
+from supervisor.core.recovery.raw import COMPLETION_PATH
+from supervisor.core.recovery.stream import ParserFailed
 from supervisor.core.registry import Registry
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineResponse, EngineUnreachable
+from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
@@ -77,12 +79,22 @@ class RelayEndpoint:
         job = _Job(plan, set_fields(body, plan.changes), watch)
         acquire = partial(self.pool.acquire, entry.id, affinity_of(asked))
         try:
-            await self._try(acquire, job, responder)
-        except _TryAgain:
-            await self._try(acquire, job, responder, again=False)
+            await self._tries(acquire, job, responder)
         finally:
             if watch is not None:
                 watch.settle()
+
+    async def _tries(self, acquire: Callable[[], Awaitable[Lease]], job: _Job, responder: Responder) -> None:
+        """Answer; once more where an engine died, once more without the engine's parser where that failed."""
+        again = True
+        while True:
+            try:
+                return await self._try(acquire, job, responder, again=again)
+            except _TryAgain:
+                again = False
+            except ParserFailed as failed:
+                assert job.watch is not None  # who else looks into answers
+                job.watch.turn_raw(failed)
 
     async def _try(
         self,
@@ -90,24 +102,26 @@ class RelayEndpoint:
         job: _Job,
         responder: Responder,
         *,
-        again: bool = True,
+        again: bool,
     ) -> None:
         """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
         lease = await acquire()
-        filtered = job.new_filter()
+        filtered: Filter | None = None
         try:
-            async with lease.client.post(self.path, job.payload) as upstream:
+            path, payload = await job.question(self.path, lease.client)
+            filtered = job.new_filter()
+            async with lease.client.post(path, payload) as upstream:
                 await _answer(job, upstream, filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.started:
                 raise _TryAgain from error
             lost = _lost(lease, gone=gone)
-            if not responder.started:
+            if not responder.started or filtered is None:
                 raise lost from error
             await self._end_stream(filtered, responder, lost)
         except EngineStreamInvalid as error:
-            if not responder.started:
+            if not responder.started or filtered is None:
                 raise
             await self._end_stream(filtered, responder, error)
         finally:
@@ -135,6 +149,11 @@ class _Job:
     plan: UpstreamPlan
     payload: bytes
     watch: Watch | None
+
+    async def question(self, path: str, client: EngineClient) -> tuple[str, bytes]:
+        """Path and body of the request to the engine."""
+        raw = await self.watch.raw_payload(client) if self.watch is not None and self.watch.raw else None
+        return (path, self.payload) if raw is None else (COMPLETION_PATH, raw)
 
     def new_filter(self) -> Filter:
         """The way of the answer's bytes; without a watch they are not looked into."""

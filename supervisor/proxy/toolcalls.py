@@ -7,18 +7,36 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import structlog
 
-from supervisor.core.recovery import ChatRecovery, RecoveredStream, Tally, ToolPolicy, asked_policy, mended_messages
+from supervisor.core.recovery import (
+    ChatRecovery,
+    ParserFailed,
+    RecoveredStream,
+    Tally,
+    ToolPolicy,
+    asked_policy,
+    mended_messages,
+)
 from supervisor.core.recovery.policy import FIELD
+from supervisor.core.recovery.raw import (
+    TEMPLATE_PATH,
+    RawChunks,
+    can_go_raw,
+    completion_request,
+    opens_thought,
+    template_request,
+)
+from supervisor.core.recovery.stream import Again, is_parser_s
 from supervisor.core.registry import ModelEntry
 from supervisor.core.relay import Relay
 from supervisor.core.toolcalls.whole import Request
 from supervisor.core.toolmode import ToolMode
 from supervisor.core.upstream import set_fields
+from supervisor.engine_client import EngineClient
 
 _log = structlog.get_logger()
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -82,8 +100,9 @@ class ToolCalls:
     ) -> None:
         self.counts: dict[str, Counts] = {}
         self._default = default
-        self._make_id = make_id
-        self._clock = clock
+        self.make_id = make_id
+        self.clock = clock
+        self._unparsable: set[str] = set()
 
     def prepare(self, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> tuple[bytes, Watch | None]:
         """The body for the engine, and the watch over its answer; None: it is handed on as it comes."""
@@ -107,41 +126,102 @@ class ToolCalls:
         for text in tally.dropped:
             _log.debug("tool_call_markup", model=model, text=text)
 
+    def unparsed(self, model: str) -> None:
+        """The engine's parser has failed on this model; requests with mode `auto` leave it out from now on."""
+        if model not in self._unparsable:
+            _log.warning("engine_parser_failed", model=model, then="raw")
+        self._unparsable.add(model)
+
+    def goes_raw(self, policy: ToolPolicy, model: str) -> bool:
+        """Whether the engine's parser is to be left out."""
+        return policy.mode == "raw" or (policy.mode == "auto" and model in self._unparsable)
+
     def recovery(self, request: Request, tally: Tally) -> ChatRecovery:
         """Recovery for one answer."""
-        return ChatRecovery(request, self._make_id, tally)
-
-    def stream(self, recovery: ChatRecovery, relay: Relay) -> RecoveredStream:
-        """The byte path of one answer."""
-        return RecoveredStream(relay, recovery, self._clock)
-
-    def new_id(self) -> str:
-        """An id for a call."""
-        return self._make_id()
+        return ChatRecovery(request, self.make_id, tally)
 
 
 class Watch:
-    """One request whose answer may hold calls."""
+    """One request whose answer may hold calls.
+
+    Attributes:
+        raw: the engine's parser is left out.
+    """
 
     def __init__(self, owner: ToolCalls, policy: ToolPolicy, model: str, asked: Mapping[str, Any]) -> None:
-        self.policy = policy
+        self.raw = owner.goes_raw(policy, model) and can_go_raw(asked)
+        self._policy = policy
         self._owner = owner
         self._model = model
-        self._request = Request(asked.get("tools"), asked.get("tool_choice"), policy.options(asked), owner.new_id)
+        self._asked = asked
         self._tally = Tally()
         self._stream: RecoveredStream | None = None
+        self._role_given = False
+        self._head: Mapping[str, Any] = _new_head(asked)
+        self._thinking = False
 
     def stream(self, relay: Relay) -> RecoveredStream:
         """The way of the answer's bytes; anew for every try."""
         self._tally = Tally()
-        self._stream = self._owner.stream(self._owner.recovery(self._request, self._tally), relay)
+        recovery = self._owner.recovery(self._request(), self._tally)
+        self._stream = RecoveredStream(relay, recovery, self._owner.clock, raw=self._chunks(), again=self._again())
         return self._stream
 
     def answer(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """An answer that came in one piece."""
-        return self._owner.recovery(self._request, self._tally).whole(body)
+        return self._owner.recovery(self._request(), self._tally).whole(body)
+
+    def turn_raw(self, failed: ParserFailed) -> None:
+        """The engine's parser has failed: do without it."""
+        self._owner.unparsed(self._model)
+        self._role_given = failed.role_given
+        self._head = failed.head
+        self.raw = True
+
+    async def raw_payload(self, client: EngineClient) -> bytes | None:
+        """The body of the raw route; None where the engine does not render the prompt."""
+        async with client.post(TEMPLATE_PATH, json.dumps(template_request(self._mended())).encode()) as rendered:
+            answer = await rendered.json() if rendered.status == 200 else {}
+        prompt = answer.get("prompt")
+        if not isinstance(prompt, str):
+            self.raw = False
+            return None
+        self._thinking = opens_thought(prompt)
+        return json.dumps(completion_request(self._asked, prompt)).encode()
 
     def settle(self) -> None:
         """The answer is over."""
         failed = self._stream is not None and self._stream.error is not None
+        if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
+            self._owner.unparsed(self._model)
         self._owner.settle(self._model, self._tally, failed=failed)
+
+    def _chunks(self) -> RawChunks | None:
+        if not self.raw:
+            return None
+        return RawChunks(self._head, with_usage=self._wants_usage(), with_role=not self._role_given)
+
+    def _again(self) -> Again:
+        """Whether, and how long, the answer may be asked for anew without the engine's parser."""
+        if self.raw or self._policy.mode not in {"auto", "recover"} or not can_go_raw(self._asked):
+            return Again.NEVER
+        return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
+
+    def _request(self) -> Request:
+        options = self._policy.options(self._asked)
+        if self.raw:
+            options = replace(options, split_think=True, think_open=self._thinking)
+        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+
+    def _mended(self) -> Mapping[str, Any]:
+        messages = mended_messages(self._asked.get("messages"))
+        return self._asked if messages is None else {**self._asked, "messages": messages}
+
+    def _wants_usage(self) -> bool:
+        options = self._asked.get("stream_options")
+        return not self._asked.get("stream") or (isinstance(options, Mapping) and bool(options.get("include_usage")))
+
+
+def _new_head(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the chunks of an answer share."""
+    return {"created": int(time.time()), "id": f"chatcmpl-{secrets.token_hex(16)}", "model": asked.get("model")}

@@ -57,6 +57,7 @@ class ChoiceRecovery:
         self._next = 0  # index of the next call
         self._has_role = False
         self.finished = False
+        self.has_said = False
 
     def feed(self, delta: Mapping[str, Any]) -> list[Delta]:
         """What this delta makes certain."""
@@ -70,6 +71,7 @@ class ChoiceRecovery:
                 out += self._said(self._text(channel, text))
         for part in delta.get("tool_calls") or ():
             out += self._native(part)
+        self.has_said |= len(out) > bool(plain)
         return joined(out)
 
     def finish(self, reason: str | None) -> tuple[list[Delta], str | None]:

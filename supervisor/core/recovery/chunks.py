@@ -25,6 +25,9 @@ class ChatRecovery:
         request: its tools, and how to recover.
         make_id: gives a call without an id one.
         tally: counts what happens.
+
+    Attributes:
+        head: what the engine's chunks share.
     """
 
     def __init__(self, request: Request, make_id: Callable[[], str], tally: Tally) -> None:
@@ -32,11 +35,16 @@ class ChatRecovery:
         self._make_id = make_id
         self._tally = tally
         self._choices: dict[int, ChoiceRecovery] = {}
-        self._head: dict[str, Any] = {}
+        self.head: dict[str, Any] = {}
+
+    @property
+    def has_said(self) -> bool:
+        """Whether text or a call has been given out, or found."""
+        return any(choice.has_said for choice in self._choices.values())
 
     def feed(self, chunk: Chunk) -> list[Chunk]:
         """What goes to the client instead of this chunk; the chunk itself where nothing changes."""
-        self._head = {key: chunk[key] for key in _SHARED if key in chunk}
+        self.head = {key: chunk[key] for key in _SHARED if key in chunk}
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not choices:
             return [chunk]
@@ -132,7 +140,7 @@ class ChatRecovery:
         return self._choices[index]
 
     def _made(self, index: int, delta: Delta, reason: str | None = None) -> Chunk:
-        return {**self._head, "choices": [{"finish_reason": reason, "index": index, "delta": delta}]}
+        return {**self.head, "choices": [{"finish_reason": reason, "index": index, "delta": delta}]}
 
 
 def _unparsed(error: Mapping[str, object]) -> str:
