@@ -18,6 +18,7 @@ def write_talkers(
 
     Names are words of `Reply`. Raises ValueError for a text that cannot be said at all.
     """
+    folder.mkdir(exist_ok=True)
     left = dict(texts)
     files: dict[str, Path] = {}
     homes: dict[str, str] = {}
