@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
-from supervisor.core.toolcalls.dialects.closers import CLOSERS, THINK
+from supervisor.core.toolcalls.dialects.closers import CLOSERS, ENDS, THINK
 
 TEMPLATE_PATH: Final = "/apply-template"
 COMPLETION_PATH: Final = "/completion"
@@ -30,12 +30,25 @@ _OF_CHAT: Final = frozenset({
     *("max_tokens", "max_completion_tokens", "reasoning_format", "add_generation_prompt", "chat_template"),
     *("reasoning_effort", "reasoning_control", "thinking_forced_open", "functions", "function_call"),
 })
-_MARKS: Final = ("<", "[", "]<]", "functools", ">>>")
 _STREAMING: Final = frozenset({"stream", "stream_options", "return_progress"})
 _REASONS: Final[Mapping[str, str]] = {"eos": "stop", "word": "stop", "limit": "length"}
-_MARKERS: Final = tuple(
-    sorted(text for text in {*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values()} if text.startswith(_MARKS))
+_INNER: Final = (
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<|tool_call_argument_begin|>", "｜DSML｜"),
+    *("[ARGS]", "[CALL_ID]", "[TOOL_CONTENT]", '<|"|>', "<escape>", "<|sep|>", "<|open|>", "<|close|>", "<|plugin|>"),
+    *(
+        "<|interpreter|>",
+        "<｜tool▁sep｜>",
+        "<｜tool_sep｜>",
+        "<｜tool▁call▁begin｜>",
+        "<｜tool_call_begin｜>",
+        "<|role_sep|>",
+    ),
+    *("<|tool_call:name|>", "<|tool_call:args|>", "]<]minimax[>[", "</parameter>", "<|channel>", "<think>", "</think>"),
 )
+_HARMONY: Final = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>")
+_WORDS: Final = ("functools[", "call:", "Action:", ">>>")
+_MARKERS: Final = tuple(sorted({*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values(), *_INNER} - {*ENDS, *_WORDS}))
+"""Texts that may be tokens of their own, which are not shown unless they are asked for. Not those that end a turn."""
 
 
 def can_go_raw(body: Mapping[str, Any]) -> bool:
@@ -56,7 +69,19 @@ def completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
     asked = {key: value for key, value in body.items() if key not in _OF_CHAT}
     most = body.get("max_completion_tokens", body.get("max_tokens"))
     limit = {} if most is None else {"n_predict": most}
-    return {**asked, **limit, "prompt": prompt, "stream": True, "return_progress": True, "preserved_tokens": _MARKERS}
+    return {
+        **asked,
+        **limit,
+        "prompt": prompt,
+        "stream": True,
+        "return_progress": True,
+        "preserved_tokens": _shown(prompt),
+    }
+
+
+def _shown(prompt: str) -> tuple[str, ...]:
+    """The tokens to show; what ends a message within a turn in one family's format ends the turn in others."""
+    return (*_MARKERS, *_HARMONY) if "<|channel|>" in prompt else _MARKERS
 
 
 def opens_thought(prompt: str) -> bool:

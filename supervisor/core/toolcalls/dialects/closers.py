@@ -26,15 +26,15 @@ _TOKENS: Final = (
     *("<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "<｜tool_call_end｜>", "<｜tool_calls_end｜>"),
     *("<｜tool call end｜>", "<｜tool calls end｜>", "<｜tool\\_call\\_end｜>", "<｜tool\\_calls\\_end｜>"),
 )
-_ENDS: Final = (
+ENDS: Final = (
     *("<|eom_id|>", "<|eot_id|>", "<|im_end|>", "<|call|>", "<|calls|>", "<|end|>", "<|end_message|>", "</s>"),
     *("<turn|>", "<｜end▁of▁sentence｜>", "<|role_end|>", "<end_of_sentence>", "<|eom|>", "<|eot|>", "<end_of_turn>"),
     *("<|end_of_text|>", "<|endoftext|>", "<|end_of_msg|>", "<|return|>"),
 )
 
-CLOSERS: Final = frozenset({*_TAGS, *_TOKENS, *_ENDS})
+CLOSERS: Final = frozenset({*_TAGS, *_TOKENS, *ENDS})
 CLOSER_LITERALS: Final = Literals(CLOSERS)
-END_LITERALS: Final = Literals(_ENDS)
+END_LITERALS: Final = Literals(ENDS)
 
 THINK: Final[dict[str, str]] = {
     "<think>": "</think>",
