@@ -68,6 +68,7 @@ class ChoiceRecovery:
         for channel, key in _FIELDS.items():
             text = delta.get(key)
             if isinstance(text, str) and text:
+                out += self._behind_native()
                 out += self._said(self._text(channel, text))
         for part in delta.get("tool_calls") or ():
             out += self._native(part)
@@ -185,6 +186,11 @@ class ChoiceRecovery:
             out.append({"tool_calls": [{"index": native.index, "function": {"arguments": closing}}]})
         self._listen_for_repeats()
         return out
+
+    def _behind_native(self) -> list[Delta]:
+        """Text comes: a call that is complete is over."""
+        over = self._current is not None and self._current.arguments.is_whole()
+        return self._settled(done=True) if over else []
 
     def _listen_for_repeats(self) -> None:
         """From now on, a call in the text that has been given already is dropped, all else is text."""

@@ -116,7 +116,10 @@ class ChatRecovery:
         reason = choice.get("finish_reason")
         if reason is None:
             return self._going_on(chunk, choice, deltas, alone=alone)
-        rest, reason = recovery.finish(reason)
+        rest, changed = recovery.finish(reason)
+        if alone and changed == reason and not rest and deltas == ([delta] if delta else []):
+            return [chunk]
+        reason = changed
         out: list[Chunk] = [self._made(index, one) for one in [*deltas, *rest]]
         out.append({**chunk, "choices": [{**choice, "delta": {}, "finish_reason": reason}]})
         return out
