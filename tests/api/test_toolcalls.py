@@ -45,7 +45,8 @@ class Talkers:
 
     def ask(self, model: str, word: str, **more: Any) -> Any:
         messages: Any = [{"role": "user", "content": word}]
-        return self.client.chat.completions.create(model=model, messages=messages, tools=TOOLS, max_tokens=600, **more)
+        tools: Any = TOOLS
+        return self.client.chat.completions.create(model=model, messages=messages, tools=tools, max_tokens=600, **more)
 
     def stream(self, model: str, word: str) -> Any:
         """What the client library makes of a stream."""

@@ -70,7 +70,7 @@ class Client:
 
     def deltas(self) -> Iterator[dict[str, Any]]:
         for line in self.sent.decode().splitlines():
-            if line.startswith("data: {"):
+            if line.startswith("data: {") and "choices" in line:
                 yield json.loads(line[6:])["choices"][0]["delta"]
 
 
