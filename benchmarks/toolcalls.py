@@ -76,7 +76,8 @@ def doubling(piece: str, size: int) -> float:
 
 def measure(size: int) -> dict[str, float]:
     """All figures."""
-    call = f'<tool_call>\n{{"name": "write_file", "arguments": {{"path": "a", "content": "{BODY * (size // len(BODY))}"}}}}'
+    body = BODY * (size // len(BODY))
+    call = f'<tool_call>\n{{"name": "write_file", "arguments": {{"path": "a", "content": "{body}"}}}}'
     xml = f"<function=write_file>\n<parameter=content>\n{PLAIN * (size // len(PLAIN))}\n</parameter>\n</function>"
     assert len(read_answer(Request(TOOLS), [call], (), "stop").calls) == 1
     assert len(read_answer(Request(TOOLS), [xml], (), "stop").calls) == 1
