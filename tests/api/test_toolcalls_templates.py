@@ -1,0 +1,105 @@
+"""Real chat templates of llama.cpp's source: models that answer in their form, and in forms that their parser does not know.
+
+The templates are read from the source tree and are no part of this repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from supervisor.demo.maker import write_scripted_gguf
+from supervisor.demo.script import Script
+from tests.core.toolcalls.corpus import TOOLS, dialects
+from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
+
+pytestmark = pytest.mark.engine
+
+ROWS = {
+    "Qwen-Qwen2.5-7B-Instruct": "D1",
+    "Qwen3-Coder": "D2",
+    "ByteDance-Seed-OSS": "D3",
+    "GLM-4.6": "D4",
+    "deepseek-ai-DeepSeek-V3.1": "D9",
+    "moonshotai-Kimi-K2": "D11",
+    "MiniMax-M1": "D13",
+    "MiniMax-M2": "D14",
+    "meta-llama-Llama-3.1-8B-Instruct": "D18",
+    "LFM2-8B-A1B": "D23",
+    "mistralai-Mistral-Nemo-Instruct-2407": "D25",
+    "google-gemma-4-31B-it": "D29",
+    "ibm-granite-granite-3.3-2B-Instruct": "D32",
+    "NVIDIA-Nemotron-Nano-v2": "D34",
+    "Apertus-8B-Instruct": "D40",
+    "google-gemma-2-2b-it": "D28",
+}
+"""Template → the row of its dialect."""
+CASES = {case.id: case for case in dialects.CASES}
+FOREIGN = CASES["D16"]
+PROSE = "It is sunny in Paris; I called no tool."
+
+
+def templates() -> Path:
+    """The folder of the templates; skips the test where the source is not there."""
+    source = os.environ.get("SUPERVISOR_LLAMA_SOURCE", "")
+    folder = Path(source) / "models" / "templates"
+    if not source or not folder.is_dir():
+        pytest.skip("llama.cpp's source is not here; SUPERVISOR_LLAMA_SOURCE names it")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def daemon(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    """Each template with a model of its own dialect, one of a foreign dialect, and one that calls nothing."""
+    folder, source = tmp_path_factory.mktemp("templated"), templates()
+    models: dict[str, Any] = {}
+    for name, row in ROWS.items():
+        for kind, text in (("own", CASES[row].text), ("foreign", FOREIGN.text), ("prose", PROSE)):
+            path = folder / f"{row if kind == 'own' else kind}.gguf"
+            if not path.exists():
+                write_scripted_gguf(path, Script("talker", text, n_ctx=32768))
+            template = str(source / f"{name}.jinja")
+            common = {"file": str(path), "chat_template_file": template, "ctx_size": 32768, "parallel": 1}
+            models[f"{name}/{kind}"] = common
+            models[f"{name}/{kind}/raw"] = {**common, "tool_calls": "raw"}
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
+        yield running
+
+
+def streamed(daemon: RunningDaemon, model: str) -> tuple[tuple[tuple[str, Any], ...], str, str]:
+    """Calls, content and finish reason, as the official client accumulates them."""
+    asked: Any = {"messages": [{"role": "user", "content": "How is it?"}], "tools": TOOLS, "max_tokens": 300}
+    with (
+        openai.OpenAI(base_url=f"{daemon.url}/v1", api_key="unused", max_retries=0) as client,
+        client.chat.completions.stream(model=model, **asked) as stream,
+    ):
+        choice = stream.get_final_completion().choices[0]
+    calls = tuple((call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls or [])
+    daemon.http.post("/api/v1/models/unload", json={"model": model, "now": True})
+    return calls, choice.message.content or "", choice.finish_reason
+
+
+@pytest.mark.parametrize("raw", ["", "/raw"], ids=["parsed", "raw"])
+@pytest.mark.parametrize("name", ROWS)
+def test_its_own_dialect(daemon: RunningDaemon, name: str, raw: str) -> None:
+    calls, content, reason = streamed(daemon, f"{name}/own{raw}")
+    assert (calls, content, reason) == (CASES[ROWS[name]].calls, "", "tool_calls")
+
+
+@pytest.mark.parametrize("raw", ["", "/raw"], ids=["parsed", "raw"])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_foreign_dialect(daemon: RunningDaemon, name: str, raw: str) -> None:
+    calls, content, reason = streamed(daemon, f"{name}/foreign{raw}")
+    assert (calls, content, reason) == (FOREIGN.calls, "", "tool_calls")
+
+
+@pytest.mark.parametrize("raw", ["", "/raw"], ids=["parsed", "raw"])
+@pytest.mark.parametrize("name", ROWS)
+def test_prose(daemon: RunningDaemon, name: str, raw: str) -> None:
+    assert streamed(daemon, f"{name}/prose{raw}") == ((), PROSE, "stop")
