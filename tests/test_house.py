@@ -108,7 +108,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.completions": ("core.fold",),
     "core.affinity": (),
     "core.engine_errors": (),
-    "core.relay": ("core.sse",),
+    "core.relay": ("core.apis", "core.sse"),
+    "core.apis": ("core.sse",),
     "core.upstream": ("core.chat", "core.completions", "core.fold"),
     # the imperative shell
     "config": (*CORE, "paths"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
+from supervisor.core.apis import OPENAI, Api
 from supervisor.errors import InvalidRequest, PayloadTooLarge
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
@@ -85,9 +86,11 @@ class Responder:
     Args:
         send: ASGI's.
         transport: of the client's connection, where the server shows it (see `proxy/server.py`).
+        api: in whose form errors are said.
     """
 
-    def __init__(self, send: Send, transport: asyncio.Transport | None = None) -> None:
+    def __init__(self, send: Send, transport: asyncio.Transport | None = None, api: Api = OPENAI) -> None:
+        self._api = api
         self._send = send
         self._transport = transport
         self.started = False
@@ -116,6 +119,8 @@ class Responder:
 
     async def whole(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Send a JSON response in one go, with further `headers`."""
+        if status >= 400 and self._api is not OPENAI:
+            body = json.dumps(self._api.envelope(json.loads(body)), ensure_ascii=False).encode()
         further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])
         await self.end(body)

@@ -16,6 +16,7 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.affinity import affinity_of
+from supervisor.core.apis import Api, api_of
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.recovery.stream import ParserFailed
 from supervisor.core.registry import Registry
@@ -30,7 +31,10 @@ from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import ToolCalls, Watch
 
 CHAT = "/v1/chat/completions"
-PATHS = (CHAT, "/v1/completions", "/v1/embeddings")
+PATHS = (
+    *(CHAT, "/v1/completions", "/v1/embeddings"),
+    *("/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
+)
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
@@ -60,7 +64,7 @@ class RelayEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send, transport_of(scope))
+        responder = Responder(send, transport_of(scope), api_of(self.path))
         try:
             body = await read_body(receive, self.max_body)
             await while_connected(receive, self._answer(body, responder))
@@ -76,7 +80,7 @@ class RelayEndpoint:
         if self.path == CHAT:
             body, watch = self.tool_calls.prepare(body, asked, entry)
         plan = plan_upstream(self.path, asked)
-        job = _Job(plan, set_fields(body, plan.changes), watch)
+        job = _Job(plan, set_fields(body, plan.changes), watch, api_of(self.path))
         acquire = partial(self.pool.acquire, entry.id, affinity_of(asked))
         try:
             await self._tries(acquire, job, responder)
@@ -149,6 +153,7 @@ class _Job:
     plan: UpstreamPlan
     payload: bytes
     watch: Watch | None
+    api: Api
 
     async def question(self, path: str, client: EngineClient) -> tuple[str, bytes]:
         """Path and body of the request to the engine."""
@@ -157,7 +162,7 @@ class _Job:
 
     def new_filter(self) -> Filter:
         """The way of the answer's bytes; without a watch they are not looked into."""
-        relay = Relay(drop_progress=self.plan.drop_progress)
+        relay = Relay(drop_progress=self.plan.drop_progress, api=self.api)
         return relay if self.watch is None else self.watch.stream(relay)
 
 
