@@ -16,8 +16,9 @@ pytestmark = pytest.mark.engine
 def test_responses_by_the_official_client(daemon: RunningDaemon) -> None:
     with openai.OpenAI(base_url=f"{daemon.url}/v1", api_key="unused", max_retries=0) as client:
         assert client.responses.create(model="talker", input="Hi").output_text == HELLO
-        with client.responses.stream(model="talker", input="Hi") as stream:
-            assert stream.get_final_response().output_text == HELLO
+        events = list(client.responses.create(model="talker", input="Hi", stream=True))
+        assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == HELLO
+        assert events[-1].type == "response.completed"
         with pytest.raises(openai.NotFoundError):
             client.responses.create(model="nobody", input="Hi")
 

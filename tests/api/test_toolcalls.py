@@ -60,7 +60,8 @@ class Talkers:
 
 HERMES = {
     "well-formed": 'Hi. <tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>',
-    "other-dialect": "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
+    "other-dialect": "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n"
+    "</tool_call>",
     "late-failure": "Some words first. <tool_call>\n<function=ping>\n</function>\n</tool_call>",
     "leaked": "<tool_call>{'name': 'get_weather', 'arguments': {'city': 'Paris'}}</tool_call>",
     "truncated": '<tool_call>{"name": "get_weather", "arguments": {"city": "Par',

@@ -1,4 +1,4 @@
-"""Real chat templates of llama.cpp's source: models that answer in their form, and in forms that their parser does not know.
+"""Real chat templates of llama.cpp's source: models that answer in their form, and in a form their parser does not know.
 
 The templates are read from the source tree and are no part of this repository.
 """
@@ -74,7 +74,10 @@ def daemon(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def streamed(daemon: RunningDaemon, model: str) -> tuple[tuple[tuple[str, Any], ...], str, str]:
-    """Calls, content and finish reason, as the official client accumulates them."""
+    """Calls, text and finish reason, as the official client accumulates them.
+
+    The text is the reasoning where there is no content: some prompts end inside a think block.
+    """
     asked: Any = {"messages": [{"role": "user", "content": "How is it?"}], "tools": OFFERED, "max_tokens": 300}
     with (
         openai.OpenAI(base_url=f"{daemon.url}/v1", api_key="unused", max_retries=0) as client,
@@ -83,7 +86,8 @@ def streamed(daemon: RunningDaemon, model: str) -> tuple[tuple[tuple[str, Any], 
         choice = stream.get_final_completion().choices[0]
     calls = tuple((call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls or [])
     daemon.http.post("/api/v1/models/unload", json={"model": model, "now": True})
-    return calls, choice.message.content or "", choice.finish_reason
+    text = choice.message.content or getattr(choice.message, "reasoning_content", None) or ""
+    return calls, text, choice.finish_reason
 
 
 @pytest.mark.parametrize("raw", ["", "/raw"], ids=["parsed", "raw"])
