@@ -157,8 +157,13 @@ class _Job:
 
     async def question(self, path: str, client: EngineClient) -> tuple[str, bytes]:
         """Path and body of the request to the engine."""
-        raw = await self.watch.raw_payload(client) if self.watch is not None and self.watch.raw else None
-        return (path, self.payload) if raw is None else (COMPLETION_PATH, raw)
+        if self.watch is None:
+            return path, self.payload
+        body = await self.watch.emulate(client)
+        raw = await self.watch.raw_payload(client, body) if self.watch.raw else None
+        if raw is not None:
+            return COMPLETION_PATH, raw
+        return path, self.payload if body is None else json.dumps({**body, **self.plan.changes}).encode()
 
     def new_filter(self) -> Filter:
         """The way of the answer's bytes; without a watch they are not looked into."""

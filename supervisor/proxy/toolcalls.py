@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -21,6 +22,7 @@ from supervisor.core.recovery import (
     asked_policy,
     mended_messages,
 )
+from supervisor.core.recovery.emulate import TemplateFacts, emulated
 from supervisor.core.recovery.policy import FIELD
 from supervisor.core.recovery.raw import (
     TEMPLATE_PATH,
@@ -103,6 +105,7 @@ class ToolCalls:
         self.make_id = make_id
         self.clock = clock
         self._unparsable: set[str] = set()
+        self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
 
     def prepare(self, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> tuple[bytes, Watch | None]:
         """The body for the engine, and the watch over its answer; None: it is handed on as it comes."""
@@ -125,6 +128,14 @@ class ToolCalls:
             )
         for text in tally.dropped:
             _log.debug("tool_call_markup", model=model, text=text)
+
+    async def template_facts(self, client: EngineClient) -> TemplateFacts:
+        """What an engine says of its template; asked once."""
+        if client not in self._facts:
+            async with client.get("/props") as answer:
+                props = await answer.json() if answer.status == 200 else {}
+            self._facts[client] = TemplateFacts.from_props(props if isinstance(props, dict) else {})
+        return self._facts[client]
 
     def unparsed(self, model: str) -> None:
         """The engine's parser has failed on this model; requests with mode `auto` leave it out from now on."""
@@ -178,9 +189,17 @@ class Watch:
         self._head = failed.head
         self.raw = True
 
-    async def raw_payload(self, client: EngineClient) -> bytes | None:
+    async def emulate(self, client: EngineClient) -> Mapping[str, Any] | None:
+        """The request with its tools in the prompt, where the engine's template has no place for them, else None."""
+        if self._policy.mode == "native":
+            return None
+        facts = await self._owner.template_facts(client)
+        return None if facts.tools else emulated(self._mended(), facts)
+
+    async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
         """The body of the raw route; None where the engine does not render the prompt."""
-        async with client.post(TEMPLATE_PATH, json.dumps(template_request(self._mended())).encode()) as rendered:
+        asked = template_request(body or self._mended())
+        async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
             answer = await rendered.json() if rendered.status == 200 else {}
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
