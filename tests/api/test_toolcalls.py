@@ -101,7 +101,9 @@ RAW = [*CASES[:40:2], *CASES[40::9]]
 ROUTES = [*(("", case) for case in CASES), *(("raw ", case) for case in RAW)]
 
 
-@pytest.mark.parametrize(("raw", "case"), ROUTES, ids=lambda one: getattr(one, "id", one.strip() if one else "text"))
+@pytest.mark.parametrize(
+    ("raw", "case"), ROUTES, ids=lambda one: one.id if isinstance(one, Case) else one.strip() or "text"
+)
 def test_streamed_and_whole_it_is_the_same(talkers: Talkers, raw: str, case: Case) -> None:
     model = talkers.homes[raw + word(case)]
     whole = talkers.ask(model, word(case)).choices[0]

@@ -1,4 +1,4 @@
-"""Real chat templates of llama.cpp's source, with models that answer in their form and in one their parser does not know.
+"""Real chat templates of llama.cpp's source; models answer in their form and in one their parser does not know.
 
 The templates are read from the source tree and are no part of this repository.
 """
