@@ -100,9 +100,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.sse": (),
     "core.toolcalls": ("core.toolcalls",),
     "core.toolmode": (),
-    "core.recovery": (
-        *("core.chat", "core.recovery", "core.relay", "core.sse", "core.toolcalls", "core.toolmode"),
-    ),
+    "core.recovery": (*("core.chat", "core.recovery", "core.relay", "core.sse", "core.toolcalls", "core.toolmode"),),
     "core.fold": ("core.sse",),
     "core.chat": ("core.fold", "core.sse", "core.toolcalls"),
     "core.completions": ("core.fold",),

@@ -156,12 +156,12 @@ def test_an_endless_event_is_an_error() -> None:
 def test_streams_of_other_apis_end_in_their_own_way() -> None:
     error = {"message": "gone", "type": "server_error", "code": "engine_lost", "param": None}
     for api, last in ((ANTHROPIC, b"message_stop"), (RESPONSES, b"response.completed")):
-        relay = Relay(drop_progress=False, api=api)
-        relay.feed(b'event: ping\ndata: {"type":"ping"}\n\n')
-        assert not relay.done
-        ending = relay.ending(error)
+        broken, whole = (Relay(drop_progress=False, api=api) for _ in range(2))
+        broken.feed(b'event: ping\ndata: {"type":"ping"}\n\n')
+        assert not broken.done
+        ending = broken.ending(error)
         assert ending.startswith(b"event: error\ndata: ")
         assert json.loads(ending.split(b"data: ")[1])["type"] == "error"
-        relay.feed(b"event: " + last + b"\ndata: {}\n\n")
-        assert relay.done
-        assert relay.ending(error) == b""
+        whole.feed(b"event: " + last + b"\ndata: {}\n\n")
+        assert whole.done
+        assert whole.ending(error) == b""
