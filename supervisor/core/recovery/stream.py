@@ -87,6 +87,7 @@ class RecoveredStream:
         now = self._clock()
         if out:
             self._last = now
+            self._role_given = True  # only now: what came together with an error that is raised was not sent
         elif now - self._last >= _KEEP_ALIVE_S:
             self._last = now
             return _KEEP_ALIVE
@@ -117,7 +118,6 @@ class RecoveredStream:
             return self._failed(failure if isinstance(failure, dict) else {"message": str(failure)})
         if self._raw is not None:
             return self._converted(self._raw, chunk)
-        self._role_given = True
         chunks = self._recovery.feed(chunk)
         if len(chunks) == 1 and chunks[0] is chunk:
             return event + _END

@@ -183,6 +183,10 @@ def test_a_parser_s_error_before_any_text_asks_for_another_try() -> None:
     assert failed.value.role_given
     assert failed.value.head["id"] == "chatcmpl-1"
     client = Client(Again.UNTIL_SAID)
+    with pytest.raises(ParserFailed) as failed:
+        client.feed(chunk({"role": "assistant", "content": None}) + event({"error": UNPARSED}))
+    assert not failed.value.role_given, "it was never sent"
+    client = Client(Again.UNTIL_SAID)
     client.feed(chunk({"content": "Hi"}), event({"error": UNPARSED}))
     assert client.stream.error == UNPARSED
     client = Client(Again.ALWAYS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 import time
@@ -326,6 +327,22 @@ def test_no_call_is_found_in_megabytes_of_ordinary_text() -> None:
         assert result.calls == (), path
         assert result.content == text
     assert size > 5_000_000, sys.path
+
+
+@pytest.mark.full
+def test_no_call_is_found_in_the_engine_s_source() -> None:
+    """Templates, documents and tests of llama.cpp; one of its tests holds real calls of a tool that is offered here."""
+    source = os.environ.get("SUPERVISOR_LLAMA_SOURCE")
+    if not source or not Path(source).is_dir():
+        pytest.skip("llama.cpp's source is not here; SUPERVISOR_LLAMA_SOURCE names it")
+    size = 0
+    for path in sorted(Path(source).rglob("*")):
+        if path.suffix not in {".jinja", ".md", ".cpp", ".h", ".py"} or path.name == "test-chat.cpp":
+            continue
+        text = path.read_text("utf-8", errors="replace")
+        size += len(text)
+        assert recover(Case("x", text)).calls == (), path
+    assert size > 5_000_000
 
 
 def test_no_call_is_found_in_a_little_ordinary_text() -> None:
