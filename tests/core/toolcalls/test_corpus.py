@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -131,3 +132,8 @@ def test_arguments_are_always_openai_s_json() -> None:
         for _, arguments in recover(case).calls:
             assert isinstance(json.loads(arguments), dict)
             arguments.encode("utf-8")
+
+
+def test_every_dialect_is_in_the_docs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "toolcalls.md").read_text("utf-8")
+    assert [name for name, models in DIALECTS.items() if f"\n| `{name}` | {models} |" not in text] == []
