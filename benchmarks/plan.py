@@ -6,8 +6,9 @@ The model is a mixture of experts of 94 layers and 1,131 tensors, as large as Qw
 devices of 141 GiB with 20 engines on them. Timed are plans that fit beside these engines, that fit once some of them
 have left, that put experts on the host, and that do not fit at all, which includes the search for what would help. Then
 500 models of 16 to 94 layers are planned on that machine. *Cold* is the first plan of a model, which sorts its tensors.
-Seconds are those of the processor. The last line says whether the goals (10 ms a plan that fits, 1 s the catalogue) are
-met; so does the exit status.
+Seconds are those of the processor: the median over rounds, for the catalogue the least disturbed of three passes.
+Beside each stands its goal (10 ms a plan that fits, 1 s the catalogue, cold or not); the last line says whether all are
+met, and so does the exit status.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from supervisor.core.gguf import GgufHeader, TensorInfo
@@ -30,6 +32,7 @@ _F32 = 0
 _MOST_SECONDS = 0.010
 _MOST_CATALOGUE_SECONDS = 1.0
 _MODELS = 500
+_PASSES = 3
 _POLICY = Policy(kv_types=("f16", "q8_0"))
 
 
@@ -129,21 +132,44 @@ def situations() -> dict[str, tuple[type, Budgets, list[Resident]]]:
 def measure(rounds: int) -> dict[str, float]:
     row: dict[str, float] = {}
     for name, (kind, budgets, residents) in situations().items():
-        request = PlanRequest("large", model(94, 4096, 128))
-        row[f"cold_{name}_seconds"] = seconds(lambda: plan(request, budgets, residents, _POLICY))  # noqa: B023 - runs here
-        found = plan(request, budgets, residents, _POLICY)
-        assert isinstance(found, kind), found
-        times = [seconds(lambda: plan(request, budgets, residents, _POLICY)) for _ in range(rounds)]  # noqa: B023 - as above
-        row[f"{name}_seconds"] = statistics.median(times)
+        cold, warm = [], []
+        for turn in range(rounds):
+            request = PlanRequest("large", model(94, 4096, 128, 262_144 - 256 * turn))
+            ask = partial(plan, request, budgets, residents, _POLICY)
+            cold.append(seconds(ask))
+            warm.append(seconds(ask))
+            found = ask()
+            assert isinstance(found, kind), found
+        row[f"cold_{name}_seconds"] = statistics.median(cold)
+        row[f"{name}_seconds"] = statistics.median(warm)
         if isinstance(found, Placement):
             row[f"{name}_evicted"] = len(found.evict)
-    catalogue = [model(16 + number % 79, 2048 + 128 * (number % 17), 64 * (number % 3)) for number in range(_MODELS)]
+    return row | catalogue()
+
+
+def catalogue() -> dict[str, float]:
+    """Seconds to plan every model of it on its own, for the first and for the second time."""
     budgets, residents = machine(8, 141, 1024), engines(20, 20)
-    cold, warm = 0.0, 0.0
-    for spec in catalogue:
-        cold += seconds(lambda: plan(PlanRequest("one", spec), budgets, residents, _POLICY))  # noqa: B023 - runs here
-        warm += seconds(lambda: plan(PlanRequest("one", spec), budgets, residents, _POLICY))  # noqa: B023 - runs here
-    return row | {"cold_catalogue_seconds": cold, "catalogue_seconds": warm}
+    passes = []
+    for turn in range(_PASSES):
+        cold, warm = 0.0, 0.0
+        for number in range(_MODELS):
+            spec = model(16 + number % 79, 2048 + 128 * (number % 17), 64 * (number % 3), 262_144 - 256 * turn)
+            ask = partial(plan, PlanRequest("one", spec), budgets, residents, _POLICY)
+            cold += seconds(ask)
+            warm += seconds(ask)
+        passes.append((cold, warm))
+    cold, warm = min(passes)
+    return {"cold_catalogue_seconds": cold, "catalogue_seconds": warm}
+
+
+def goal_of(name: str) -> float | None:
+    """The most seconds that a figure may be; None: it has no goal."""
+    what = name.removeprefix("cold_").removesuffix("_seconds")
+    if what == "catalogue":
+        return _MOST_CATALOGUE_SECONDS
+    fits = name.endswith("_seconds") and situations()[what][0] is Placement
+    return _MOST_SECONDS if fits else None
 
 
 def main() -> int:
@@ -152,12 +178,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     options = parser.parse_args()
     row = measure(options.rounds)
-    print("| what | |\n|---|---|")
+    goals = {name: goal for name in row if (goal := goal_of(name)) is not None}
+    print("| what | | goal |\n|---|---|---|")
     for name, value in row.items():
-        shown = f"{value * 1000:.2f} ms" if name.endswith("_seconds") else f"{value:.0f}"
-        print(f"| {name.removesuffix('_seconds').replace('_', ' ')} | {shown} |")
-    fitting = [row[f"{name}_seconds"] for name, (kind, *_) in situations().items() if kind is Placement]
-    met = max(fitting) <= _MOST_SECONDS and row["catalogue_seconds"] <= _MOST_CATALOGUE_SECONDS
+        shown = f"{value * 1000:.1f} ms" if name.endswith("_seconds") else f"{value:.0f}"
+        most = f"{goals[name] * 1000:.0f} ms" if name in goals else ""
+        print(f"| {name.removesuffix('_seconds').replace('_', ' ')} | {shown} | {most} |")
+    met = all(row[name] <= goal for name, goal in goals.items())
     print(f"goal {'met' if met else 'missed'}")
     if options.json:
         options.json.write_text(json.dumps({**row, "met": met}, indent=1) + "\n")

@@ -61,24 +61,31 @@ def direct(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Serv
 @contextmanager
 def router(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Server]:
     """The engine's router mode: a router and the engine that it starts for the model."""
-    preset = folder / "router.ini"
-    preset.write_text(f"[{MODEL}]\nmodel = {model}\n")
-    port = _free_port()
-    command = [str(binary), "--models-preset", str(preset), "--embeddings", *engine_flags(slots)]
-    with _running([*command, "--host", "127.0.0.1", "--port", str(port)], folder / "router.log") as process:
-        url = f"http://127.0.0.1:{port}"
-        _wait(f"{url}/health", process)
+    flags = ["--embeddings", *engine_flags(slots)]
+    with routing(binary, folder, f"[{MODEL}]\nmodel = {model}\n", flags) as (pid, url):
         post(f"{url}/models/load", {"model": MODEL})
         deadline = time.monotonic() + _READY_S
         while get(f"{url}/models")["data"][0]["status"]["value"] != "loaded":
             if time.monotonic() > deadline:
                 raise RuntimeError("the router did not load the model; see its log")
             time.sleep(0.05)
-        (engine,) = psutil.Process(process.pid).children()
+        (engine,) = psutil.Process(pid).children()
         arguments = engine.cmdline()
-        yield Server(
-            "router", Place(MODEL, port), process.pid, Place(MODEL, int(arguments[arguments.index("--port") + 1]))
-        )
+        behind = Place(MODEL, int(arguments[arguments.index("--port") + 1]))
+        yield Server("router", Place(MODEL, int(url.rpartition(":")[2])), pid, behind)
+
+
+@contextmanager
+def routing(binary: Path, folder: Path, preset: str, flags: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The engine's router mode with a preset file, nothing loaded, its log in `folder`; its pid and its URL."""
+    file = folder / "router.ini"
+    file.write_text(preset)
+    port = _free_port()
+    command = [str(binary), "--models-preset", str(file), *flags, "--host", "127.0.0.1", "--port", str(port)]
+    with _running(command, folder / "router.log") as process:
+        url = f"http://127.0.0.1:{port}"
+        _wait(f"{url}/health", process)
+        yield process.pid, url
 
 
 @contextmanager
@@ -96,12 +103,27 @@ def daemon(
     binary: Path, model: Path, folder: Path, flags: Sequence[str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A daemon whose state is `folder`, with one model, not loaded; its process and its URL."""
+    one = {"file": str(model), "embeddings": "on", "extra_args": list(flags)}
+    with serving(binary, folder, {"models": {MODEL: one}}) as running:
+        yield running
+
+
+@contextmanager
+def serving(
+    binary: Path, folder: Path, settings: Mapping[str, object]
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A daemon with these settings, whose state and log are in `folder`; its process and its URL."""
     config = folder / "supervisor.yaml"
-    config.write_text(
-        json.dumps({"models": {MODEL: {"file": str(model), "embeddings": "on", "extra_args": list(flags)}}})
-    )
+    config.write_text(json.dumps(settings))
     command = [sys.executable, "-m", "supervisor", "serve", "--port", "0", "--config", str(config)]
-    own = {"SUPERVISOR_HOME": str(folder), "SUPERVISOR_LLAMA_SERVER": str(binary), "SUPERVISOR_API_KEY": ""}
+    sockets = folder / "run"
+    sockets.mkdir(mode=0o700, exist_ok=True)
+    own = {
+        "XDG_RUNTIME_DIR": str(sockets),
+        "SUPERVISOR_HOME": str(folder),
+        "SUPERVISOR_LLAMA_SERVER": str(binary),
+        "SUPERVISOR_API_KEY": "",
+    }
     with _running(command, folder / "supervisor.log", {**os.environ, **own}) as process:
         endpoint = folder / "endpoint.json"
         deadline = time.monotonic() + _READY_S

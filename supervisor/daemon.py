@@ -95,3 +95,12 @@ def endpoint_file(places: Places, url: str, started_at: float) -> Iterator[None]
         yield
     finally:
         places.endpoint_file.unlink(missing_ok=True)
+
+
+def has_terminal() -> bool:
+    """Whether this process has a controlling terminal that is still there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

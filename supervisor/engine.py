@@ -17,6 +17,7 @@ from typing import Protocol
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
 from supervisor.core.chatter import is_chatter
+from supervisor.core.failures import cause_of
 from supervisor.core.footprint import AccountReader, Footprint, is_asking
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.core.statelines import (
@@ -38,7 +39,6 @@ _SILENT_S = 0.5  # without a state line for so long, the build is taken not to s
 _POLL_S = 0.1
 _HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
-_KILL_SIGNAL = 9
 _TOLD_S = 0.5  # the log comes through a thread of the engine's and may lag behind its being ready
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
 
@@ -74,6 +74,16 @@ class StartNotes(Protocol):
         """
 
 
+class Keeper(Protocol):
+    """Who keeps what slots hold; neither call fails or takes long without end."""
+
+    async def restore(self, client: EngineClient, slots: int) -> None:
+        """The engine has just become ready."""
+
+    async def save(self, client: EngineClient) -> None:
+        """The engine is idle and about to end."""
+
+
 @dataclass(frozen=True)
 class _Stalled:
     seconds: float
@@ -94,6 +104,10 @@ class Engine:
         limits: patience.
         environ: the environment to start from; `launch.env` is added.
         notes: gets the facts of a start that succeeded.
+
+    Attributes:
+        client: HTTP to it.
+        keeper: saves and restores what its slots hold; to be set before the start; None: nobody does.
     """
 
     def __init__(
@@ -109,6 +123,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         self.socket = launch.socket
         self.client = EngineClient(launch.socket)
+        self.keeper: Keeper | None = None
         self._launch = launch
         self._log = log
         self._record_dir = record_dir
@@ -169,6 +184,15 @@ class Engine:
         now = processes.activity(self._child.pid)
         return now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * within / 2
 
+    def memory(self) -> int | None:
+        """Bytes of the host's memory that it holds, without mapped files; None where that cannot be known."""
+        return None if self._child is None else processes.session_anonymous_bytes(self._child.pid)
+
+    async def park(self) -> None:
+        """Save what its slots hold, where that is to be kept; before `stop`. Bounded, and never fails."""
+        if self.keeper is not None and self._is_ready() and not self._exit.done():
+            await self.keeper.save(self.client)
+
     def kill(self) -> None:
         """End the child without asking, also while `stop` waits for it."""
         if self._child is not None:
@@ -205,7 +229,11 @@ class Engine:
             seconds = asyncio.get_running_loop().time() - began
             info = await self._describe(outcome.info)
             if not self._exit.done():
-                return await self._noted(info, child.pid, seconds)
+                info = await self._noted(info, child.pid, seconds)
+                if self.keeper is not None:
+                    await self.keeper.restore(self.client, info.n_slots or 1)
+            if not self._exit.done():
+                return info
             outcome = self._exit.result()
         raise self._failure(outcome)
 
@@ -266,7 +294,10 @@ class Engine:
             self._on_progress(load_progress(found.payload))
 
     def _listens(self) -> bool:
-        return self._speaks and self._outcome.done() and isinstance(self._outcome.result(), _Ready)
+        return self._speaks and self._is_ready()
+
+    def _is_ready(self) -> bool:
+        return self._outcome.done() and isinstance(self._outcome.result(), _Ready)
 
     async def _watch_for_stall(self, child: Child) -> None:
         """Settle on a stall; work that shows only in CPU time or I/O counts as a sign of life."""
@@ -328,15 +359,20 @@ class Engine:
             return None
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
-        lines = telling_lines(self.tail(min(_LAST_LINES, self._log.written - self._first_line)))
+        said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
+        lines = telling_lines(said)
         if isinstance(outcome, _Stalled):
             return EngineStalled(
-                f"the engine showed no sign of life for {outcome.seconds:.0f} s while starting and was ended",
+                f"The engine showed no sign of life for {outcome.seconds:.0f} s while starting and was ended. Look at "
+                "its log; a very slow disk needs a larger engine.stall_timeout.",
                 log_lines=lines,
             )
         message = f"the engine ended before it was ready: {outcome}"
-        if outcome.signal == _KILL_SIGNAL:
-            message += "; likely the kernel ended it because memory ran out"
         if lines:
             message += f"; it said: {lines[0]}"
-        return EngineStartFailed(message, log_lines=lines)
+        cause = cause_of(said, code=outcome.code, signal=outcome.signal)
+        if cause is None:
+            return EngineStartFailed(message, log_lines=lines)
+        failure = EngineStartFailed(f"{cause.message} ({message})", log_lines=lines, code=cause.code)
+        failure.device, failure.lacking = cause.device, cause.lacking
+        return failure

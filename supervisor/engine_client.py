@@ -46,6 +46,11 @@ class EngineClient:
         """GET; `async with` gives the response."""
         return EngineRequest(self._path, self._open, f"GET {path} HTTP/1.1\r\n", b"")
 
+    def send(self, method: str, target: str, body: bytes, content_type: str) -> EngineRequest:
+        """Any request; `target`: path and query, percent-encoded. `async with` gives the response."""
+        length = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body or method != "GET" else ""
+        return EngineRequest(self._path, self._open, f"{method} {target} HTTP/1.1\r\n{length}", body)
+
     def close(self) -> None:
         """Break off what is open; whoever reads an answer gets EngineUnreachable."""
         for response in tuple(self._open):
@@ -114,6 +119,7 @@ class EngineResponse:
     def __init__(self, connection: socket.socket) -> None:
         self.status = 0
         self.content_type = ""  # without parameters
+        self.full_content_type = b""
         self._loop = asyncio.get_running_loop()
         self._socket = connection
         self._parser = httptools.HttpResponseParser(self)
@@ -269,6 +275,7 @@ class EngineResponse:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep the one header that matters."""
         if name.lower() == b"content-type":
+            self.full_content_type = value
             self.content_type = value.partition(b";")[0].strip().decode("latin-1").lower()
 
     def on_headers_complete(self) -> None:

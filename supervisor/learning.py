@@ -23,12 +23,17 @@ from supervisor.core.launch import LaunchOptions, LaunchSpec
 from supervisor.core.learn import Observation, overhead
 from supervisor.core.memory import EstimateOptions, MemoryEstimate
 from supervisor.core.plan import Explicit, Placement
-from supervisor.store import Database, Footprints, LoadTime, LoadTimes
+from supervisor.store import Database, Footprints, LoadedModel, LoadedModels, LoadTime, LoadTimes
 
 _log = structlog.get_logger()
 
 # Decided by the plan, or part of what is estimated
-_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {"device", "rpc", "fit"}
+_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {
+    "device",
+    "rpc",
+    "fit",
+    "keep_kv",
+}
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
 """What the driver says that a process holds, by device name."""
@@ -97,6 +102,24 @@ class Learning:
             _log.warning("store_unreadable", reason=str(error))
             return None
 
+    def later(self, what: str, job: Callable[[Database], None]) -> None:
+        """Write something else down, beside the caller and in order; what cannot be kept is said in the log."""
+
+        def write() -> None:
+            try:
+                job(self._database)
+            except sqlite3.Error as error:
+                _log.warning("not_kept", what=what, reason=str(error))
+
+        try:
+            self._writer.submit(write)
+        except RuntimeError:  # closed: the daemon is ending
+            _log.info("not_kept", what=what, reason="the store is closed")
+
+    def loaded(self) -> tuple[LoadedModel, ...]:
+        """What was loaded when the daemon before this one ended; raises sqlite3.Error."""
+        return LoadedModels(self._database).all()
+
     def flush(self) -> None:
         """Wait until everything is written that was to be."""
         self._writer.submit(lambda: None).result()
@@ -116,13 +139,18 @@ class Learning:
     def _keep(self, notes: StartNotes, pid: int, seconds: float, account: Footprint | None) -> None:
         start, now = notes.start, self._clock()
         try:
-            held = overhead(account, self._process_bytes(pid), processes.anonymous_bytes(pid)) if account else {}
+            held = overhead(account, self._told(notes, pid), processes.anonymous_bytes(pid)) if account else {}
             load = LoadTime(start.model, start.options, start.engine, ",".join(notes.intent.names), seconds, now)
             self._load_times.record(load)
             if account is not None:
                 self._footprints.record(Observation(start, account, _compute_bytes(notes.intent), held, now))
         except Exception as error:  # noqa: BLE001 - the boundary of a thread; the engine runs on without its record
             _log.warning("start_not_kept", reason=str(error))
+
+    def _told(self, notes: StartNotes, pid: int) -> Mapping[str, int]:
+        """Of the devices that the engine may use alone: a GPU may have a second name, for another back end."""
+        names = notes.intent.names
+        return {name: held for name, held in self._process_bytes(pid).items() if name in names} if names else {}
 
 
 @dataclass(frozen=True)

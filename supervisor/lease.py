@@ -8,15 +8,23 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from supervisor.child import ExitStatus
-from supervisor.core.events import Failure, ModelId, Plan
+from supervisor.core.events import EngineId, Failure, ModelId, Plan
+from supervisor.core.failures import CODES, FILE, OPTION
 from supervisor.core.schedule import EngineView, ModelView
 from supervisor.engine import LoadProgress, ReadyInfo
 from supervisor.engine_client import EngineClient
 from supervisor.errors import (
     CrashLoop,
+    EngineNotFound,
+    EngineStalled,
+    EngineStartFailed,
+    EngineUnusable,
+    InvalidRequest,
     LoadCancelled,
     ModelDoesNotFit,
+    ModelFileError,
     ModelLoadFailed,
+    OptionNotSupported,
     QueueFull,
     ShuttingDown,
     SupervisorError,
@@ -42,6 +50,12 @@ class PooledEngine(Protocol):
     async def alive(self, within: float) -> bool:
         """Whether it answers, or at least works, within that many seconds."""
 
+    def memory(self) -> int | None:
+        """Bytes of the host's memory that it holds; None where that cannot be known."""
+
+    async def park(self) -> None:
+        """Save what is to be kept of an idle engine before `stop`; takes a bounded time and does not fail."""
+
     async def stop(self) -> None:
         """End it in whatever state it is; returns when it is reaped."""
 
@@ -54,14 +68,22 @@ class PooledEngine(Protocol):
 
 @dataclass(slots=True)
 class Running:
-    """The pool's side of one engine. `hung`: it is ended because it does not answer."""
+    """The pool's side of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots.
 
+    doubt: it is to be asked at once whether it lives. first_bytes: what it held soon after it was ready.
+    """
+
+    number: EngineId
     model: ModelId
     plan: Plan
     asked_at: float
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     hung: bool = False
+    park: bool = False
+    doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    first_bytes: int | None = None
+    outgrown: bool = False
     engine: PooledEngine | None = None
     progress: LoadProgress | None = None
     ready: ReadyInfo | None = None
@@ -121,6 +143,11 @@ class Lease:
         return self._running.model
 
     @property
+    def number(self) -> EngineId:
+        """The engine's."""
+        return self._running.number
+
+    @property
     def client(self) -> EngineClient:
         """The HTTP client of the engine."""
         return self.engine.client
@@ -146,7 +173,8 @@ class Lease:
 
 
 _ERRORS: dict[str, type[SupervisorError]] = {
-    kind.code: kind for kind in (ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop)
+    kind.code: kind
+    for kind in (ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop, EngineNotFound, EngineUnusable)
 }
 
 
@@ -154,5 +182,21 @@ def error_of(failure: Failure) -> SupervisorError:
     """The error that tells somebody who asked for the model of this failure."""
     if failure.code == QueueFull.code:
         return QueueFull(failure.message, retry_after=failure.retry_after or 1.0)
-    kind = _ERRORS.get(failure.code, ModelLoadFailed)
-    return kind(failure.message, log_lines=failure.log_lines)
+    known = _ERRORS.get(failure.code)
+    if known is not None:
+        return known(failure.message, log_lines=failure.log_lines)
+    cause = failure.code if failure.code in CODES or failure.code == EngineStalled.code else None
+    return ModelLoadFailed(failure.message, code=cause, log_lines=failure.log_lines)
+
+
+def failure_of(error: SupervisorError) -> Failure:
+    """What the scheduler is told of an error that ended a start."""
+    match error:
+        case EngineStartFailed():
+            return Failure(error.code, error.message, error.log_lines, device=error.device, lacking=error.lacking)
+        case ModelFileError():
+            return Failure(FILE, error.message, error.log_lines)
+        case OptionNotSupported() | InvalidRequest():
+            return Failure(OPTION, error.message, error.log_lines)
+        case _:
+            return Failure(error.code, error.message, error.log_lines)

@@ -7,7 +7,7 @@ The pool has a model read (`learn`) and the machine looked at (`see_room`) befor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from supervisor.core.devices import (
@@ -21,11 +21,14 @@ from supervisor.core.devices import (
     rpc_endpoints,
     visible_env,
 )
+from supervisor.core.events import Failure
 from supervisor.core.identity import Start
+from supervisor.core.ladder import Detour, detoured, next_detour, without_draft
 from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
 from supervisor.core.plan import DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
 from supervisor.core.registry import ModelEntry, Registry
+from supervisor.errors import ModelFileError
 from supervisor.learning import intent_of, start_of
 from supervisor.probe.drivers import holding
 from supervisor.subjects import Subject
@@ -33,13 +36,17 @@ from supervisor.subjects import Subject
 
 @dataclass(frozen=True)
 class Known:
-    """A model that was read, with what earlier starts of it showed and the digest of the engine that will run it."""
+    """A model that was read, with what earlier starts of it showed and the digest of the engine that will run it.
+
+    The options of `entry` are those of the `detour` that failed starts have led to.
+    """
 
     entry: ModelEntry
     subject: Subject
     observations: tuple[Observation, ...] = ()
     engine: str = ""
     build: int | None = None
+    detour: Detour = field(default_factory=Detour)
 
 
 @dataclass(frozen=True)
@@ -50,12 +57,16 @@ class Rules:
     reserves: Reserves | None = None
 
 
+Look = Callable[[bool, Collection[str]], Machine]
+"""Looks at the machine: whether without what is remembered of probes; names of devices on which our engines are."""
+
+
 class Planner:
     """Answers the scheduler.
 
     Args:
         read: opens a model's files and looks up what is known of it.
-        machine: looks at the machine; with True, without what is remembered of probes; called in a thread.
+        machine: looks at the machine; called in a thread.
         holdings: what our engines hold.
     """
 
@@ -63,7 +74,7 @@ class Planner:
         self,
         registry: Registry,
         read: Callable[[ModelEntry], Awaitable[Known]],
-        machine: Callable[[bool], Machine],
+        machine: Look,
         rules: Rules,
         holdings: Callable[[], Sequence[Holding]],
     ) -> None:
@@ -73,13 +84,43 @@ class Planner:
         self._rules = rules
         self._holdings = holdings
         self._known: dict[str, Known] = {}
+        self._detours: dict[str, tuple[LaunchOptions, Detour]] = {}
         self._machine: Machine | None = None
         self._budgets: Budgets | None = None
+
+    def adopt(self, rules: Rules) -> None:
+        """Decide by other rules from the next look on."""
+        self._rules = rules
 
     async def learn(self, model: str) -> None:
         """Read the model's files. Raises what reading them does."""
         entry = self._registry.find(model)
-        self._known[entry.id] = await self._read(entry)
+        detour = self.detour(entry)
+        try:
+            known = await self._read(_detoured(entry, detour))
+        except ModelFileError:
+            detour = without_draft(entry.options, detour)
+            known = await self._read(_detoured(entry, detour))
+            self._detours[entry.id] = entry.options, detour
+        self._known[entry.id] = replace(known, detour=detour)
+
+    def detour(self, entry: ModelEntry) -> Detour:
+        """How the model is started otherwise than its options say; other options begin anew."""
+        options, detour = self._detours.get(entry.id, (entry.options, Detour()))
+        return detour if options == entry.options else Detour()
+
+    def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
+        """A start of the model failed: whether there is something else to try. The next `learn` heeds it."""
+        entry = self._registry.find(model)
+        names = self.placed(placement).names
+        found = next_detour(self.detour(entry), failure, entry.options, placement, names)
+        if found is not None:
+            self._detours[entry.id] = entry.options, found
+        return found is not None
+
+    def forget(self, model: str) -> None:
+        """Start it again as its options say."""
+        self._detours.pop(model, None)
 
     async def see_room(self) -> Mapping[str, int]:
         """Look at the machine; free bytes by device name."""
@@ -110,12 +151,14 @@ class Planner:
 
     def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
         """A plan, made again with what earlier starts teach about the first one."""
-        request = known.subject.request(known.entry.id, options)
+        request = replace(known.subject.request(known.entry.id, options), short=known.detour.short)
         found = self._decide(request, residents)
-        if isinstance(found, DoesNotFit) or not known.observations:
-            return found
-        taught = learned(known.observations, self._start(known, found), found.estimate)
-        return self._decide(replace(request, learned=taught), residents) if taught else found
+        if isinstance(found, Placement) and known.observations:
+            taught = learned(known.observations, self._start(known, found), found.estimate)
+            found = self._decide(replace(request, learned=taught), residents) if taught else found
+        if isinstance(found, DoesNotFit) and known.detour.steps:
+            return replace(found, message=" ".join((found.message, *known.detour.steps)))
+        return found
 
     def placed(self, placement: Placement) -> Placed:
         """What an engine has to be told so that it goes where the plan says."""
@@ -131,7 +174,7 @@ class Planner:
         return tuple(named[name] for name in placement.devices)
 
     def _look(self, again: bool, ours: Sequence[Holding]) -> tuple[Machine, list[Holding]]:
-        return self._look_at(again), [
+        return self._look_at(again, {name for one in ours for name in one.planned_bytes}), [
             replace(one, host_bytes=holding(one.pid).host_bytes) if one.pid else one for one in ours
         ]
 
@@ -141,3 +184,7 @@ class Planner:
     def _start(self, known: Known, placement: Placement) -> Start:
         intent = intent_of(placement, known.entry.options, self.devices_of(placement))
         return start_of(known.subject.identity, intent, known.engine, known.build)
+
+
+def _detoured(entry: ModelEntry, detour: Detour) -> ModelEntry:
+    return replace(entry, options=detoured(entry.options, detour))

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import traceback
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -20,17 +18,14 @@ from supervisor.core.devices import Holding
 from supervisor.core.events import (
     CheckRoom,
     Command,
-    EngineBecameReady,
     EngineGone,
-    EngineHung,
     EngineId,
-    EngineSpawned,
     Event,
-    Failure,
     GrantLease,
+    LaunchChanged,
     LoadAsked,
     ModelId,
-    Plan,
+    PolicyChanged,
     RefuseRequest,
     RequestArrived,
     RequestDone,
@@ -45,50 +40,13 @@ from supervisor.core.events import (
 from supervisor.core.lifecycle import LEAVING, STARTING
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import Scheduler
-from supervisor.engine import LoadProgress
-from supervisor.errors import SupervisorError
-from supervisor.lease import EngineStatus, Lease, PooledEngine, PoolStatus, Running, error_of
+from supervisor.engine_client import EngineClient
+from supervisor.lease import EngineStatus, Lease, PoolStatus, Running, error_of
+from supervisor.tending import PoolEdges, PoolLimits, Tender, ended_by
 
 __all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
 
 _MOVING = STARTING | LEAVING
-
-
-@dataclass(frozen=True)
-class PoolEdges:
-    """What the pool needs of the world.
-
-    Attributes:
-        prepare: the engine for a model and its place, not started.
-        learn: reads what the planner must know of the model; raises a SupervisorError where that cannot be.
-        see_room: looks at the machine, lets the planner know, and returns the free bytes by device name. A device that
-            is not in the answer counts as free. Runs one at a time.
-        clock: monotonic seconds.
-        observe: told what happens, for the log.
-    """
-
-    prepare: Callable[[ModelId, Plan], Awaitable[PooledEngine]]
-    learn: Callable[[ModelId], Awaitable[None]]
-    see_room: Callable[[], Awaitable[Mapping[str, int]]]
-    clock: Callable[[], float]
-    observe: Callable[[str, ModelId, EngineId, Failure | None], None]
-
-
-@dataclass(frozen=True)
-class PoolLimits:
-    """Seconds.
-
-    Attributes:
-        room: how long the memory of an ended engine may take to show as free; drivers need up to a few.
-        room_poll: between two looks for it.
-        probe: between two questions whether a ready engine is alive.
-        hung: an engine that neither answers nor works for so long is ended.
-    """
-
-    room: float = 5.0
-    room_poll: float = 0.2
-    probe: float = 10.0
-    hung: float = 30.0
 
 
 class Pool:
@@ -107,6 +65,7 @@ class Pool:
         self._look: asyncio.Future[Mapping[str, int]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for: float | None = None
+        self._tender = Tender(edges, self._limits, self._apply, self._tell_watchers)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -150,6 +109,14 @@ class Pool:
         """Want the model gone, after its requests or `now`; returns at once."""
         self._apply(UnloadAsked(model, now))
 
+    def launch_changed(self, model: ModelId) -> None:
+        """What lives of the model ends after its requests and is started anew; returns at once."""
+        self._apply(LaunchChanged(model))
+
+    def policies_changed(self) -> None:
+        """What is set for models is not what it was."""
+        self._apply(PolicyChanged())
+
     async def settled(self, model: ModelId) -> PoolStatus:
         """The model's status once its engine neither comes up nor goes away."""
         return await self._first(model, lambda status: status.view.state not in _MOVING)
@@ -160,30 +127,33 @@ class Pool:
         self.ask_unload(model, now=now)
         return await self._first(model, lambda _: engines.isdisjoint(self._running))
 
+    def ready_client(self, model: ModelId) -> EngineClient | None:
+        """A ready engine's client, for what neither wakes nor keeps it; None where there is none."""
+        ready = (
+            running.engine.client
+            for running in self._running.values()
+            if running.model == model and running.ready is not None and running.engine and not running.stop.is_set()
+        )
+        return next(ready, None)
+
     def shut_down(self) -> None:
         """Refuse everything from now on, end engines after their requests; the second time, at once. Does not wait."""
         self._apply(ShutdownAsked())
 
     async def drained(self) -> None:
         """Wait until no engine lives."""
-        changed = self._watch()
-        try:
+        with self.watch() as changed:
             while self._running:
                 await changed.wait()
                 changed.clear()
-        finally:
-            self._watchers.discard(changed)
 
     async def follow(self, model: ModelId) -> AsyncGenerator[PoolStatus]:
         """The model's status now and after every change, the newest only."""
-        changed = self._watch()
-        try:
+        with self.watch() as changed:
             while True:
                 yield self.status(model)
                 await changed.wait()
                 changed.clear()
-        finally:
-            self._watchers.discard(changed)
 
     async def _first(self, model: ModelId, wanted: Callable[[PoolStatus], bool]) -> PoolStatus:
         async with aclosing(self.follow(model)) as changes:
@@ -212,6 +182,9 @@ class Pool:
         for command in self._scheduler.handle(event, self._edges.clock()):
             self._execute(command)
         self._set_timer()
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
         for watcher in self._watchers:
             watcher.set()
 
@@ -222,13 +195,14 @@ class Pool:
                 self._checks.add(task)
                 task.add_done_callback(self._checks.discard)
             case StartEngine(engine, model, plan):
-                self._running[engine] = Running(model, plan, self._edges.clock())
-                self._tasks.create_task(self._live(engine, plan), name=f"engine-{engine}")
+                self._running[engine] = Running(engine, model, plan, self._edges.clock())
+                self._tasks.create_task(self._live(self._running[engine]), name=f"engine-{engine}")
                 self._edges.observe("engine_start", model, engine, None)
-            case StopEngine(engine, now):
+            case StopEngine(engine, now, idle):
                 running = self._running[engine]
                 self._edges.observe("engine_stop", running.model, engine, None)
                 running.stop.set()
+                running.park = idle
                 if now and running.engine is not None:
                     running.engine.kill()
             case GrantLease(request, engine):
@@ -259,7 +233,7 @@ class Pool:
 
     async def _check_room(self, check: CheckRoom) -> None:
         """Learn of the model and look at the machine, until ended engines' memory is free or it has taken too long."""
-        failure = await _failure_of(self._learn_and_look(check))
+        failure = await ended_by(self._learn_and_look(check))
         self._apply(RoomSeen(check.engine, failure))
 
     async def _learn_and_look(self, check: CheckRoom) -> None:
@@ -280,74 +254,24 @@ class Pool:
             self._look = asyncio.ensure_future(self._edges.see_room())
         return await asyncio.shield(self._look)
 
-    # ── the life of one engine ───────────────────────────────────────────────────────────────────────────────────
-
-    async def _live(self, engine_id: EngineId, plan: Plan) -> None:
-        """Prepare, start, watch and stop one engine; it ends by itself or because `stop` is set."""
-        running = self._running[engine_id]
-        work = asyncio.ensure_future(self._start_and_watch(engine_id, running, plan))
-        told = asyncio.ensure_future(running.stop.wait())
-        try:
-            await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            told.cancel()
-            work.cancel()
-        failure = await _failure_of(work)
-        if running.engine is not None:
-            await running.engine.stop()
-        self._edges.observe("engine_gone", running.model, engine_id, failure)
-        del self._running[engine_id]
-        self._apply(EngineGone(engine_id, failure))
+    async def _live(self, running: Running) -> None:
+        failure = await self._tender.live(running)
+        del self._running[running.number]
+        self._apply(EngineGone(running.number, failure, again=self._tender.again(running, failure)))
         running.gone.set()
 
-    async def _start_and_watch(self, engine_id: EngineId, running: Running, plan: Plan) -> Failure:
-        running.engine = engine = await self._edges.prepare(running.model, plan)
-        self._apply(EngineSpawned(engine_id))
-        running.ready = await engine.start(lambda progress: self._progressed(running, progress))
-        running.ready_at = self._edges.clock()
-        self._edges.observe("engine_ready", running.model, engine_id, None)
-        self._apply(EngineBecameReady(engine_id, running.ready.n_slots))
-        probing = asyncio.ensure_future(self._probe(engine_id, running, engine))
-        try:
-            how = await engine.exit
-        finally:
-            probing.cancel()
-        return Failure("engine_lost", f"The engine of '{running.model}' ended by itself: {how}.", engine.tail(20))
+    def check(self) -> None:
+        """Trust nothing: ask every engine at once whether it lives, and see what time has done. Does not wait."""
+        for running in self._running.values():
+            running.doubt.set()
+        self._apply(TimePassed())
 
-    async def _probe(self, engine_id: EngineId, running: Running, engine: PooledEngine) -> None:
-        """Ask the engine again and again whether it is alive; tell when it is not."""
-        while True:
-            await asyncio.sleep(self._limits.probe)
-            if await engine.alive(self._limits.hung):
-                continue
-            message = f"The engine of '{running.model}' did not answer for {self._limits.hung:g} s and was ended."
-            failure = Failure("engine_hung", message, engine.tail(20))
-            self._edges.observe("engine_hung", running.model, engine_id, failure)
-            running.hung = not running.stop.is_set()
-            self._apply(EngineHung(engine_id, failure))
-            return
-
-    def _progressed(self, running: Running, progress: LoadProgress) -> None:
-        running.progress = progress
-        for watcher in self._watchers:
-            watcher.set()
-
-    def _watch(self) -> asyncio.Event:
+    @contextmanager
+    def watch(self) -> Iterator[asyncio.Event]:
+        """An event that is set on every change of any engine or queue; whoever waits clears it."""
         changed = asyncio.Event()
         self._watchers.add(changed)
-        return changed
-
-
-async def _failure_of(work: Awaitable[Failure | None]) -> Failure | None:
-    """Why it did not go well; None where it did, or was called off."""
-    try:
-        return await work
-    except asyncio.CancelledError:
-        return None
-    except SupervisorError as error:
-        return Failure(error.code, error.message, error.log_lines)
-    except OSError as error:
-        return Failure("engine_start_failed", f"The engine could not be started: {error}.")
-    except Exception as error:  # noqa: BLE001 - a bug in one engine's life must not take the other engines down
-        trace = "".join(traceback.format_exception(error)).splitlines()
-        return Failure("internal_error", f"Internal error while starting the engine: {error!r}.", tuple(trace[-12:]))
+        try:
+            yield changed
+        finally:
+            self._watchers.discard(changed)

@@ -11,14 +11,17 @@ from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
 from supervisor.core.devices import Device
+from supervisor.core.keeping import kept, slots_key
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
-from supervisor.core.registry import ModelEntry, Registry
+from supervisor.core.plan import Placement
+from supervisor.core.registry import ModelEntry, Registry, Source
 from supervisor.cores import physical_cores
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, ModelLoadFailed
+from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, ModelFileError, ModelLoadFailed
 from supervisor.header_cache import HeaderCache
+from supervisor.kv_store import SlotKeeper, SlotStore
 from supervisor.learning import Learning, StartNotes, intent_of, start_of
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.libraries import runtime_libraries
@@ -43,6 +46,7 @@ class EngineMaker:
     engine_path: str | None
     limits: EngineLimits
     learning: Learning
+    slots: SlotStore | None = None
     cores: int | None = field(default_factory=physical_cores)
     _logs: dict[str, OutputLog] = field(default_factory=dict)
 
@@ -59,6 +63,8 @@ class EngineMaker:
 
     async def glance(self, entry: ModelEntry) -> Known:
         """The same on a machine that may have no engine."""
+        if entry.source is Source.HUB:
+            raise ModelFileError(f"'{entry.id}' is to come from {entry.hub}, which this version cannot download yet.")
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
         return await asyncio.to_thread(self._know, entry, path)
 
@@ -67,8 +73,9 @@ class EngineMaker:
 
         Raises EngineNotFound, EngineUnusable, OptionNotSupported and their like.
         """
-        launch, notes = await asyncio.to_thread(self._launch, known, placed, devices)
-        return Engine(
+        keeper = await asyncio.to_thread(self._keeper, known, placed.placement)
+        launch, notes = await asyncio.to_thread(self._launch, known, placed, devices, keeper)
+        engine = Engine(
             launch,
             log=self.log(known.entry.id),
             record_dir=self.places.pid_records,
@@ -76,6 +83,8 @@ class EngineMaker:
             environ=self.env,
             notes=notes,
         )
+        engine.keeper = keeper
+        return engine
 
     def arguments(self, known: Known, placed: Placed) -> tuple[str, ...]:
         """What llama-server would be given for it, without its own path; the socket's is an example.
@@ -124,24 +133,40 @@ class EngineMaker:
         digest = engine_digest(binary.path, self.places.cache / "engine-digests.json")
         return Known(entry, subject, self.learning.observations(subject.identity), digest, able.build)
 
-    def _launch(self, known: Known, placed: Placed, devices: Sequence[Device]) -> tuple[LaunchSpec, StartNotes]:
+    def _keeper(self, known: Known, placement: Placement) -> SlotKeeper | None:
+        """What keeps its slots, where that is asked for and the engine can do it."""
+        options = known.entry.options
+        if not options.keep_kv or self.slots is None:
+            return None
+        if options.slot_save_path is not None:
+            raise InvalidRequest("keep_kv has a folder of its own: leave slot_save_path out.", param="keep_kv")
+        types = placement.options.cache_type_k, placement.options.cache_type_v
+        tokens = placement.options.ctx_size or placement.estimate.n_ctx or 1
+        size = sum(part.kv_bytes for part in placement.parts)
+        key = slots_key(known.subject.identity, known.engine, options, types)
+        return self.slots.keeper(key, known.entry.id, size // tokens)
+
+    def _launch(
+        self, known: Known, placed: Placed, devices: Sequence[Device], keeper: SlotKeeper | None
+    ) -> tuple[LaunchSpec, StartNotes]:
         entry, subject = known.entry, known.subject
-        launch = self._command(known, placed, str(fresh_socket(self.places.runtime)))
+        launch = self._command(known, placed, str(fresh_socket(self.places.runtime)), keeper)
         intent = intent_of(placed.placement, entry.options, devices)
         start = start_of(subject.identity, intent, known.engine, known.build)
         ours = {theirs: name for name, theirs in placed.names.items()}
         notes = self.learning.begin(start, intent, ours, subject.model.header.n_ctx_train)
         return notes.asked(launch, self.binary()[1].flags), notes
 
-    def _command(self, known: Known, placed: Placed, socket: str) -> LaunchSpec:
+    def _command(self, known: Known, placed: Placed, socket: str, keeper: SlotKeeper | None = None) -> LaunchSpec:
         entry, subject = known.entry, known.subject
         found = self._usable()
+        options = entry.options if keeper is None else kept(entry.options, str(keeper.folder), found and found[1].flags)
         return build_launch(
             str(found[0].path) if found else "llama-server",
             str(subject.model.path),
             socket,
             entry.id,
-            entry.options,
+            options,
             subject.facts,
             found[1].flags if found else None,
             placed=placed,

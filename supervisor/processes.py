@@ -105,6 +105,12 @@ def anonymous_bytes(pid: int) -> int | None:
     return int(found[1]) << 10 if found else None
 
 
+def session_anonymous_bytes(session: int) -> int | None:
+    """The same of all live processes of a session together."""
+    found = [size for pid in session_members(session) if (size := anonymous_bytes(pid)) is not None]
+    return sum(found) if found else None
+
+
 def _in_session(pid: int, session: int) -> bool:
     if sys.platform == "win32":
         return pid == session

@@ -6,11 +6,15 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-from supervisor.config.settings import ModelOptions, Settings
+from supervisor.config.effective import effective_models, policies, with_defaults
+from supervisor.config.settings import ModelOptions, ModelSettings, Settings
+from supervisor.config.sources import is_demo, path_of, repo_of
 from supervisor.core.launch import LaunchOptions, LoraAdapter
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.registry import ModelDefaults, ModelEntry, Registry, Source
+from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.modelfiles import open_model
+from supervisor.modelfolders import Found, look_inside, scan
 
 DEMO_ID = "demo"
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
@@ -24,13 +28,51 @@ def launch_options(options: ModelOptions) -> LaunchOptions:
 
 
 def configured_models(settings: Settings) -> Registry:
-    """The built-in model and those of the configuration."""
-    entries = [
-        ModelEntry(name, Source.FILE, model.file, launch_options(model), model.aliases, model.tool_calls)
-        for name, model in settings.models.items()
-    ]
-    demo = ModelEntry(DEMO_ID, Source.DEMO, None)
-    return Registry((*entries, *(() if DEMO_ID in settings.models else (demo,))))
+    """The models of the configuration and of its folder, and the built-in one."""
+    models = effective_models(settings)
+    found = {one.name: one for one in (scan(Path(settings.models_dir)) if settings.models_dir is not None else ())}
+    taken = {*models, *(alias for model in models.values() for alias in model.aliases)}
+    plain = {name: with_defaults(settings.defaults, ModelSettings()) for name in found if name not in taken}
+    kept_to = policies({**models, **plain}, settings.groups.items())
+    entries = [_entry(settings, name, model, found.get(name), kept_to[name]) for name, model in models.items()]
+    entries += [_entry(settings, name, model, found[name], kept_to[name]) for name, model in plain.items()]
+    if DEMO_ID not in {*taken, *plain}:
+        demo = policies({DEMO_ID: ModelSettings()}, settings.groups.items())[DEMO_ID]
+        entries.append(ModelEntry(DEMO_ID, Source.DEMO, None, policy=demo))
+    return Registry(entries, _defaults(settings))
+
+
+def _defaults(settings: Settings) -> ModelDefaults:
+    plain = settings.defaults
+    return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters(), plain.tool_calls)
+
+
+def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | None, policy: ModelPolicy) -> ModelEntry:
+    """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
+    entry = ModelEntry(
+        *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
+        *(model.filters.filters(), model.tool_calls),
+    )
+    path = path_of(model)
+    if entry.hub is not None:
+        return replace(entry, source=Source.HUB)
+    if is_demo(model) or (path is None and found is None and name == DEMO_ID):
+        return replace(entry, source=Source.DEMO)
+    if path is not None:
+        found = look_inside(Path(path), name) if Path(path).is_dir() else Found(name, Path(path))
+    if found is None:  # loading it will say so
+        nowhere = path or str(Path(settings.models_dir or ".") / f"{name}.gguf")
+        return replace(entry, path=nowhere)
+    return replace(entry, path=str(found.path), options=_with_companions(entry.options, found))
+
+
+def _with_companions(options: LaunchOptions, found: Found) -> LaunchOptions:
+    """What lies beside the model is used, unless the options say otherwise."""
+    if found.projector is not None and options.mmproj is None and options.mmproj_auto is not False:
+        options = replace(options, mmproj=str(found.projector))
+    if found.draft is not None and options.spec_draft_model is None:
+        options = replace(options, spec_draft_model=str(found.draft))
+    return options
 
 
 def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
@@ -66,4 +108,6 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     name = model_id or _SHARD.sub("", Path(first).stem)
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
-    return ModelEntry(name, Source.FILE, first)
+    given = registry.defaults
+    entry = ModelEntry(name, Source.FILE, first, given.options)
+    return replace(entry, policy=given.policy, filters=given.filters, tool_calls=given.tool_calls)

@@ -9,38 +9,43 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import structlog
-import uvicorn
-from starlette.types import ASGIApp
 
 from supervisor import logs
 from supervisor.api.app import create_app
 from supervisor.api.errors import render_error
+from supervisor.api.guard import Guard
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.config import Settings, find_config, load_settings
-from supervisor.core.events import Failure, Plan
-from supervisor.core.plan import Placement
-from supervisor.core.schedule import Scheduler
-from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, listen, url_of
-from supervisor.engine import Engine
+from supervisor.core.schedule import Pins, Scheduler
+from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
+from supervisor.edges import pool_edges
 from supervisor.engine_log import OutputLog
+from supervisor.errors import SupervisorError
+from supervisor.inflight import Inflight
 from supervisor.learning import Learning
 from supervisor.paths import Places, places
 from supervisor.planning import Planner
-from supervisor.pool import Pool, PoolEdges
+from supervisor.pool import Pool, PoolLimits
 from supervisor.prepare import EngineMaker
-from supervisor.proxy.relay import relay_endpoints
-from supervisor.proxy.server import RelayingProtocol
+from supervisor.probe.machine import Prober
+from supervisor.probe.places import Surroundings
+from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.records import end_leftovers
+from supervisor.reloading import Configured, Reloader
+from supervisor.remembered import Remembered
+from supervisor.serving import Server, Stop, loop_factory
 from supervisor.store import Database
-from supervisor.workshop import engine_maker, planner_of
+from supervisor.wakefulness import lifetime, watch_for_resume
+from supervisor.workshop import engine_maker, look, planner_of
 
 _log = structlog.get_logger()
 
@@ -62,19 +67,37 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     where = places(env)
     own_log = OutputLog(None)
     logs.configure(options.log_format, own_log.write)
-    settings = _settings(options, env, where)
+    configured = _configured(options, env, where)
+    settings = configured.settings
     check_bind(settings.server, insecure=options.insecure)
     allow_many_files()
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
-        learning = Learning(Database.open(where.database), time.time)
-        with contextlib.closing(learning), asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(settings, engine_maker(settings, where, env, learning), own_log, listener))
+        prober = Prober(Surroundings(env))
+        learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
+        with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
+            maker = engine_maker(settings, where, env, learning)
+            source = _Source(configured, partial(_configured, options, env, where), insecure=options.insecure)
+            runner.run(_serve(source, maker, prober, own_log, listener))
     return 0
 
 
-def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Settings:
+@dataclass(frozen=True)
+class _Source:
+    """Where settings come from: those of the start, and how to read them again."""
+
+    first: Configured
+    read: Callable[[], Configured]
+    insecure: bool
+
+    def check(self, settings: Settings) -> None:
+        """Raise where the daemon could not run with these."""
+        here = self.first.settings.server.host  # another one counts from the next start on
+        check_bind(settings.server.model_copy(update={"host": here}), insecure=self.insecure)
+
+
+def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
     settings = load_settings(file, env)
     if file is not None:
@@ -82,24 +105,52 @@ def _settings(options: DaemonOptions, env: Mapping[str, str], where: Places) -> 
     given = {"host": options.host, "port": options.port}
     server = settings.server.model_copy(update={name: value for name, value in given.items() if value is not None})
     engine = settings.engine.model_copy(update={"path": options.engine} if options.engine else {})
-    return settings.model_copy(update={"server": server, "engine": engine})
+    return Configured(settings.model_copy(update={"server": server, "engine": engine}), file)
 
 
-async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, listener: socket.socket) -> None:
-    url = url_of(listener, settings.server.host)
-    stop = _Stop()
-    planner = planner_of(settings, maker, lambda: pool.holdings())
-    async with Pool(Scheduler(planner.plan), _edges(maker, planner)) as pool:
-        calls = ToolCalls(settings.server.tool_calls)
-        service = Service(pool, maker, planner, own_log, url, time.time(), _to_epoch, stop.ask, calls)
-        server = _Server(stop, _application(settings, service))
+async def _serve(
+    source: _Source, maker: EngineMaker, prober: Prober, own_log: OutputLog, listener: socket.socket
+) -> None:
+    settings = source.first.settings
+    stop = Stop()
+    planner = planner_of(settings, maker, lambda: pool.holdings(), look(lambda: reloader.settings, maker, prober))
+    pins = Pins(maker.registry.policy_of)
+    scheduler = Scheduler(planner.plan, pins, settings.limits(), lambda: reloader.settings.limits())
+    remembered = Remembered(maker.learning, maker.registry)
+    share = settings.memory_watch.share
+    edges = pool_edges(maker, planner, remembered, share, lambda model: len(pool.status(model).engines))
+    calls = ToolCalls(settings.server.tool_calls)
+
+    def took(changed: Settings) -> None:
+        guard.rules = _access(changed, settings.server.host)
+        calls.default = changed.server.tool_calls
+
+    async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
+        reloader = Reloader(
+            source.first,
+            (maker, planner, pool),
+            source.read,
+            source.check,
+            took,
+            time.time,
+        )
+        service = Service(
+            *(pool, maker, planner, reloader, own_log, url_of(listener, settings.server.host)),
+            *(time.time(), _to_epoch, stop.ask, Inflight(lifetime), pins, calls),
+        )
+        guard = _application(settings, service)
+        server = Server(stop, guard)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        with endpoint_file(maker.places, url, service.started_at):
-            _log.info("daemon_ready", url=url, pid=os.getpid())
+        await _first_loads(settings, maker, remembered, pool)
+        with endpoint_file(maker.places, service.url, service.started_at), _watching(reloader, service, stop):
+            _log.info("daemon_ready", url=service.url, pid=os.getpid())
             gc.freeze()  # what is there now stays: collections need not look at it
-            await asyncio.wait({serving, asyncio.ensure_future(stop.asked.wait())}, return_when=asyncio.FIRST_COMPLETED)
+            asked = asyncio.ensure_future(stop.asked.wait())
+            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
+        remembered.close()
         await _drain(pool, stop)  # open streams end with their engines, before the server closes
+        service.closing.set()  # ends those who listen to events
         maker.close()
         own_log.close()  # ends those who follow
         server.leave()
@@ -107,19 +158,49 @@ async def _serve(settings: Settings, maker: EngineMaker, own_log: OutputLog, lis
     _log.info("daemon_stopped")
 
 
-class _Stop:
-    """Whether the daemon is to stop, and whether at once: somebody asked twice."""
+async def _first_loads(settings: Settings, maker: EngineMaker, remembered: Remembered, pool: Pool) -> None:
+    """Ask for what was loaded before, if that is wanted, and for what is to be loaded always."""
+    if maker.slots is not None:
+        maker.slots.sweep()
+    for model in await asyncio.to_thread(remembered.begin, restore=settings.restore):
+        pool.ask_load(model)
+    for entry in maker.registry:
+        if entry.policy.preload:
+            pool.ask_load(entry.id)
 
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-        self.now = asyncio.Event()
 
-    def ask(self) -> None:
-        """Ask once more."""
-        (self.now if self.asked.is_set() else self.asked).set()
+@contextlib.contextmanager
+def _watching(reloader: Reloader, service: Service, stop: Stop) -> Iterator[None]:
+    """Takes over a configuration whose file changes, or on SIGHUP, and notices suspensions, within the block."""
+    loop = asyncio.get_running_loop()
+    resumed = watch_for_resume(partial(_resumed, service.pool, service.planner))
+    tasks = {asyncio.ensure_future(reloader.watch()), asyncio.ensure_future(resumed)}
+    terminal = has_terminal()
+
+    async def reload() -> None:
+        with contextlib.suppress(SupervisorError):  # it is in the log and in the status
+            await reloader.reload()
+
+    def hung_up() -> None:
+        if terminal and not has_terminal():
+            stop.ask()  # the terminal that we run in was closed
+            return
+        tasks.add(task := asyncio.ensure_future(reload()))
+        task.add_done_callback(tasks.discard)
+
+    signals = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
+    for one in signals:
+        loop.add_signal_handler(one, hung_up)
+    try:
+        yield
+    finally:
+        for one in signals:
+            loop.remove_signal_handler(one)
+        for task in tasks:
+            task.cancel()
 
 
-async def _drain(pool: Pool, stop: _Stop) -> None:
+async def _drain(pool: Pool, stop: Stop) -> None:
     """End every engine: after its requests, within a limit, or at once."""
     pool.shut_down()
     drained, now = asyncio.ensure_future(pool.drained()), asyncio.ensure_future(stop.now.wait())
@@ -130,83 +211,35 @@ async def _drain(pool: Pool, stop: _Stop) -> None:
     await drained
 
 
-def _edges(maker: EngineMaker, planner: Planner) -> PoolEdges:
-    async def prepare(model: str, plan: Plan) -> Engine:
-        assert isinstance(plan, Placement)  # all that our planner gives
-        return await maker.prepare(planner.known(model), planner.placed(plan), planner.devices_of(plan))
+def _resumed(pool: Pool, planner: Planner, seconds: float) -> None:
+    """The machine was suspended: ask every engine whether it lives, and look at all devices anew."""
+    _log.warning("resumed", suspended_seconds=round(seconds, 1))
+    pool.check()
+    looking = asyncio.ensure_future(planner.look(again=True))
+    looking.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    return PoolEdges(prepare, planner.learn, planner.see_room, time.monotonic, _observe)
 
-
-def _application(settings: Settings, service: Service) -> ASGIApp:
+def _application(settings: Settings, service: Service) -> Guard:
     server = settings.server
-    rules = AccessRules(
-        api_keys=server.api_keys,
-        allowed_hosts=tuple(host.lower() for host in server.allowed_hosts),
-        allowed_origins=server.allowed_origins,
-        check_host=is_loopback(server.host) or not server.api_keys,
-        any_address=not is_loopback(server.host),
+    relaying = Relaying(
+        *(service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20),
+        *(render_error, service.tool_calls),
     )
-    pool, registry, limit = service.pool, service.maker.registry, server.max_body_mib << 20
-    relayed = relay_endpoints(pool, registry, limit, render_error, service.tool_calls)
-    return create_app(service, relayed, rules)
+    rules = _access(settings, server.host)
+    return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
 
 
-class _Server(uvicorn.Server):
-    """uvicorn whose signals set our own event: engines end first, so that open streams get a proper ending."""
-
-    def __init__(self, stop: _Stop, app: ASGIApp) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http=RelayingProtocol,
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=5,
-            )
-        )
-        self._stop = stop
-        self._leaving = asyncio.Event()
-
-    async def main_loop(self) -> None:
-        """uvicorn's own wakes ten times a second; once is enough for the `Date` header."""
-        while not self.should_exit:
-            await self.on_tick(0)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._leaving.wait()
-
-    def leave(self) -> None:
-        """Close down: no new connections, the open ones to their end."""
-        self.should_exit = True
-        self._leaving.set()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first asks, the second ends the engines at once, a third one the server as well."""
-        if self._stop.now.is_set():
-            super().handle_exit(signal.SIGINT, frame)
-            self._leaving.set()
-        self._stop.ask()
+def _access(settings: Settings, host: str) -> AccessRules:
+    """Who may use a daemon that listens on this host."""
+    server = settings.server
+    return AccessRules(
+        api_keys=server.api_keys,
+        allowed_hosts=tuple(one.lower() for one in server.allowed_hosts),
+        allowed_origins=server.allowed_origins,
+        check_host=is_loopback(host) or not server.api_keys,
+        any_address=not is_loopback(host),
+    )
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
-
-
-def _observe(event: str, model: str, engine: int, failure: Failure | None) -> None:
-    if failure is None:
-        _log.info(event, model=model, engine=engine)
-    else:
-        _log.warning(event, model=model, engine=engine, code=failure.code, reason=failure.message)
-
-
-def _to_epoch(monotonic: float) -> float:
-    return time.time() - (time.monotonic() - monotonic)
+def _to_epoch(at: float) -> float:
+    return time.time() - (lifetime() - at)

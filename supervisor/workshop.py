@@ -12,9 +12,10 @@ from supervisor.config import Settings
 from supervisor.core.devices import Holding, Machine
 from supervisor.engine import EngineLimits
 from supervisor.errors import StoreUnusable
+from supervisor.kv_store import SlotStore
 from supervisor.learning import Learning
 from supervisor.paths import Places
-from supervisor.planning import Planner, Rules
+from supervisor.planning import Look, Planner, Rules
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
@@ -24,14 +25,14 @@ from supervisor.targets import configured_models
 
 def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:
     """What makes engines by a configuration."""
-    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
     return EngineMaker(
         registry=configured_models(settings),
         places=where,
         env=env,
         engine_path=settings.engine.path,
-        limits=EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third)),
+        limits=_limits(settings),
         learning=learning,
+        slots=SlotStore(where.cache / "kv", settings.kv_store.max_mib << 20),
     )
 
 
@@ -39,11 +40,17 @@ def planner_of(
     settings: Settings,
     maker: EngineMaker,
     holdings: Callable[[], Sequence[Holding]],
-    machine: Callable[[bool], Machine] | None = None,
+    machine: Look,
 ) -> Planner:
-    """What decides where engines go; `machine` as for `Planner`, None: this one is probed."""
-    rules = Rules(settings.policy(), settings.devices.reserves())
-    return Planner(maker.registry, maker.know, machine or _prober(settings, maker), rules, holdings)
+    """What decides where engines go; `machine` as for `Planner`."""
+    return Planner(maker.registry, maker.know, machine, _rules(settings), holdings)
+
+
+def adopt(settings: Settings, maker: EngineMaker, planner: Planner) -> None:
+    """Have the two work by other settings from now on; the registry of models is not touched."""
+    maker.engine_path = settings.engine.path
+    maker.limits = _limits(settings)
+    planner.adopt(_rules(settings))
 
 
 @contextlib.contextmanager
@@ -55,14 +62,23 @@ def without_daemon(
     with contextlib.closing(Learning(database, time.time)) as learning:
         maker = engine_maker(settings, where, env, learning)
         if machine is None:
-            yield maker, planner_of(settings, maker, tuple)
+            yield maker, planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
         else:
-            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda _: machine)
+            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda again, ours: machine)
 
 
-def _prober(settings: Settings, maker: EngineMaker) -> Callable[[bool], Machine]:
-    prober = Prober(Surroundings(maker.env))
-    return lambda again: prober.machine(maker.binary_path(), settings.devices.rpc, again=again)
+def look(settings: Callable[[], Settings], maker: EngineMaker, prober: Prober) -> Look:
+    """Looks at this machine with the engine in use and the workers that are configured now; as for `Planner`."""
+    return lambda again, ours: prober.machine(maker.binary_path(), settings().devices.rpc, again=again, ours=ours)
+
+
+def _limits(settings: Settings) -> EngineLimits:
+    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
+    return EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third))
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(settings.policy(), settings.devices.reserves())
 
 
 def _remembered(where: Places) -> Database:

@@ -12,25 +12,31 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import manage, openai
+from supervisor.api import inflight, manage, openai, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Guard
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
+from supervisor.proxy.upstream import PREFIX
 
 
-def create_app(service: Service, relayed: Mapping[str, ASGIApp], rules: AccessRules) -> ASGIApp:
-    """The application. `relayed`: POST paths that are served by ASGI endpoints of the proxy."""
+def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, rules: AccessRules) -> Guard:
+    """The application.
+
+    `relayed`: POST paths that are served by ASGI endpoints of the proxy. `upstream`: the one for all below /upstream/.
+    """
     app = FastAPI(title="llama-supervisor", version=__version__, description="Manages and relays to llama.cpp engines.")
     app.state.service = service
     app.include_router(openai.router)
     app.include_router(manage.router)
+    app.include_router(inflight.router)
+    app.include_router(peers.router)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
-    return Guard(_Dispatch(app, relayed), rules)
+    return Guard(_Dispatch(app, relayed, upstream), rules)
 
 
 class _Dispatch:
@@ -39,8 +45,9 @@ class _Dispatch:
     HEAD is answered as GET; the server leaves the body out.
     """
 
-    def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp]) -> None:
+    def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp], upstream: ASGIApp) -> None:
         self._app = app
+        self._upstream = ServerErrorMiddleware(upstream, _bug)
         self._relayed = {path: ServerErrorMiddleware(endpoint, _bug) for path, endpoint in relayed.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,6 +55,8 @@ class _Dispatch:
         if method == "HEAD":
             scope = {**scope, "method": "GET"}
         relayed = self._relayed.get(scope["path"]) if method == "POST" else None
+        if relayed is None and scope["path"].startswith(PREFIX):
+            relayed = self._upstream
         await (relayed or self._app)(scope, receive, send)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from supervisor import errors as e
+from supervisor.core.failures import FINAL
 
 # The first class of an error's ancestry that stands here decides.
 STATUSES: Mapping[type[e.SupervisorError], int] = {
@@ -29,10 +30,13 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.HostNotAllowed: 403,
     e.OriginNotAllowed: 403,
     e.RouteNotFound: 404,
+    e.RequestNotFound: 404,
     e.RequestError: 400,
     e.QueueFull: 429,
+    e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
+    e.ConfigError: 422,
     e.SupervisorError: 500,
 }
 
@@ -45,6 +49,7 @@ _TYPES: Mapping[int, str] = {
     413: "invalid_request_error",
     422: "invalid_request_error",
     429: "rate_limit_error",
+    499: "cancelled_error",
     507: "unavailable_error",
     503: "unavailable_error",
 }
@@ -78,7 +83,9 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case e.QueueFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
-        case e.ModelDoesNotFit() | e.CrashLoop():
+        case e.ModelDoesNotFit() | e.CrashLoop() | e.ModelNotLoaded() | e.RequestCancelled():
+            return {"x-should-retry": "false"}
+        case e.ModelLoadFailed() if error.code in FINAL:
             return {"x-should-retry": "false"}
         case _:
             return {}

@@ -13,11 +13,14 @@ _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 
 
 class Guard:
-    """ASGI middleware that enforces `AccessRules` and answers CORS preflights of allowed origins."""
+    """ASGI middleware that enforces `AccessRules` and answers CORS preflights of allowed origins.
+
+    `rules` may be replaced; requests from then on are measured by the new ones.
+    """
 
     def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
         self._app = app
-        self._rules = rules
+        self.rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through or answer it."""
@@ -25,7 +28,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = check(self._rules, scope["method"], scope["path"], headers)
+        refusal = check(self.rules, scope["method"], scope["path"], headers)
         if refusal is not None:
             await error_response(refusal)(scope, receive, send)
         elif "origin" in headers:

@@ -6,25 +6,17 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from supervisor.api.service import Service
+from supervisor.api.service import Service, ServiceOf
 from supervisor.config.settings import ModelOptions
 from supervisor.engine_log import OutputLog
 
 router = APIRouter(prefix="/api/v1")
 
 _SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-ServiceOf = Annotated[Service, Depends(_service)]
 
 
 class LoadRequest(BaseModel):
@@ -46,6 +38,23 @@ class PlanRequest(BaseModel):
     target: str
     id: str | None = None
     options: ModelOptions | None = None
+
+
+class EstimateRequest(BaseModel):
+    """What to estimate; `options` are those of `estimate`, `ctx_size` a number or a list of them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    target: str
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class PinRequest(BaseModel):
+    """Which model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
 
 
 class UnloadRequest(BaseModel):
@@ -87,6 +96,12 @@ async def plan(body: PlanRequest, service: ServiceOf) -> dict[str, Any]:
     return await service.plan(body.target, body.id, body.options)
 
 
+@router.post("/estimate")
+async def estimate(body: EstimateRequest, service: ServiceOf) -> dict[str, Any] | list[dict[str, Any]]:
+    """What llama-server would allocate for a model, from the header alone; an array for several contexts."""
+    return await service.estimate(body.target, body.options)
+
+
 @router.post("/models/load", response_model=None)
 async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
     """Load a model. With `Accept: text/event-stream` its status is streamed until it is ready or has failed."""
@@ -102,6 +117,24 @@ async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONR
 async def unload(body: UnloadRequest, service: ServiceOf) -> dict[str, Any]:
     """Unload a model; answers when its process is gone."""
     return await service.unload(body.model, now=body.now)
+
+
+@router.post("/models/pin")
+async def pin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+    """Keep a model, once it is loaded, from leaving for idleness or for others' room; until unpinned or restarted."""
+    return service.pin(body.model, pinned=True)
+
+
+@router.post("/models/unpin")
+async def unpin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+    """Let a model leave again."""
+    return service.pin(body.model, pinned=False)
+
+
+@router.post("/config/reload")
+async def reload_config(service: ServiceOf) -> dict[str, Any]:
+    """Read the configuration again and take it over, or refuse it whole and say why."""
+    return await service.reloader.reload()
 
 
 @router.get("/logs", response_model=None)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
 
 from supervisor import __version__
 from supervisor.api.status import model_status
@@ -14,13 +16,17 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
+from supervisor.core.schedule import Pins
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
+from supervisor.estimating import estimates_json
+from supervisor.inflight import Inflight, InflightRequest
 from supervisor.planned import Asked, planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
 from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.reloading import Reloader
 from supervisor.targets import resolve_target
 
 
@@ -29,17 +35,22 @@ class Service:
     """The daemon as the API sees it.
 
     url: the address it listens on. to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
+    closing: set when whoever listens to events is to be let go.
     """
 
     pool: Pool
     maker: EngineMaker
     planner: Planner
+    reloader: Reloader
     own_log: OutputLog
     url: str
     started_at: float
     to_epoch: Callable[[float], float]
     request_shutdown: Callable[[], None]
+    inflight: Inflight
+    pins: Pins
     tool_calls: ToolCalls
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -48,6 +59,7 @@ class Service:
             "pid": os.getpid(),
             "url": self.url,
             "started_at": self.started_at,
+            "config": self.reloader.status(),
             "engine": await self._engine(),
             "models": self.models(),
         }
@@ -63,6 +75,15 @@ class Service:
         Engines of the model itself count as gone, as they would be when it is loaded anew.
         """
         return await planned(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+
+    async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
+        """What an engine would allocate for a load target with these options of llama-server, and its own defaults.
+
+        Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
+        """
+        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, None, None)
+        known = await self.maker.glance(entry)
+        return await asyncio.to_thread(estimates_json, known.subject.spec, options)
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""
@@ -80,7 +101,9 @@ class Service:
         entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
         if options is not None:
             await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
-        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry))
+        if not self.pool.status(entry.id).engines:
+            self.planner.forget(entry.id)
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=options is None))
         return entry.id
 
     async def loaded(self, model_id: str) -> dict[str, Any]:
@@ -102,12 +125,36 @@ class Service:
         await self.pool.unload(entry.id, now=now)
         return self.model(entry.id)
 
+    def pin(self, name: str, *, pinned: bool) -> dict[str, Any]:
+        """Keep the model's engines from leaving for idleness or for others' room, or let them; the status."""
+        entry = self.maker.registry.find(name)
+        self.pins.set(entry.id, pinned)
+        self.pool.policies_changed()
+        return self.model(entry.id)
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Every request in flight, the oldest first."""
+        return [self.request(one) for one in self.inflight]
+
+    def request(self, one: InflightRequest) -> dict[str, Any]:
+        """One request in flight (docs/rest.md)."""
+        return {
+            "id": one.id,
+            "model": one.model,
+            "engine": one.engine,
+            "path": one.path,
+            "since": self.to_epoch(one.since),
+            "state": "waiting" if one.engine is None else "running",
+            "stream": one.stream,
+        }
+
     def log(self, model: str | None) -> OutputLog:
         """The log of a model's engines, or the daemon's own; raises ModelNotFound."""
         return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
-        return model_status(entry, self.pool.status(entry.id), self.to_epoch)
+        status = model_status(entry, self.pool.status(entry.id), self.pins(entry.id).pinned, self.to_epoch)
+        return status | {"detours": list(self.planner.detour(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:
         try:
@@ -115,3 +162,11 @@ class Service:
         except (EngineNotFound, EngineUnusable):
             return None
         return {"path": str(binary.path), "source": binary.source, "build": known.build}
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(_service)]

@@ -9,17 +9,22 @@ from typing import Any
 import psutil
 
 from supervisor.core.lifecycle import STARTING, EngineState
+from supervisor.core.plan import Placement
 from supervisor.core.registry import ModelEntry
 from supervisor.lease import EngineStatus
 from supervisor.pool import PoolStatus
 
+_UNTOLD = frozenset({"fits", "model", "estimate", "evict"})  # of a plan that is carried out already
 
-def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float], float]) -> dict[str, Any]:
+
+def model_status(
+    entry: ModelEntry, pool: PoolStatus, pinned: bool, to_epoch: Callable[[float], float]
+) -> dict[str, Any]:
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
-    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), error {code,
-    message, log_lines}.
+    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), pinned, plan (as
+    `plan --json` without its estimate), error {code, message, log_lines}, engines.
     """
     view, best = pool.view, pool.best
     ready = best.ready if best else None
@@ -44,9 +49,17 @@ def model_status(entry: ModelEntry, pool: PoolStatus, to_epoch: Callable[[float]
         "rss_bytes": _resident_bytes(pid),
         "size_bytes": _file_bytes(entry.path),
         "footprint": ready.footprint.used_bytes if ready and ready.footprint else None,
+        "pinned": pinned,
+        "plan": _plan(best),
         "error": _error(pool),
         "engines": [_engine(engine) for engine in pool.engines],
     }
+
+
+def _plan(best: EngineStatus | None) -> dict[str, Any] | None:
+    if best is None or not isinstance(best.view.plan, Placement):
+        return None
+    return {name: value for name, value in best.view.plan.to_json().items() if name not in _UNTOLD}
 
 
 def _engine(engine: EngineStatus) -> dict[str, Any]:

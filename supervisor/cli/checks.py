@@ -124,6 +124,9 @@ def check_daemon(args: argparse.Namespace) -> Finding:
     if version != __version__:
         advice = f"`{command_name(os.environ)} stop` ends it"
         return Finding("daemon", "fail", f"version {version} runs, this command is {__version__}; {advice}")
+    refused = (daemon.status.get("config") or {}).get("error")
+    if refused:
+        return Finding("daemon", "warn", f"it goes on with its old configuration: {refused.get('message')}")
     return Finding("daemon", "ok", f"answers at {daemon.client.url} (pid {daemon.status.get('pid')})")
 
 

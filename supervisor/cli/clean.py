@@ -28,9 +28,9 @@ _OWN_NAME = "llama-supervisor"
 _KEPT = frozenset({"supervisor.yaml"})  # on macOS configuration and state share a folder
 _DATABASE = ("state.db", "state.db-wal", "state.db-shm", "state.db.damaged-*")
 _STATE = ("endpoint.*", "daemon.lock", "chat_history", "logs/*.log*", "children/*.json", *_DATABASE)
-_CACHE = ("capabilities.json", "engine-digests.json", "demo*.gguf", "headers/*.header")
+_CACHE = ("capabilities.json", "engine-digests.json", "demo*.gguf", "headers/*.header", "kv/*/*.slot", "kv/*/*.busy")
 _ENGINES = ("chosen.json*", ".*lock", "scratch", "downloads/*.tar.*", "downloads/*.zip", "logs/*.log", "tools/cmake*")
-_FOLDERS = ("logs", "children", "downloads", "tools", "headers")  # made by the program; they go when they are empty
+_FOLDERS = ("logs", "children", "downloads", "tools", "headers", "kv")  # made by the program; empty ones go
 
 
 @dataclass(frozen=True)

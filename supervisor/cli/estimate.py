@@ -6,27 +6,19 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from pathlib import Path
-
-from pydantic import TypeAdapter, ValidationError
+from dataclasses import replace
 
 from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_common, count, positive, require
 from supervisor.cli.reading import reader
 from supervisor.cli.render import print_json, print_json_line
-from supervisor.core.describe import tensor_bytes
 from supervisor.core.ggml import CACHE_TYPES
-from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
-from supervisor.core.spec import ModelSpec
-from supervisor.errors import EstimateRefused, InvalidRequest, SupervisorError
-from supervisor.modelfiles import open_model
+from supervisor.errors import InvalidRequest, SupervisorError
+from supervisor.estimating import NAMES, estimate_options, estimated
 
 _DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
 compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
-# options by llama-server's names, as fields of EstimateOptions
-_NAMES = frozenset(field.name for field in fields(EstimateOptions))
 _JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` from standard input and write an estimate,
 or `{"error": {"code", "message"}}`, for each."""
 
@@ -66,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
         return _run_lines(args)
     require(args.target, "Name a model: `estimate TARGET`, or give --jsonl.")
     spec = reader(args, args.target).spec(args.target)
-    given = {name: value for name, value in vars(args).items() if name in _NAMES and value is not None}
+    given = {name: value for name, value in vars(args).items() if name in NAMES and value is not None}
     contexts = given.pop("ctx_size", (None,))
-    options = _options(given)
-    found = [_estimated(spec, replace(options, ctx_size=context)) for context in contexts]
+    options = estimate_options(given)
+    found = [estimated(spec, replace(options, ctx_size=context)) for context in contexts]
     if args.json:
         print_json([one.to_json() for one in found] if len(found) > 1 else found[0].to_json())
     else:
@@ -101,39 +93,7 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
         raise InvalidRequest('A line must be a JSON object with "target", and "options" where wanted.') from None
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")
-    return _estimated(reader(args, target).spec(target), _options(given)).to_json()
-
-
-def _estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
-    found = estimate(spec, options)
-    if isinstance(found, Refusal):
-        raise EstimateRefused(found.code, found.message)
-    return found
-
-
-def _options(given: Mapping[str, object]) -> EstimateOptions:
-    """Options by llama-server's names with underscores. Raises InvalidRequest for an unknown one or a wrong value."""
-    unknown = given.keys() - _NAMES
-    if unknown:
-        name = min(unknown)
-        raise InvalidRequest(f"There is no option '{name}'. Known: {', '.join(sorted(_NAMES))}.", param=name)
-    values = dict(given)
-    if values.get("mmproj"):
-        values["mmproj"] = _projector_bytes(values["mmproj"])
-    split = values.get("tensor_split")
-    if isinstance(split, (list, tuple)) and "devices" not in values:
-        values["devices"] = tuple(f"GPU{number}" for number in range(len(split)))
-    try:
-        return TypeAdapter(EstimateOptions).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        raise InvalidRequest(f"{name} cannot be {given.get(name)!r}: {first['msg']}.", param=name) from None
-
-
-def _projector_bytes(path: object) -> int:
-    """What the tensors of a projector's file take."""
-    return tensor_bytes(open_model(Path(str(path))).header.tensors)
+    return estimated(reader(args, target).spec(target), estimate_options(given)).to_json()
 
 
 def _contexts(text: str) -> tuple[int, ...]:

@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"{bold(status['id'])} is ready{_details(status)}")
         print(f"  base URL  {daemon.base_url}")
         print(f"  model     {status['id']}")
+        for step in status.get("detours", ()):
+            print(f"  note      {step}")
     return OK
 
 

@@ -19,21 +19,27 @@ from supervisor.cli.render import bold, dim, note, print_json, print_table, size
 _DESCRIPTION = """Say where a model would go: devices, layers, context, what every device would hold, who would have to
 leave, and why; or why it does not fit, and what would help. Nothing is loaded. A running daemon is asked, so that its
 engines count; without one the machine is looked at. The exit code is 4 where the model does not fit."""
+_DEVICES = """a machine to plan for instead of this one: a YAML or JSON file, a name such as 2x24gb (docs/devices.md has
+all), or - for the output of `devices --json` on standard input"""
 
-_PARTS = ("weights", "kv", "recurrent", "compute", "output", "projector", "draft", "reserve", "total", "left")
-_HEADERS = (
-    *("DEVICE", "LAYERS", "WEIGHTS", "KV", "STATE", "COMPUTE", "OUTPUT", "PROJECTOR", "DRAFT", "RESERVE"),
-    *("TOTAL", "LEFT"),
-)
+_COLUMNS = {  # in llama.cpp's order of allocating; a column without a byte is not shown
+    "weights": "WEIGHTS",
+    "kv": "KV",
+    "recurrent": "STATE",
+    "compute": "COMPUTE",
+    "output": "OUTPUT",
+    "projector": "MMPROJ",
+    "draft": "DRAFT",
+    "reserve": "RESERVE",
+}
+_GIB = 1 << 30
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("plan", help="where a model would go, and why", description=_DESCRIPTION)
     parser.add_argument("target", metavar="TARGET", help="demo, the path of a .gguf file, or the id of a known model")
-    parser.add_argument(
-        "--devices", metavar="FILE|NAME", help="the machine to plan for: a profile of docs/devices.md, or its name"
-    )
+    parser.add_argument("--devices", metavar="FILE|NAME|-", help=_DEVICES)
     parser.add_argument("--config", metavar="FILE", help="the configuration, where no daemon is asked")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server, where no daemon is asked")
     add_launch_options(parser)
@@ -48,10 +54,10 @@ def run(args: argparse.Namespace) -> int:
     found = _asked(daemon, target, options) if daemon else _planned_here(args, target, options)
     if args.json:
         print_json(found)
-    elif found["fits"]:
-        _show(found)
     else:
-        _show_refusal(found)
+        (_show if found["fits"] else _show_refusal)(found)
+        for problem in found["problems"]:
+            note(f"{problem['probe']}: {problem['message']}")
     return OK if found["fits"] else DOES_NOT_FIT
 
 
@@ -76,16 +82,23 @@ def _planned_here(args: argparse.Namespace, target: str, options: Json) -> Json:
 
 def _show(found: Json) -> None:
     parts = found["parts"]
-    where = ", ".join(part["name"] for part in parts if part["layers"]) or "CPU"
+    where = ", ".join(part["name"] for part in parts if part["layers"])
     print(f"{bold(found['model'])} on {where}")
-    shown = [name for name in _PARTS if name in {"total", "left"} or any(part[f"{name}_bytes"] for part in parts)]
-    headers = [header for header, name in zip(_HEADERS[2:], _PARTS, strict=True) if name in shown]
-    rows = [(part["name"], str(part["layers"]), *(size(part[f"{name}_bytes"]) for name in shown)) for part in parts]
-    print_table((*_HEADERS[:2], *headers), rows)
+    shown = [name for name in _COLUMNS if any(part[f"{name}_bytes"] for part in parts)]
+    headers = ("DEVICE", "LAYERS", *(_COLUMNS[name] for name in shown), "TOTAL", "LEFT")
+    rows = [
+        (
+            *(part["name"], str(part["layers"] or "-")),
+            *(_bytes(part[f"{name}_bytes"] or None) for name in shown),
+            *(_bytes(part["total_bytes"]), _bytes(part["left_bytes"])),
+        )
+        for part in parts
+    ]
+    print_table(headers, rows)
     print()
     print(_context(found))
     for engine, model in zip(found["evict"], found["evict_models"], strict=True):
-        print(f"leaves first: engine {engine} ({model})")
+        print(f"must leave first: engine {engine} ({model})")
     for reason in found["why"]:
         print(f"- {reason}")
     print()
@@ -94,24 +107,22 @@ def _show(found: Json) -> None:
 
 
 def _context(found: Json) -> str:
-    all_slots = f", {found['ctx_size']} for all slots" if found["ctx_size"] != found["request_ctx"] else ""
+    """`context: 32,768 tokens per request …`; of all slots too where each has its own."""
+    all_slots = f" ({found['ctx_size']:,} for all slots)" if found["ctx_size"] != found["request_ctx"] else ""
+    kinds = dict.fromkeys((found["cache_type_k"], found["cache_type_v"]))
     return (
-        f"context per request: {found['request_ctx']}{all_slots} (wanted {found['wanted_ctx']}, native "
-        f"{found['native_ctx']}, largest that fits on these devices {found['fitting_ctx']}), "
-        f"cache {found['cache_type_k']}/{found['cache_type_v']}"
+        f"context: {found['request_ctx']:,} tokens per request{all_slots}, KV cache in {' and '.join(kinds)}; "
+        f"wanted {found['wanted_ctx']:,}, at most {found['fitting_ctx']:,} on these devices, "
+        f"the model's own {found['native_ctx']:,}"
     )
 
 
 def _show_refusal(found: Json) -> None:
     print(found["message"])
-    if found["shortages"]:
-        print()
-        rows = [
-            (one["device"], *(size(one[f"{name}_bytes"]) for name in ("needed", "usable", "missing")))
-            for one in found["shortages"]
-        ]
-        print_table(("DEVICE", "NEEDED", "FREE", "MISSING"), rows)
-    if found["hints"]:
-        print()
-    for hint in found["hints"]:
+    for hint in found["hints"] or ["No smaller context, cache type or quantisation alone would help."]:
         print(f"- {hint}")
+
+
+def _bytes(count: int | None) -> str:
+    """As everywhere, but tenths of a GiB, so that the parts of a large model still sum up."""
+    return size(count) if count is None or count < _GIB else f"{count / _GIB:.1f} GiB"

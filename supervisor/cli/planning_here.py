@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,11 +12,14 @@ from pydantic import ValidationError
 from supervisor.cli.client import Json
 from supervisor.config import find_config, load_settings
 from supervisor.config.settings import ModelOptions
+from supervisor.core.devices import Machine
 from supervisor.errors import InvalidRequest
 from supervisor.paths import places
 from supervisor.planned import Asked, planned
-from supervisor.probe.profiles import load_profile
+from supervisor.probe.profiles import load_profile, read_profile
 from supervisor.workshop import without_daemon
+
+_UNKNOWN = "there is no such option here; docs/launch.md lists them, and which only the configuration may set"
 
 
 async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:
@@ -24,10 +28,14 @@ async def plan_here(args: argparse.Namespace, target: str, options: Json, env: M
     settings = load_settings(find_config(args.config, env, cwd, where.config), env)
     if args.engine:
         settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"path": args.engine})})
-    machine = load_profile(args.devices) if args.devices else None
+    machine = _machine(args.devices) if args.devices else None
     asked = Asked(target, None, _checked(options) if options else None)
     with without_daemon(settings, where, env, machine) as (maker, planner):
         return await planned(maker, planner, asked, tuple)
+
+
+def _machine(name: str) -> Machine:
+    return read_profile(sys.stdin.buffer.read(), "standard input") if name == "-" else load_profile(name)
 
 
 def _checked(options: Json) -> ModelOptions:
@@ -36,4 +44,5 @@ def _checked(options: Json) -> ModelOptions:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        raise InvalidRequest(f"{name}: {first['msg']}", param=name) from None
+        told = _UNKNOWN if first["type"] == "extra_forbidden" else first["msg"]
+        raise InvalidRequest(f"{name}: {told}", param=name) from None

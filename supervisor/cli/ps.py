@@ -5,17 +5,19 @@ from __future__ import annotations
 import argparse
 
 from supervisor.cli.client import Json
-from supervisor.cli.daemon import connect
+from supervisor.cli.daemon import Daemon, connect
 from supervisor.cli.exits import OK
 from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.render import ago, cell, print_json, print_table, size
 
 _HEADERS = ("MODEL", "STATE", "PID", "CONTEXT", "MEMORY", "BUSY", "WAITING", "UP")
+_REQUEST_HEADERS = ("REQUEST", "MODEL", "PATH", "STATE", "ENGINE", "FOR")
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("ps", help="what is loaded", description="Show the models that have an engine.")
+    parser.add_argument("--requests", action="store_true", help="the requests in flight instead")
     add_common(parser)
     parser.set_defaults(run=run)
 
@@ -23,6 +25,8 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the models that are not unloaded."""
     daemon = connect(args)
+    if args.requests:
+        return _requests(daemon, as_json=args.json)
     models = [model for model in daemon.models if model["state"] != "unloaded"]
     if args.json:
         print_json({**daemon.status, "models": models})
@@ -31,6 +35,22 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("no model is loaded")
     return OK
+
+
+def _requests(daemon: Daemon, *, as_json: bool) -> int:
+    found = daemon.client.get("/api/v1/requests")
+    if as_json:
+        print_json(found)
+    elif found["requests"]:
+        print_table(_REQUEST_HEADERS, [_request_row(request) for request in found["requests"]])
+    else:
+        print("no request is in flight")
+    return OK
+
+
+def _request_row(request: Json) -> tuple[str, ...]:
+    facts = (request["id"], request["model"], request["path"], request["state"])
+    return (*(str(fact) for fact in facts), cell(request.get("engine")), ago(request.get("since")))
 
 
 def _row(model: Json) -> tuple[str, ...]:

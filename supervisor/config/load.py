@@ -5,17 +5,33 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
-from supervisor.config.settings import ModelSettings, Settings
+from supervisor.config.checks import complaints
+from supervisor.config.document import Document, NotADocument, Place, read_document
+from supervisor.config.expand import expand
+from supervisor.config.faults import ConfigFault, config_error, fault_at, validation_faults
+from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
+from supervisor.config.sources import absolute, path_of
 from supervisor.errors import ConfigError
 
 FILE_NAME = "supervisor.yaml"
-_FILES = ("file", "chat_template_file", "slot_save_path", "mmproj", "spec_draft_model")
+KEY_VARIABLE = "SUPERVISOR_API_KEY"
+_FILES = ("chat_template_file", "slot_save_path", "mmproj", "spec_draft_model")
+_Model = TypeVar("_Model", bound=DefaultSettings)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and the text that they come from; `path` is None where there is no file."""
+
+    settings: Settings
+    document: Document
+    path: Path | None
 
 
 def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_folder: Path) -> Path | None:
@@ -40,55 +56,100 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
 def load_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
     """The validated settings of the file (defaults without one) plus `$SUPERVISOR_API_KEY`.
 
-    Raises ConfigError naming the file and every wrong key.
+    Raises ConfigError naming the file, line and column of everything that is wrong.
     """
-    data = _read(path) if path is not None else {}
-    key = env.get("SUPERVISOR_API_KEY")
-    if key:
-        server = data.setdefault("server", {})
-        if isinstance(server, dict):
-            server["api_keys"] = [*server.get("api_keys", ()), key]
+    return load(path, env).settings
+
+
+def load(path: Path | None, env: Mapping[str, str]) -> Loaded:
+    """The same, with the places of everything. Raises ConfigError."""
+    text = _text(path) if path is not None else ""
+    try:
+        document = read_document(text)
+    except NotADocument as error:
+        raise config_error([_fault(path, error.message, error.place, error.loc)]) from None
+    data, misuses = expand(_without_empty(document.data), env)
+    faults = [fault_at(document, path, misuse.loc, misuse.message) for misuse in misuses]
+    own_key = _add_key(data, env)
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(f"{path or 'The environment'}: {_explain(error)}") from None
-    return _with_absolute_files(settings, path)
+        found = validation_faults(error, document, path)
+        mine = [ConfigFault(fault.message, KEY_VARIABLE) if fault.key == own_key else fault for fault in found]
+        wrong = {fault.key for fault in faults}
+        raise config_error([*faults, *(fault for fault in mine if fault.key not in wrong)]) from None
+    faults += [fault_at(document, path, one.loc, one.message, key=one.key) for one in complaints(settings)]
+    if faults:
+        raise config_error(faults)
+    return Loaded(_with_absolute_files(settings, path), document, path)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _text(path: Path) -> str:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML: {error}") from None
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} must hold a mapping at its top level; see config.example.yaml.")
-    return data
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode("utf-8", "replace")
+        place = Place(before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise config_error([_fault(path, f"not UTF-8: {error.reason}", place)]) from None
 
 
-def _explain(error: ValidationError) -> str:
-    lines = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
-    return "; ".join(lines) + ". See config.example.yaml."
+def _fault(path: Path | None, message: str, place: Place, loc: tuple[str | int, ...] = ()) -> ConfigFault:
+    return ConfigFault(message, ".".join(map(str, loc)), str(path), place.line, place.column)
+
+
+def _without_empty(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A section with nothing in it, and a model of which nothing is said, are as good as empty ones."""
+    given = {key: value for key, value in data.items() if value is not None or key == "models_dir"}
+    if isinstance(models := given.get("models"), dict):
+        given["models"] = {name: {} if model is None else model for name, model in models.items()}
+    return given
+
+
+def _add_key(data: dict[str, Any], env: Mapping[str, str]) -> str:
+    """Add the environment's key; where it went, dotted."""
+    key = env.get(KEY_VARIABLE)
+    if not key:
+        return ""
+    if data.get("server") is None:
+        data["server"] = {}
+    server = data["server"]
+    known = server.get("api_keys") if isinstance(server, dict) else ""
+    if known is None:
+        known = []
+    if not isinstance(known, list):
+        return ""  # something else is wrong here
+    server["api_keys"] = [*known, key]
+    return f"server.api_keys.{len(known)}"
 
 
 def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     """Relative files are relative to the configuration file."""
     base = path.parent if path is not None else Path.cwd()
-    models = {name: _with_files_under(base, model) for name, model in settings.models.items()}
-    return settings.model_copy(update={"models": models})
+    models = {name: _source_under(base, _files_under(base, model)) for name, model in settings.models.items()}
+    update: dict[str, Any] = {"models": models, "defaults": _files_under(base, settings.defaults)}
+    if settings.models_dir is not None:
+        update["models_dir"] = absolute(base, settings.models_dir)
+    return settings.model_copy(update={key: value for key, value in update.items() if key in settings.model_fields_set})
 
 
-def _with_files_under(base: Path, model: ModelSettings) -> ModelSettings:
-    def absolute(text: str) -> str:
-        return str((base / Path(text).expanduser()).absolute())
+def _source_under(base: Path, model: ModelSettings) -> ModelSettings:
+    path = path_of(model)
+    if path is None:
+        return model
+    return model.model_copy(update={"file" if model.file is not None else "source": absolute(base, path)})
 
+
+def _files_under(base: Path, model: _Model) -> _Model:
     given = {name: getattr(model, name) for name in _FILES}
-    files = {name: absolute(text) for name, text in given.items() if text is not None}
-    lora = tuple(adapter.model_copy(update={"path": absolute(adapter.path)}) for adapter in model.lora)
-    return model.model_copy(update={**files, "lora": lora})
+    files: dict[str, Any] = {name: absolute(base, text) for name, text in given.items() if text is not None}
+    if model.lora:
+        lora = (adapter.model_copy(update={"path": absolute(base, adapter.path)}) for adapter in model.lora)
+        files["lora"] = tuple(lora)
+    return model.model_copy(update=files)
 
 
 def _is_private(path: Path) -> bool:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
+from supervisor.config.base import Positive, Seconds
+from supervisor.config.base import Strict as _Strict
+from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
 from supervisor.core.plan import Policy
+from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.toolmode import ToolMode
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
 _DEFAULT = Policy()
+_LIMITS = SchedulerLimits()
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ServerSettings(_Strict):
@@ -31,7 +33,18 @@ class ServerSettings(_Strict):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body_mib: Annotated[int, Field(ge=1)] = 256
+    drain: Seconds = _LIMITS.drain
+    watch_config: bool = True
     tool_calls: ToolMode = "auto"
+
+
+class QueueSettings(_Strict):
+    """How many requests may wait, and how long a waiting one is passed by later ones. Times are seconds."""
+
+    max_waiting_model: Positive = _LIMITS.max_waiting_model
+    max_waiting: Positive = _LIMITS.max_waiting
+    max_swap_wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = _LIMITS.max_swap_wait
+    max_linger: Annotated[float, Field(ge=0, allow_inf_nan=False)] = _LIMITS.max_linger
 
 
 class ContextSettings(_Strict):
@@ -62,19 +75,19 @@ Mebibytes = Annotated[int, Field(ge=0)]
 
 
 class DeviceSettings(_Strict):
-    """RPC workers that count as devices, and what is kept back, in MiB by device name (`CUDA0`, `CPU`) or back end."""
+    """RPC workers that count as devices; what is kept back or allowed, in MiB by device name (`CUDA0`) or back end."""
 
     rpc: tuple[Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$")], ...] = ()
     reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
     engine_reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
+    limit_mib: dict[str, Mebibytes] = Field(default_factory=dict)
 
     def reserves(self) -> Reserves:
         """The same in bytes, over the defaults."""
-        return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib))
+        return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib), _bytes(self.limit_mib))
 
 
 Natural = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -127,6 +140,7 @@ class ModelOptions(_Strict):
     reasoning_budget: Annotated[int, Field(ge=-1)] | None = None
     reasoning_budget_message: str | None = None
     reasoning_preserve: bool | None = None
+    keep_kv: bool = False
     mmproj_auto: bool | None = None
     mmproj_offload: bool | None = None
     mmproj_device: str | None = None
@@ -173,15 +187,12 @@ class LoraSettings(_Strict):
     scale: Number = 1.0
 
 
-class ModelSettings(ModelOptions):
-    """One model of the catalogue: a GGUF file and how to launch it.
+class DefaultSettings(ModelOptions, Management):
+    """What models get that do not say otherwise.
 
     What is here and not in ModelOptions reaches the machine: only who writes the configuration may set it, no client.
     """
 
-    file: str
-    aliases: tuple[str, ...] = ()
-    tool_calls: ToolMode | None = None
     chat_template_file: str | None = None
     slot_save_path: str | None = None
     lora: tuple[LoraSettings, ...] = ()
@@ -189,6 +200,30 @@ class ModelSettings(ModelOptions):
     spec_draft_model: str | None = None
     rpc: tuple[str, ...] = ()
     env: dict[str, str] = Field(default_factory=dict)
+
+
+class ModelSettings(DefaultSettings):
+    """One model of the catalogue.
+
+    `source` is `demo`, a path (it begins with `.`, `/` or `~`, or ends in `.gguf`) of a file or folder, or
+    `owner/repo:quant`; `file` is a path however it looks. With neither it is the one of that name in `models_dir`.
+    """
+
+    source: str | None = None
+    file: str | None = None
+    aliases: tuple[str, ...] = ()
+
+
+class KvStoreSettings(_Strict):
+    """Where `keep_kv` keeps the slots: MiB of all files together; the oldest go first."""
+
+    max_mib: Mebibytes = 8192
+
+
+class MemoryWatchSettings(_Strict):
+    """How far beyond its plan an engine's memory may grow, as a share of the plan; null: as far as it likes."""
+
+    share: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 0.5
 
 
 class Settings(_Strict):
@@ -199,7 +234,14 @@ class Settings(_Strict):
     devices: DeviceSettings = DeviceSettings()
     context: ContextSettings = ContextSettings()
     placement: PlacementSettings = PlacementSettings()
+    queue: QueueSettings = QueueSettings()
+    models_dir: str | None = None
+    defaults: DefaultSettings = DefaultSettings()
+    kv_store: KvStoreSettings = KvStoreSettings()
+    memory_watch: MemoryWatchSettings = MemoryWatchSettings()
+    restore: bool = False
     models: dict[str, ModelSettings] = Field(default_factory=dict)
+    groups: dict[str, GroupSettings] = Field(default_factory=dict)
 
     def policy(self) -> Policy:
         """How the planner chooses where nobody says."""
@@ -212,6 +254,10 @@ class Settings(_Strict):
             cpu_moe=placement.cpu_moe,
             partial_offload=placement.partial_offload,
         )
+
+    def limits(self) -> SchedulerLimits:
+        """What the scheduler keeps to."""
+        return replace(_LIMITS, **self.queue.model_dump(), drain=self.server.drain)
 
 
 def _bytes(mebibytes: dict[str, int]) -> dict[str, int]:

@@ -15,13 +15,17 @@ ModelId: TypeAlias = str
 class Failure:
     """Why an engine did not come up or went away, or why a request gets none.
 
-    retry_after: seconds after which a refused request has a chance; None: repeating it alone does not help.
+    Attributes:
+        retry_after: seconds after which a refused request has a chance; None: repeating it alone does not help.
+        device, lacking: what ran out of memory, by the engine's name, and the bytes that could not be had.
     """
 
     code: str
     message: str
     log_lines: tuple[str, ...] = ()
     retry_after: float | None = None
+    device: str | None = None
+    lacking: int | None = None
 
 
 class Plan(Protocol):
@@ -73,7 +77,14 @@ class UnloadAsked:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    """What `policy_of` answers is not what it was."""
+    """What `policy_of` and `limits_of` answer is not what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchChanged:
+    """The model is to be launched otherwise: engines that live end after their requests, new ones take their place."""
+
+    model: ModelId
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +127,22 @@ class EngineHung:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineOutgrown:
+    """The engine holds far more memory than planned: it is to start anew as soon as it has no request."""
+
+    engine: EngineId
+
+
+@dataclass(frozen=True, slots=True)
 class EngineGone:
-    """The engine's process is reaped. `failure` is None where it was told to stop."""
+    """The engine's process is reaped. `failure` is None where it was told to stop.
+
+    again: it failed while it loaded, and there is something else to try: whoever waits goes on waiting.
+    """
 
     engine: EngineId
     failure: Failure | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +163,12 @@ Event: TypeAlias = (
     | LoadAsked
     | UnloadAsked
     | PolicyChanged
+    | LaunchChanged
     | RoomSeen
     | EngineSpawned
     | EngineBecameReady
     | EngineHung
+    | EngineOutgrown
     | EngineGone
     | TimePassed
     | ShutdownAsked
@@ -177,10 +201,15 @@ class StartEngine:
 
 @dataclass(frozen=True, slots=True)
 class StopEngine:
-    """End an engine in whatever state it is; the outcome comes back as EngineGone. `now`: without asking it."""
+    """End an engine in whatever state it is; the outcome comes back as EngineGone.
+
+    now: without asking it.
+    idle: it was ready and has no request, so that what it remembers may be saved first.
+    """
 
     engine: EngineId
     now: bool = False
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)

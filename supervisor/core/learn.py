@@ -15,7 +15,10 @@ from supervisor.core.plan.types import Learned
 Figure = TypeVar("Figure", int, float)
 
 _LEAST_BYTES = 1 << 20  # the log rounds to 0.01 MiB: ratios of smaller buffers are noise
-_LEAST, _MOST = 0.2, 5.0  # outside of it the estimate was made for something else
+_LEAST, _MOST = 1.0, 5.0
+"""Of other options. A start that took less than the bound says nothing of another: another split, another context has
+its widest place elsewhere. One that took more says that the bound is wrong, five times that it was for something else.
+"""
 _RECENT = 5
 
 
@@ -41,8 +44,8 @@ def learned(observations: Iterable[Observation], now: Start, estimate: MemoryEst
 
     The same engine file comes first, then another build with the same back end; within either the same options, then
     those that differ least, then the newest. With the same engine, options and devices the figures are those measured:
-    the ratio to `estimate` gives them back. Otherwise it is the ratio of that start, for a device that it did not use
-    the largest of a device of the kind.
+    the ratio to `estimate` gives them back. Otherwise it is the ratio of that start, but 1 at least; for a device that
+    it did not use the largest of a device of the kind.
     """
     usable = [one for one in observations if one.start.model == now.model and one.start.backend == now.backend]
     usable = [one for one in usable if one.start.engine == now.engine] or usable
@@ -67,14 +70,15 @@ def overhead(footprint: Footprint, process_bytes: Mapping[str, int], anonymous_b
 
     Args:
         footprint: its own account.
-        process_bytes: what the driver says that it holds, by the footprint's names.
+        process_bytes: what the driver says that it holds, by the footprint's names. Less than its buffers cannot be
+            the same process (a container counts its own), and counts as not told.
         anonymous_bytes: of the host's memory, without mapped files, just after it became ready: then caches, states and
             output buffers are filled, compute buffers hardly touched. None where the platform does not tell.
     """
     found = {
-        name: max(0, held - footprint.on(name).total_bytes)
+        name: held - footprint.on(name).total_bytes
         for name, held in process_bytes.items()
-        if name != HOST and held > 0
+        if name != HOST and held > 0 and held >= footprint.on(name).total_bytes
     }
     if anonymous_bytes is not None:
         found[HOST] = max(0, anonymous_bytes - resident_bytes(footprint.on(HOST)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
+from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
+from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
@@ -16,14 +18,18 @@ class Source(enum.Enum):
 
     DEMO = "demo"  # the built-in one, made on first use
     FILE = "file"
+    HUB = "hub"  # a repository; downloaded when it is first wanted
 
 
 @dataclass(frozen=True)
 class ModelEntry:
     """One model that can be asked for.
 
-    `path` is the GGUF (the first shard of a split one); None for the built-in model. `tool_calls`: how calls are looked
-    for in its answers; None: as the server does.
+    Attributes:
+        path: the GGUF (the first shard of a split one); None for the built-in model, and for one of the hub that is
+            not on disk, as far as anybody has looked.
+        hub: the reference of one of the hub, `owner/repo` or `owner/repo:quant`.
+        tool_calls: how calls are looked for in its answers; None: as the server does.
     """
 
     id: str
@@ -31,13 +37,36 @@ class ModelEntry:
     path: str | None
     options: LaunchOptions = field(default_factory=LaunchOptions)
     aliases: tuple[str, ...] = ()
+    hub: str | None = None
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
+    filters: RequestFilters = field(default_factory=RequestFilters)
+    tool_calls: ToolMode | None = None
+
+    @property
+    def origin(self) -> str | None:
+        """What the model is made from."""
+        return self.hub or self.path
+
+    def same_launch(self, other: ModelEntry) -> bool:
+        """Whether an engine of the one is as good as one of the other."""
+        return self.origin == other.origin and self.options == other.options
+
+
+@dataclass(frozen=True)
+class ModelDefaults:
+    """What a model gets of which nothing is configured."""
+
+    options: LaunchOptions = field(default_factory=LaunchOptions)
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
+    filters: RequestFilters = field(default_factory=RequestFilters)
     tool_calls: ToolMode | None = None
 
 
 class Registry:
-    """The models in the order in which they were added."""
+    """The models in the order in which they were added; `defaults` are for those that people load by path."""
 
-    def __init__(self, entries: tuple[ModelEntry, ...] = ()) -> None:
+    def __init__(self, entries: Iterable[ModelEntry] = (), defaults: ModelDefaults | None = None) -> None:
+        self.defaults = defaults or ModelDefaults()
         self._entries: dict[str, ModelEntry] = {}
         self._names: dict[str, str] = {}  # id or alias → id
         for entry in entries:
@@ -46,24 +75,34 @@ class Registry:
     def __iter__(self) -> Iterator[ModelEntry]:
         return iter(self._entries.values())
 
-    def add(self, entry: ModelEntry) -> bool:
+    def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
         """Add a model, or replace the options of the one with the same id and path; whether it has other options now.
 
+        Whatever else is set for one that is here stays; with `keep` so do its options.
         Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
         for name in (entry.id, *entry.aliases):
             if not name.strip() or not name.isprintable():
                 raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
             owner = self._names.get(name)
-            if owner is not None and (owner != entry.id or self._entries[owner].path != entry.path):
-                raise ModelIdTaken(
-                    f"'{name}' already names the model {self._entries[owner].path or owner}; choose another with --id.",
-                    param="id",
-                )
+            if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
+                other = self._entries[owner].origin or owner
+                raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
         before = self._entries.get(entry.id)
+        if before is not None:
+            entry = before if keep else replace(before, options=entry.options)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
         return before is not None and before.options != entry.options
+
+    def become(self, other: Registry) -> None:
+        """Hold from now on what the other holds, for all who have this one."""
+        self.defaults, self._entries, self._names = other.defaults, dict(other._entries), dict(other._names)
+
+    def policy_of(self, model_id: str) -> ModelPolicy:
+        """What is set for the model; the defaults for one that is not here any more."""
+        entry = self._entries.get(model_id)
+        return self.defaults.policy if entry is None else entry.policy
 
     def find(self, name: str) -> ModelEntry:
         """The model with this id or alias; raises ModelNotFound, naming what there is."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from supervisor.core.devices import Host, Machine, Problem
+from supervisor.core.devices import Device, Host, Machine, Problem
 from supervisor.core.devices.amd import with_names
 from supervisor.core.devices.engine_list import Listed
-from supervisor.core.devices.join import Found, is_known, join, listing_env
+from supervisor.core.devices.join import Found, held_by, is_known, join, listing_env
 from supervisor.core.devices.physical import AMD, Gpu
 from supervisor.core.devices.unlisted import guess_list, unused_gpus
 from supervisor.core.devices.vulkan import VulkanDevice
@@ -47,19 +47,23 @@ class Prober:
         self._workers: dict[str, tuple[Listed, ...]] = {}
         self._tools: tuple[Gpu, ...] | None = None
         self._vulkan: tuple[VulkanDevice, ...] | None = None
+        self._devices: tuple[Device, ...] = ()
 
     @property
     def runs(self) -> tuple[ProbeRun, ...]:
         """How each probe went the last time, with the seconds it took."""
         return self._patience.runs
 
-    def machine(self, binary: Path | None, rpc: Sequence[str] = (), *, again: bool = False) -> Machine:
+    def machine(
+        self, binary: Path | None, rpc: Sequence[str] = (), *, again: bool = False, ours: Collection[str] = ()
+    ) -> Machine:
         """What there is now.
 
         Args:
             binary: the llama-server that will be used; None: there is none.
             rpc: `host:port` of RPC workers.
             again: forget what is remembered, failures too.
+            ours: names of devices on which our engines are; their workers would not answer, and are not asked.
 
         A probe that fails or takes too long becomes a problem of the answer; nothing is raised.
         """
@@ -72,11 +76,21 @@ class Prober:
             listed = self._listed(binary, found)
             if any(one.backend == "vulkan" for one in listed):
                 found = replace(found, vulkan=self._asked_vulkan())
-            workers = self._rpc(binary, tuple(dict.fromkeys(rpc))) if binary else ()
+            busy = {one.endpoint for one in self._devices if one.name in ours}
+            workers = self._rpc(binary, tuple(dict.fromkeys(rpc)), busy) if binary else ()
             joined = join((*listed, *_numbered(workers)), found, env, host)
+            self._devices = joined.devices
             failed = [run.problem for run in self._patience.runs if run.problem]
             about_engine = unused_gpus(found, joined.devices, env) if binary else (_NO_ENGINE,)
             return Machine(host, joined.devices, (*about_engine, *failed, *joined.problems))
+
+    def process_bytes(self, pid: int) -> Mapping[str, int]:
+        """What the drivers say now that a process holds, by the names of the last look at the machine.
+
+        Devices of which none tells are left out; in a container NVIDIA's driver tells of none of ours.
+        """
+        with self._busy:
+            return held_by(pid, self._devices, self._gpus()) if self._devices else {}
 
     def _forget(self) -> None:
         self._patience.forgive()
@@ -121,9 +135,12 @@ class Prober:
             listed = self._lists[key] = list_devices(binary, env, self._around.limit_s)
         return listed
 
-    def _rpc(self, binary: Path, endpoints: Sequence[str]) -> tuple[Listed, ...]:
+    def _rpc(self, binary: Path, endpoints: Sequence[str], busy: Collection[str | None]) -> tuple[Listed, ...]:
         found: list[Listed] = []
         for endpoint in endpoints:
+            if endpoint in busy and endpoint in self._workers:
+                found += self._workers[endpoint]
+                continue
             found += self._patience.ask(f"rpc {endpoint}", partial(self._ask_worker, binary, endpoint))
         return tuple(found)
 

@@ -10,6 +10,7 @@ from supervisor.core.devices import Machine, parse_profile
 from supervisor.errors import ProfileInvalid
 
 _FOLDER = Path(__file__).parents[1] / "profiles"
+_MOST_BYTES = 1 << 20  # somebody may name a model's file instead
 
 
 def profile_names() -> tuple[str, ...]:
@@ -29,10 +30,25 @@ def load_profile(name: str) -> Machine:
         known = ", ".join(profile_names())
         raise ProfileInvalid(f"There is no file {name}, and no profile of that name; there are {known}.")
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ProfileInvalid(f"{path} cannot be read: {error}") from None
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ProfileInvalid(f"{path} cannot be read: {error.strerror}.") from None
+    return read_profile(data, str(path))
+
+
+def read_profile(data: bytes, where: str) -> Machine:
+    """The machine of a YAML or JSON text. Raises ProfileInvalid, which names `where` it came from."""
+    if len(data) > _MOST_BYTES:
+        raise ProfileInvalid(f"{where} is not a profile: it is too large for one.")
+    try:
+        value = yaml.safe_load(data.decode("utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise ProfileInvalid(f"{where} is neither YAML nor JSON: line {line}: {error.problem}.") from None
+    except (ValueError, RecursionError, yaml.YAMLError):  # no UTF-8, no such date or number, too deep
+        raise ProfileInvalid(f"{where} is neither YAML nor JSON.") from None
     try:
         return parse_profile(value)
     except ProfileInvalid as error:
-        raise ProfileInvalid(f"{path}: {error.message}") from None
+        raise ProfileInvalid(f"{where}: {error.message}") from None

@@ -8,6 +8,7 @@ when its engine dies by itself.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
+from supervisor.inflight import Inflight, InflightRequest
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
@@ -41,99 +43,113 @@ _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as th
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
 
-def relay_endpoints(
-    pool: Pool, registry: Registry, max_body: int, render_error: RenderError, tool_calls: ToolCalls
-) -> Mapping[str, ASGIApp]:
+@dataclass(frozen=True)
+class Relaying:
+    """What all relayed paths share.
+
+    max_body: bytes. render_error: status, body and headers for an error, in the form of the paths' API.
+    """
+
+    pool: Pool
+    registry: Registry
+    inflight: Inflight
+    max_body: int
+    render_error: RenderError
+    tool_calls: ToolCalls
+
+
+def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
     """The ASGI endpoint of every relayed path."""
-    return {path: RelayEndpoint(path, pool, registry, max_body, render_error, tool_calls) for path in PATHS}
+    return {path: RelayEndpoint(path, relaying) for path in PATHS}
 
 
 @dataclass(frozen=True)
 class RelayEndpoint:
-    """One path whose requests go to the engine of the model that the body names.
-
-    max_body: bytes. render_error: status, body and headers for an error, in the form of this path's API.
-    """
+    """One path whose requests go to the engine of the model that the body names."""
 
     path: str
-    pool: Pool
-    registry: Registry
-    max_body: int
-    render_error: RenderError
-    tool_calls: ToolCalls
+    relaying: Relaying
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), api_of(self.path))
         try:
-            body = await read_body(receive, self.max_body)
+            body = await read_body(receive, self.relaying.max_body)
             await while_connected(receive, self._answer(body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.render_error(error))
+            await responder.whole(*self.relaying.render_error(error))
 
     async def _answer(self, body: bytes, responder: Responder) -> None:
-        asked = parse_object(body)
-        entry = self.registry.find(_model_name(asked))
+        asked: Mapping[str, object] = parse_object(body)
+        entry = self.relaying.registry.find(_model_name(asked))
+        if entry.filters:
+            body, asked = entry.filters.apply(body, asked)
         watch = None
         if self.path == CHAT:
-            body, watch = self.tool_calls.prepare(body, asked, entry)
+            body, watch = self.relaying.tool_calls.prepare(body, asked, entry)
         plan = plan_upstream(self.path, asked)
-        job = _Job(plan, set_fields(body, plan.changes), watch, api_of(self.path))
-        acquire = partial(self.pool.acquire, entry.id, affinity_of(asked))
+        acquire = partial(self.relaying.pool.acquire, entry.id, affinity_of(asked))
+        inflight = self.relaying.inflight
+        request = inflight.enter(entry.id, self.path, stream=asked.get("stream") is True)
+        job = _Job(request, acquire, plan, set_fields(body, plan.changes), watch, api_of(self.path))
         try:
-            await self._tries(acquire, job, responder)
+            await self._tries(job, responder)
+        except asyncio.CancelledError:
+            error = request.was_cancelled()
+            if error is None:
+                raise
+            if not responder.started:
+                raise error from None
+            if not responder.ended:
+                await self._end_stream(job, responder, error)
         finally:
+            inflight.leave(request)
             if watch is not None:
                 watch.settle()
 
-    async def _tries(self, acquire: Callable[[], Awaitable[Lease]], job: _Job, responder: Responder) -> None:
+    async def _tries(self, job: _Job, responder: Responder) -> None:
         """Answer; once more where an engine died, once more without the engine's parser where that failed."""
         again = True
         while True:
             try:
-                return await self._try(acquire, job, responder, again=again)
+                return await self._try(job, responder, again=again)
             except _TryAgain:
                 again = False
             except ParserFailed as failed:
                 assert job.watch is not None  # who else looks into answers
                 job.watch.turn_raw(failed)
 
-    async def _try(
-        self,
-        acquire: Callable[[], Awaitable[Lease]],
-        job: _Job,
-        responder: Responder,
-        *,
-        again: bool,
-    ) -> None:
+    async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
-        lease = await acquire()
-        filtered: Filter | None = None
+        job.request.engine = None
+        lease = await job.acquire()
+        job.request.engine = lease.number
         try:
             path, payload = await job.question(self.path, lease.client)
-            filtered = job.new_filter()
+            job.filtered = job.new_filter()
             async with lease.client.post(path, payload) as upstream:
-                await _answer(job, upstream, filtered, responder)
+                await _answer(job, upstream, job.filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.started:
                 raise _TryAgain from error
             lost = _lost(lease, gone=gone)
-            if not responder.started or filtered is None:
+            if not responder.started:
                 raise lost from error
-            await self._end_stream(filtered, responder, lost)
+            await self._end_stream(job, responder, lost)
         except EngineStreamInvalid as error:
-            if not responder.started or filtered is None:
+            if not responder.started:
                 raise
-            await self._end_stream(filtered, responder, error)
+            await self._end_stream(job, responder, error)
         finally:
             lease.release()
 
-    async def _end_stream(self, filtered: Filter, responder: Responder, error: SupervisorError) -> None:
-        _, envelope, _ = self.render_error(error)
-        await responder.end(filtered.ending(json.loads(envelope)["error"]))
+    async def _end_stream(self, job: _Job, responder: Responder, error: SupervisorError) -> None:
+        assert job.filtered is not None  # what was sent came through it
+        _, envelope, _ = self.relaying.render_error(error)
+        await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
@@ -146,14 +162,21 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
         await stream_through(upstream, filtered, responder)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Job:
-    """What to ask the engine. watch: over the tool calls in its answer, where there may be any."""
+    """One request on its way to an engine.
 
+    watch: over the tool calls in its answer, where there may be any. filtered: the way of the answer's bytes in the
+    present try.
+    """
+
+    request: InflightRequest
+    acquire: Callable[[], Awaitable[Lease]]
     plan: UpstreamPlan
     payload: bytes
     watch: Watch | None
     api: Api
+    filtered: Filter | None = None
 
     async def question(self, path: str, client: EngineClient) -> tuple[str, bytes]:
         """Path and body of the request to the engine."""

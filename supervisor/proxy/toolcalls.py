@@ -92,6 +92,9 @@ class ToolCalls:
         default: the server's mode.
         make_id: see `call_id`.
         clock: seconds.
+
+    Attributes:
+        default: may be set anew.
     """
 
     def __init__(
@@ -101,7 +104,7 @@ class ToolCalls:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: dict[str, Counts] = {}
-        self._default = default
+        self.default = default
         self.make_id = make_id
         self.clock = clock
         self._unparsable: set[str] = set()
@@ -109,7 +112,7 @@ class ToolCalls:
 
     def prepare(self, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> tuple[bytes, Watch | None]:
         """The body for the engine, and the watch over its answer; None: it is handed on as it comes."""
-        policy = asked_policy(asked, entry.tool_calls, self._default)
+        policy = asked_policy(asked, entry.tool_calls, self.default)
         if FIELD in asked:
             asked = {key: value for key, value in asked.items() if key != FIELD}
             body = json.dumps(asked).encode()

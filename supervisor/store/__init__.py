@@ -11,5 +11,6 @@ Calls block for as long as the disk takes: the daemon makes them in a thread. A 
 from supervisor.store.database import Database
 from supervisor.store.footprints import Footprints
 from supervisor.store.load_times import LoadTime, LoadTimes
+from supervisor.store.loaded import LoadedModel, LoadedModels
 
-__all__ = ["Database", "Footprints", "LoadTime", "LoadTimes"]
+__all__ = ["Database", "Footprints", "LoadTime", "LoadTimes", "LoadedModel", "LoadedModels"]

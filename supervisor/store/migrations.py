@@ -36,6 +36,14 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
         "CREATE INDEX load_times_by_model ON load_times (model, at)",
     ),
+    (
+        """CREATE TABLE loaded (
+            id TEXT PRIMARY KEY,
+            path TEXT,
+            options TEXT NOT NULL,
+            at REAL NOT NULL
+        )""",
+    ),
 )
 
 VERSION: Final = len(MIGRATIONS)

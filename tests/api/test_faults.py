@@ -130,10 +130,10 @@ def test_an_engine_that_dies_twice_is_an_error(daemon: RunningDaemon) -> None:
     ("model", "status", "code", "told"),
     [
         ("nobody", 404, "model_not_found", "Known models: "),
-        ("garbage", 503, "model_load_failed", ""),
-        ("cut-off", 503, "model_load_failed", "bytes after the file: cut off or damaged"),
-        ("foreign", 503, "model_load_failed", ""),
-        ("absent", 503, "model_load_failed", "absent.gguf"),
+        ("garbage", 503, "model_file_broken", ""),
+        ("cut-off", 503, "model_file_broken", "bytes after the file: cut off or damaged"),
+        ("foreign", 503, "architecture_unknown", ""),
+        ("absent", 503, "model_file_broken", "absent.gguf"),
     ],
 )
 def test_what_cannot_be_loaded_says_why(daemon: RunningDaemon, model: str, status: int, code: str, told: str) -> None:

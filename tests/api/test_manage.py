@@ -86,7 +86,7 @@ def test_a_failed_load_streams_its_reason(daemon: RunningDaemon, tmp_path: Path,
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": str(broken)}, headers=headers) as answer:
         last = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: ")][-1]
     assert last["state"] == "failed"
-    assert last["error"]["code"] == "engine_start_failed"
+    assert last["error"]["code"] == "architecture_unknown"
     assert last["error"]["log_lines"]
 
 

@@ -96,4 +96,8 @@ def test_doctor_looks_at_the_daemon(bare: Cli, tmp_path: Path) -> None:
     with FakeDaemon() as same:
         same.write_endpoint(bare.state)
         assert checks(bare("doctor", "--json").json())["daemon"][0] == "ok"
+        same.config["error"] = {"code": "config_invalid", "message": "x.yaml:1:1: no"}
+        state, message = checks(bare("doctor", "--json").json())["daemon"]
+        assert state == "warn"
+        assert "x.yaml:1:1: no" in message
     assert checks(bare("doctor", "--json", "--url", "http://127.0.0.1:1").json())["daemon"][0] == "fail"

@@ -79,6 +79,28 @@ def test_everything_from_nothing_and_back(real: Cli) -> None:
     assert not real.state.exists()
 
 
+def test_a_plan_says_what_an_earlier_load_taught(real: Cli) -> None:
+    def reasons(*arguments: str) -> list[str]:
+        return [reason for reason in real("plan", *arguments, "--json").json()["why"] if "learned" in reason]
+
+    before = real("plan", "demo", "--json").json()
+    assert (before["learned"], reasons("demo")) == (False, [])
+    held = real("load", "demo", "--port", "0", "--json").json()["status"]["footprint"]
+    wait_until(lambda: bool(reasons("demo")), 10, "the start is kept")
+    after = real("plan", "demo", "--json").json()
+    assert after["learned"]
+    assert reasons("demo") == ["Compute and reserve are learned: measured with this engine and these options."]
+    (part,) = after["parts"]
+    assert abs(part["total_bytes"] - part["reserve_bytes"] - held["CPU"]) < 1 << 16  # the log rounds
+    assert part["reserve_bytes"] < before["parts"][0]["reserve_bytes"]
+    assert reasons("demo", "-c", "8192") == [
+        "Compute and reserve are learned: scaled from a start of this engine with other options."
+    ]
+    assert reasons("demo", "--devices", "laptop-16gb") == []
+    assert real("stop").code == 0
+    assert real("plan", "demo", "--json").json()["parts"][0]["compute_bytes"] == part["compute_bytes"]
+
+
 def test_loads_at_once_from_nothing_end_with_one_daemon(real: Cli) -> None:
     commands = [real.start("load", "demo", "--port", "0", "--json") for _ in range(3)]
     outputs = [command.communicate(timeout=60)[0] for command in commands]

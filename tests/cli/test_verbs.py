@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -243,3 +244,37 @@ def test_demo_asks_for_an_engine_where_the_daemon_has_none(cli: Cli, daemon: Fak
     assert "no-such-server" in shown.err
     assert "[engine_" in shown.err
     assert not daemon.called("/api/v1/models/load")
+
+
+def test_pin_and_unpin(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models = {"a": model("a", "ready")}
+    assert cli("pin", "a").out == "a is pinned\n"
+    assert cli("unpin", "a").out == "a is not pinned\n"
+    assert cli("pin", "a", "--json").json()["pinned"]
+    assert daemon.called("/api/v1/models/unpin") == [{"model": "a"}]
+
+
+def test_requests_in_flight(cli: Cli, daemon: FakeDaemon) -> None:
+    assert cli("ps", "--requests").out == "no request is in flight\n"
+    one = {"id": 7, "model": "a", "engine": None, "path": "/v1/chat/completions", "since": time.time() - 3}
+    daemon.in_flight = [{**one, "state": "waiting", "stream": True}]
+    row = cli("ps", "--requests").out.splitlines()[-1].split()
+    assert row[:5] == ["7", "a", "/v1/chat/completions", "waiting", "-"]
+    assert cli("ps", "--requests", "--json").json()["requests"][0]["id"] == 7
+
+
+def test_events_are_a_line_each(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.events = [
+        ("snapshot", {"models": [model("a")], "requests": []}),
+        ("model", model("a", "failed", error={"code": "does_not_fit"})),
+        ("request", {"id": 1, "model": "a", "path": "/v1/completions", "state": "running"}),
+        ("request_done", {"id": 1}),
+    ]
+    assert cli("events").out.splitlines() == [
+        "1 models, 0 requests in flight",
+        "a: failed, 0 at work, 0 waiting [does_not_fit]",
+        "request 1: /v1/completions of a, running",
+        "request 1: over",
+    ]
+    first = cli("events", "--json").out.splitlines()[0]
+    assert json.loads(first)["event"] == "snapshot"

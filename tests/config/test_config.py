@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.management import Management
 from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
+from supervisor.core.schedule import SchedulerLimits
 from supervisor.errors import ConfigError
 from supervisor.targets import launch_options
 
@@ -22,25 +24,69 @@ def load(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> Settin
     return load_settings(path, env or {})
 
 
+SECTIONS = ("server", "engine", "devices", "context", "placement", "queue")
+
+
 def test_the_example_is_valid_and_shows_every_setting() -> None:
     settings = load_settings(EXAMPLE, {})
-    shown = settings.models["my-model"].model_fields_set
-    assert shown == set(ModelSettings.model_fields)
-    assert settings.server.model_fields_set == set(type(settings.server).model_fields)
-    assert settings.engine.model_fields_set == set(type(settings.engine).model_fields)
-    assert settings.devices.model_fields_set == set(type(settings.devices).model_fields)
+    assert settings.model_fields_set == set(Settings.model_fields)
+    assert settings.models["my-model"].model_fields_set == set(ModelSettings.model_fields)
+    for section in (*(getattr(settings, name) for name in SECTIONS), settings.groups["large"]):
+        assert section.model_fields_set == set(type(section).model_fields)
 
 
 def test_the_example_shows_the_defaults() -> None:
     settings = load_settings(EXAMPLE, {})
-    assert settings.server == Settings().server
-    assert settings.engine == Settings().engine
-    assert settings.devices == Settings().devices
+    for name in SECTIONS:
+        assert getattr(settings, name) == getattr(Settings(), name)
+    assert settings.defaults == Settings().defaults
+    assert settings.models_dir is None
 
 
 def test_no_file_means_defaults() -> None:
     assert load_settings(None, {}) == Settings()
     assert ModelOptions().embeddings == "auto"
+
+
+def test_limits_reach_the_scheduler(tmp_path: Path) -> None:
+    text = "server: {drain: 2}\nqueue: {max_waiting_model: 3, max_waiting: 4, max_swap_wait: 0, max_linger: 5}"
+    found = load(tmp_path, text).limits()
+    assert found == SchedulerLimits(max_waiting_model=3, max_waiting=4, max_swap_wait=0, max_linger=5, drain=2)
+    assert Settings().limits() == SchedulerLimits()
+
+
+def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
+    settings = load(tmp_path, "server:\nmodels_dir: /m\nmodels:\n  a:\n", {"SUPERVISOR_API_KEY": "a-long-enough-key"})
+    assert settings.server.port == Settings().server.port
+    assert settings.models["a"] == ModelSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        ("models: {a: {file: x, source: demo}}", "1:14", "both name the model"),
+        ("models: {a: {source: foo}}", "1:22", "./foo?"),
+        ("models:\n  a: {file: x}\n  b: {file: y, aliases: [c, a]}", "3:29", "'a' already names another model"),
+        ("models: {a: {file: x, aliases: [demo]}}", "1:33", "built-in"),
+        ('models: {" ": {file: x}}', "1:10", "printable"),
+        ("models: {a: {file: x, extra_args: [--port, '1']}}", "1:35", "--port cannot be given"),
+        ("models: {a: {file: x, env: {LLAMA_ARG_X: '1'}}}", "1:28", "LLAMA_ARG_X cannot be set"),
+        ("models: {a: {file: x, filters: {strip: [model]}}}", "1:40", "model is not a parameter"),
+        ("models: {alpha: {file: x}}\ngroups: {g: {members: [alhpa]}}", "2:24", "did you mean alpha?"),
+        ("defaults: {env: {LLAMA_API_KEY: x}}", "1:17", "cannot be set"),
+    ],
+)
+def test_what_no_single_value_shows(tmp_path: Path, text: str, place: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text)
+    assert f"supervisor.yaml:{place}: " in caught.value.message
+    assert told in caught.value.message
+
+
+def test_a_fault_of_the_environment_names_the_variable() -> None:
+    with pytest.raises(ConfigError, match=r"^SUPERVISOR_API_KEY: string should have at least 8") as caught:
+        load_settings(None, {"SUPERVISOR_API_KEY": "short"})
+    assert "short" not in caught.value.message
 
 
 def test_model_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
@@ -61,7 +107,7 @@ def test_so_are_all_other_files(tmp_path: Path) -> None:
 def test_the_settings_are_the_launch_options() -> None:
     """One list of options, of which clients get all that do not name things of the machine."""
     fields = {field.name for field in dataclasses.fields(LaunchOptions)}
-    assert ModelSettings.model_fields.keys() - {"file", "aliases", "tool_calls"} == fields
+    assert ModelSettings.model_fields.keys() - {"source", "file", "aliases"} - Management.model_fields.keys() == fields
     assert ModelOptions.model_fields.keys() == fields - MACHINE_FIELDS
     assert launch_options(ModelOptions()) == LaunchOptions()
 
@@ -79,7 +125,7 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
     [
         ("server: {prot: 1}", "server.prot"),
         ("server: {port: 99999}", "server.port"),
-        ("models: {m: {ctx_size: 5}}", "models.m.file"),
+        ("models: {m: {ctx_size: 5}}", "models.m: name the model's `source` or `file`"),
         ("models: {m: {file: a, embeddings: maybe}}", "models.m.embeddings"),
         ("models: {m: {file: a, cache_type_k: q3}}", "models.m.cache_type_k"),
         ("models: {m: {file: a, rope_scale: .inf}}", "models.m.rope_scale"),

@@ -93,12 +93,18 @@ def test_exact_figures_do_not_depend_on_what_was_estimated_then() -> None:
 
 
 def test_other_options_scale_and_a_device_that_is_new_takes_the_ratio_of_its_kind() -> None:
-    found = learned([observed(ONE, 0.8, overhead_bytes={"CUDA0": 7, "CPU": 1})], start(TWO), estimated(TWO))
+    found = learned([observed(ONE, 1.8, overhead_bytes={"CUDA0": 7, "CPU": 1})], start(TWO), estimated(TWO))
     assert found is not None
     assert not found.same
-    assert found.compute["CUDA0"] == found.compute["CUDA1"] == pytest.approx(0.8, rel=1e-6)
+    assert found.compute["CUDA0"] == found.compute["CUDA1"] == pytest.approx(1.8, rel=1e-6)
     assert found.overhead_bytes == {"CUDA0": 7, "CUDA1": 7, "CPU": 1}
     assert "other options" in found.source
+
+
+def test_a_start_that_took_less_than_the_bound_lowers_no_other() -> None:
+    found = learned([observed(ONE, 0.4)], start(TWO), estimated(TWO))
+    assert found is not None
+    assert set(found.compute.values()) == {1.0}
 
 
 def test_a_context_that_the_engine_chose_differently_is_not_the_same() -> None:
@@ -119,28 +125,28 @@ def test_other_devices_under_the_same_names_are_not_the_same() -> None:
 
 
 def test_this_engine_with_other_options_comes_before_another_with_the_same() -> None:
-    stored = [observed(ONE, 0.6, at=9, engine="two"), observed(TWO, 0.9, at=1)]
+    stored = [observed(ONE, 1.6, at=9, engine="two"), observed(TWO, 1.9, at=1)]
     found = learned(stored, start(ONE), estimated(ONE))
     assert found is not None
-    assert found.compute["CUDA0"] == pytest.approx(0.9, rel=1e-6)
+    assert found.compute["CUDA0"] == pytest.approx(1.9, rel=1e-6)
 
 
 def test_another_build_serves_where_this_one_is_new_and_is_named() -> None:
-    stored = replace(observed(ONE, 0.6), start=start(ONE, "two", build=11000))
+    stored = replace(observed(ONE, 1.6), start=start(ONE, "two", build=11000))
     found = learned([stored], start(ONE), estimated(ONE))
     assert found is not None
     assert not found.same
-    assert found.compute["CUDA0"] == pytest.approx(0.6, rel=1e-6)
+    assert found.compute["CUDA0"] == pytest.approx(1.6, rel=1e-6)
     assert "build 11000" in found.source
 
 
 def test_the_nearest_options_count_and_of_equal_ones_the_newest() -> None:
     near = replace(ONE, ctx_size=8192)
     far = replace(near, ubatch_size=64, cache_type_k="q8_0", cache_type_v="q8_0")
-    stored = [observed(far, 0.5, at=9), observed(near, 0.7, at=1), observed(replace(ONE, ctx_size=16384), 0.9, at=2)]
+    stored = [observed(far, 1.5, at=9), observed(near, 1.7, at=1), observed(replace(ONE, ctx_size=16384), 1.9, at=2)]
     found = learned(stored, start(ONE), estimated(ONE))
     assert found is not None
-    assert found.compute["CUDA0"] == pytest.approx(0.9, rel=1e-6)
+    assert found.compute["CUDA0"] == pytest.approx(1.9, rel=1e-6)
 
 
 def test_a_device_that_held_nothing_teaches_nothing() -> None:
@@ -157,7 +163,7 @@ def test_overhead_is_what_lies_beside_the_buffers() -> None:
     footprint = Footprint((gpu, host))
     assert overhead(footprint, {"CUDA0": 450, "CUDA1": 300}, 90) == {"CUDA0": 300, "CUDA1": 300, "CPU": 35}
     assert overhead(footprint, {"CUDA0": 0}, None) == {}
-    assert overhead(footprint, {"CUDA0": 120}, 10) == {"CUDA0": 0, "CPU": 0}
+    assert overhead(footprint, {"CUDA0": 120}, 10) == {"CPU": 0}, "another process has that number in a container"
 
 
 def test_the_typical_load_is_the_middle_of_the_newest_five() -> None:
@@ -205,10 +211,10 @@ def test_what_is_learned_is_usable(stored: list[Observation], options: EstimateO
             all(abs(told[d.name] - d.compute_bytes) <= 1 for d in f.devices if d.name in told) for f in candidates
         )
     else:
-        assert all(0.2 <= ratio <= 5 for ratio in found.compute.values())
+        assert all(1 <= ratio <= 5 for ratio in found.compute.values())
 
 
-@given(st.permutations([observed(ONE, 0.5, at=1), observed(TWO, 0.7, at=2), observed(ONE, 0.9, at=3, engine="two")]))
+@given(st.permutations([observed(ONE, 1.5, at=1), observed(TWO, 1.7, at=2), observed(ONE, 1.9, at=3, engine="two")]))
 def test_the_order_of_what_is_stored_does_not_matter(stored: list[Observation]) -> None:
     other = replace(ONE, ctx_size=512)
     assert learned(stored, start(other), estimated(other)) == learned(stored[::-1], start(other), estimated(other))

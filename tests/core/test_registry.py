@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
 ONE = ModelEntry("one", Source.FILE, "/models/one.gguf", aliases=("uno", "eins"))
@@ -48,4 +49,15 @@ def test_the_same_model_may_come_again_with_other_options() -> None:
     assert registry.add(changed)
     assert not registry.add(changed)
     assert not registry.add(TWO)
-    assert registry.find("eins") is changed
+    assert registry.find("eins") == changed
+
+
+def test_a_load_changes_options_alone() -> None:
+    """What a reload has set meanwhile stays, also where the load was asked for before it."""
+    stale = ModelEntry("a", Source.FILE, "/a", LaunchOptions(ctx_size=1))
+    registry = Registry((replace(stale, aliases=("x",), policy=ModelPolicy(pinned=True)),))
+    assert not registry.add(replace(stale, options=LaunchOptions(ctx_size=9)), keep=True)
+    assert registry.find("x").options.ctx_size == 1
+    assert registry.add(replace(stale, options=LaunchOptions(ctx_size=9)))
+    assert registry.find("x").options.ctx_size == 9
+    assert registry.policy_of("a").pinned

@@ -4,6 +4,7 @@ tensors   asks the libraries beside llama-server which tensors each subject has 
 measure   starts the server for every subject and setting, prints what changed, and replaces the record
 compare   prints where the estimate and the record differ
 report    writes docs/memory-accuracy.md from the record and the estimate
+placement writes docs/placement.md: where well-known models go on the machines of the shipped profiles
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.evidence import known_models, matrix, report
+from tests.evidence import known_models, matrix, placement, report
 from tests.evidence.architectures import fixtures_of
 from tests.evidence.discover import tensors_of
 from tests.evidence.make import write_model
@@ -37,12 +38,12 @@ REPORT = Path(__file__).parents[2] / "docs" / "memory-accuracy.md"
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("tensors", "measure", "compare", "report"))
+    parser.add_argument("command", choices=("tensors", "measure", *_QUICK))
     parser.add_argument("--only", default="", help="only subjects that match this regular expression")
     parser.add_argument("--engine", type=Path, help="llama-server (default: the one the program would use)")
     options = parser.parse_args()
-    if options.command in {"compare", "report"}:
-        return _compare() if options.command == "compare" else _report()
+    if options.command in _QUICK:
+        return _QUICK[options.command]()
     engine = options.engine or find_engine_binary(os.environ)
     return (_tensors if options.command == "tensors" else _measure)(engine.resolve(), re.compile(options.only))
 
@@ -106,6 +107,14 @@ def _report() -> int:
     say(f"wrote {REPORT.name}")
     return 0
 
+
+def _placement() -> int:
+    placement.PAGE.write_text(placement.text(), "utf-8")
+    say(f"wrote {placement.PAGE.name}")
+    return 0
+
+
+_QUICK = {"compare": _compare, "report": _report, "placement": _placement}  # these need no engine
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -37,9 +37,10 @@ def chunk(**delta: Any) -> Json:
 class FakeDaemon:
     """The server, and what the test scripts it to say.
 
-    models: the statuses by id. loading: events a load sends (default: loading, then ready). chat: the chunks of the
-    next answers, a callable of the request. requests: (method, path with query, body) as they came in. held: set by the
-    test to let a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
+    models: the statuses by id. answers: what other paths answer. loading: events a load sends (default: loading, then
+    ready). chat: the chunks of the next answers, a callable of the request. requests: (method, path with query, body)
+    as they came in. held: set by the test to let a stream go on that yields the `WAIT` marker; reached: set when a
+    stream got there.
     """
 
     WAIT = "wait"
@@ -47,9 +48,13 @@ class FakeDaemon:
     def __init__(self, *, pid: int | None = None, version: str = VERSION, key: str | None = None) -> None:
         self.models: dict[str, Json] = {"demo": model("demo", source="demo")}
         self.engine: Json | None = {"path": "/opt/llama-server", "build": 11434, "source": "PATH"}
+        self.answers: dict[str, Json] = {}
+        self.config: Json = {"path": None, "loaded_at": time.time(), "error": None, "restart_needed": []}
         self.loading: list[Json | str] | None = None
         self.chat: Callable[[Json], list[Json | str]] = introduce
         self.logs: list[str] = ["first line", "second line"]
+        self.in_flight: list[Json] = []
+        self.events: list[tuple[str, Json]] = []
         self.requests: list[tuple[str, str, Json]] = []
         self.held, self.reached, self.gone = threading.Event(), threading.Event(), threading.Event()
         self.on_shutdown: Callable[[], None] = lambda: None
@@ -90,6 +95,7 @@ class FakeDaemon:
             "pid": self.pid,
             "url": self.url,
             "started_at": time.time(),
+            "config": self.config,
             "engine": self.engine,
             "models": list(self.models.values()),
         }
@@ -150,6 +156,19 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/api/v1/shutdown":
             self._json(202, {"status": "stopping"})
             daemon.on_shutdown()
+        elif path in daemon.answers:
+            self._json(200, daemon.answers[path])
+        else:
+            self._answer_more(daemon, path, body)
+
+    def _answer_more(self, daemon: FakeDaemon, path: str, body: Json) -> None:
+        if path in ("/api/v1/models/pin", "/api/v1/models/unpin"):
+            self._pin(daemon, body, pinned=path.endswith("/pin"))
+        elif path == "/api/v1/requests":
+            self._json(200, {"requests": daemon.in_flight})
+        elif path == "/api/v1/events":
+            self._start("text/event-stream")
+            self._chunks(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode() for name, data in daemon.events)
         else:
             self._error(404, "route_not_found", f"No {path}.")
 
@@ -170,6 +189,10 @@ class _Handler(BaseHTTPRequestHandler):
         daemon.models[body["model"]] = model(body["model"])
         self._json(200, daemon.models[body["model"]])
         daemon.held.set()
+
+    def _pin(self, daemon: FakeDaemon, body: Json, *, pinned: bool) -> None:
+        daemon.models[body["model"]]["pinned"] = pinned
+        self._json(200, daemon.models[body["model"]])
 
     def _logs(self, daemon: FakeDaemon) -> None:
         query = parse_qs(urlsplit(self.path).query)

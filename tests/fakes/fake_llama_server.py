@@ -40,7 +40,19 @@ def main() -> None:
     log("I srv  llama_server: model loaded")
     if not knobs.no_protocol:
         say("ready", {"id": "fake", "meta": {"n_ctx": 4096}, "monotonic": time.monotonic()})
+    if knobs.leave_after is not None:
+        threading.Timer(knobs.leave_after, os._exit, (knobs.exit_code,)).start()
+    if knobs.grow:
+        threading.Thread(target=grow, args=(knobs.grow,), daemon=True).start()
     obey(knobs)
+
+
+def grow(mebibytes: int) -> None:
+    """Leak."""
+    time.sleep(0.3)
+    leaked = bytearray(mebibytes << 20)
+    leaked[::4096] = b"x" * len(leaked[::4096])
+    threading.Event().wait()
 
 
 def parse_knobs() -> argparse.Namespace:
@@ -62,6 +74,8 @@ def parse_knobs() -> argparse.Namespace:
     parser.add_argument("--flood", type=int, default=0, help="lines of output at the start")
     parser.add_argument("--long-line", type=int, default=0, help="bytes")
     parser.add_argument("--close-stdout", action="store_true")
+    parser.add_argument("--leave-after", type=float, default=None, help="seconds after ready, then it just exits")
+    parser.add_argument("--grow", type=int, default=0, help="MiB taken a moment after it is ready")
     return parser.parse_known_args()[0]
 
 

@@ -91,7 +91,7 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     with pytest.raises(ProfileInvalid, match=r"mine\.json: host: there is no key free"):
         load_profile(str(path))
     path.write_text("{")
-    with pytest.raises(ProfileInvalid, match=r"mine\.json cannot be read"):
+    with pytest.raises(ProfileInvalid, match=r"mine\.json is neither YAML nor JSON: line 1: "):
         load_profile(str(path))
     with pytest.raises(ProfileInvalid, match="there are 1x24gb, "):
         load_profile("3x24gb")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from supervisor.core.devices import Host, budgets
 from supervisor.probe.engine_list import worker_is_free
 from supervisor.probe.machine import Prober, probe_machine
 from supervisor.probe.places import Surroundings
+from tests.support.workers import rpc_worker
 
 pytestmark = pytest.mark.engine
 
@@ -23,35 +24,9 @@ Worker = Callable[[], str]
 
 @pytest.fixture
 def worker(engine_binary: Path) -> Iterator[Worker]:
-    """Starts workers on free ports of this machine; gives their endpoints."""
-    program = engine_binary.resolve().with_name("ggml-rpc-server")
-    if not program.is_file():
-        pytest.skip("this engine came without ggml-rpc-server")
-    running: list[subprocess.Popen[bytes]] = []
-
-    def start() -> str:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        argv = [str(program), "-H", "127.0.0.1", "-p", str(port)]
-        running.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        wait_for_listener(port)
-        return f"127.0.0.1:{port}"
-
-    yield start
-    for process in running:
-        process.kill()
-        process.wait()
-
-
-def wait_for_listener(port: int) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.02)
-    pytest.fail("the worker does not listen")
+    """Starts workers; gives their endpoints."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(rpc_worker(engine_binary))
 
 
 def test_the_machine_as_it_is(engine_binary: Path) -> None:
@@ -98,6 +73,15 @@ def test_one_that_serves_somebody_is_what_it_was(engine_binary: Path, worker: Wo
         assert [device for device in stranger.devices if device.backend == "rpc"] == []
         assert any("serves another program (one at a time)" in problem.message for problem in stranger.problems)
     assert any(worker_is_free(endpoint, 5) for _ in range(5))  # it first sees off those who gave up
+
+
+def test_one_that_serves_our_own_engine_is_not_asked(engine_binary: Path) -> None:
+    prober = Prober(Surroundings(os.environ))
+    with rpc_worker(engine_binary) as endpoint:
+        before = prober.machine(engine_binary, [endpoint])
+    after = prober.machine(engine_binary, [endpoint], ours={"RPC0"})  # it is gone: who asked would see that
+    assert (after.devices, after.problems) == (before.devices, before.problems)
+    assert prober.machine(engine_binary, [endpoint]).problems != before.problems
 
 
 def test_names_are_those_that_the_engine_itself_takes(engine_binary: Path, worker: Worker) -> None:

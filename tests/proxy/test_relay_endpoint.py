@@ -16,8 +16,9 @@ from supervisor.core.registry import ModelEntry, Registry, Source
 from supervisor.core.sse import MAX_EVENT_BYTES
 from supervisor.engine_client import EngineResponse
 from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
+from supervisor.inflight import Inflight
 from supervisor.pool import Pool
-from supervisor.proxy.relay import RelayEndpoint
+from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
@@ -28,6 +29,7 @@ class _Engine:
     """Stands for the pool, its one lease and the engine's client; streams `parts`."""
 
     engine_stopped = False
+    number = 1
 
     def __init__(self, parts: list[bytes], refusal: SupervisorError | None = None) -> None:
         self._refusal = refusal
@@ -59,7 +61,9 @@ class _Engine:
 async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
     """What the endpoint sends."""
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
-    endpoint = RelayEndpoint("/v1/chat/completions", cast(Pool, engine), registry, 1 << 20, render_error, ToolCalls())
+    inflight = Inflight(lambda: 0.0)
+    relaying = Relaying(cast(Pool, engine), registry, inflight, 1 << 20, render_error, ToolCalls())
+    endpoint = RelayEndpoint("/v1/chat/completions", relaying)
     asked: list[Message] = [{"type": "http.request", "body": json.dumps({"model": "m", "stream": stream}).encode()}]
     sent: list[Message] = []
 
@@ -70,6 +74,7 @@ async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
         sent.append(message)
 
     await endpoint({}, receive, send)
+    assert not list(inflight)
     return sent
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from supervisor.child import StopGrace
 from supervisor.core.events import EngineId, Failure, ModelId, Plan
+from supervisor.core.keeping import kept
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
+from supervisor.kv_store import SlotStore
 from supervisor.pool import Lease, Pool, PoolEdges, PoolLimits
 from supervisor.sockets import fresh_socket
 from tests.core.schedule.toy import ToyPlanner
@@ -28,7 +30,11 @@ class PoolBench:
     Attributes:
         arguments: further arguments for the engines, by model.
         hidden: bytes by device that a look does not show free once no engine lives any more.
+        allowed: bytes of the host's memory that an engine may come to hold; None: without limit.
+        store: keeps what the slots of the engines hold; None: nobody does.
         unreadable: raised when the pool learns of a model.
+        others: further arguments that are tried once where a load with the present ones failed, by model.
+        failures: of loads.
         seen: what the pool observed, as (event, model, code).
         looks: how often the machine was looked at.
     """
@@ -41,8 +47,12 @@ class PoolBench:
     policies: Mapping[str, ModelPolicy] = field(default_factory=dict)
     arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     hidden: dict[str, int] = field(default_factory=dict)
+    allowed: int | None = None
+    store: SlotStore | None = None
     unreadable: dict[str, Exception] = field(default_factory=dict)
     seen: list[tuple[str, str, str | None]] = field(default_factory=list)
+    others: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
     engines: list[Engine] = field(default_factory=list)
     looks: int = 0
 
@@ -54,7 +64,10 @@ class PoolBench:
         """A pool of its own scheduler."""
         scheduler = Scheduler(self.planner, lambda model: self.policies.get(model, ModelPolicy()), limits)
         clock = asyncio.get_running_loop().time
-        return Pool(scheduler, PoolEdges(self._prepare, self._learn, self._see_room, clock, self._observe), pool_limits)
+        edges = PoolEdges(
+            self._prepare, self._learn, self._see_room, clock, self._observe, again=self._again, allowed=self._allowed
+        )
+        return Pool(scheduler, edges, pool_limits)
 
     def alive(self) -> list[Engine]:
         """Engines whose process lives."""
@@ -64,11 +77,25 @@ class PoolBench:
         held = sum(1 for _ in self.alive()) * 10
         assert held + 10 <= sum(self.room.values()), "an engine is started beside one that has not left"
         options = LaunchOptions(parallel=2, ctx_size=4096, extra_args=self.arguments.get(model, ()))
+        keeper = self.store.keeper(model, model, 64) if self.store else None
+        if keeper is not None:
+            options = kept(options, str(keeper.folder), {"--no-cache-idle-slots": False})
         socket = str(fresh_socket(self.folder / "run"))
         launch = build_launch(self.binary, str(self.model), socket, model, options, ModelFacts())
         engine = Engine(launch, log=self.log, record_dir=self.folder / "children", limits=QUICK)
+        engine.keeper = keeper
         self.engines.append(engine)
         return engine
+
+    def _again(self, model: ModelId, plan: Plan, failure: Failure) -> bool:
+        self.failures.append(failure)
+        if model not in self.others:
+            return False
+        self.arguments = {**self.arguments, model: self.others.pop(model)}
+        return True
+
+    def _allowed(self, plan: Plan) -> int | None:
+        return self.allowed
 
     async def _learn(self, model: ModelId) -> None:
         if model in self.unreadable:
@@ -91,3 +118,11 @@ async def chat(lease: Lease, content: str = "Hi") -> str:
         found = await answer.json()
     text: str = found["choices"][0]["message"]["content"]
     return text
+
+
+async def processed(lease: Lease, content: str) -> int:
+    """Tokens of the prompt that the engine had to process for a short answer."""
+    body = json.dumps({"messages": [{"role": "user", "content": content}], "max_tokens": 4}).encode()
+    async with lease.client.post("/v1/chat/completions", body) as answer:
+        count: int = (await answer.json())["timings"]["prompt_n"]
+    return count

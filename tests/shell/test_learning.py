@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from supervisor import processes
 from supervisor.core.capabilities import Capabilities
+from supervisor.core.devices import Machine
 from supervisor.core.footprint import Footprint, asking
 from supervisor.core.identity import Start
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch
@@ -85,8 +86,12 @@ class Workshop:
         async def read(entry: ModelEntry) -> Known:
             return self.know(model, entry.options)
 
-        rules = Rules(rpc=tuple(workers))
-        planner = Planner(Registry(), read, Prober(Surroundings(os.environ)), lambda: self.binary, rules, lambda: ())
+        prober = Prober(Surroundings(os.environ))
+
+        def look(again: bool, ours: Collection[str]) -> Machine:
+            return prober.machine(self.binary, tuple(workers), again=again, ours=ours)
+
+        planner = Planner(Registry(), read, look, Rules(), tuple)
         await planner.look()
         known = self.know(model, options)
         placement = planner.decide(known, options, ())

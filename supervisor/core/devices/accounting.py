@@ -59,11 +59,12 @@ def _device_budget(device: Device, ours: Sequence[Holding], reserves: Reserves, 
     used = max(0, device.total_bytes - device.free_bytes)
     held = sum(_held(device, one, told) for one in ours)
     others = used - min(held, used)
+    usable = max(0, device.total_bytes - others - reserves.for_device(device.name, device.backend))
     return Budget(
         name=device.name,
         backend=device.backend,
         total_bytes=device.total_bytes,
-        usable_bytes=max(0, device.total_bytes - others - reserves.for_device(device.name, device.backend)),
+        usable_bytes=reserves.within(device.name, device.backend, usable),
         reserve_bytes=reserves.for_engine(device.name, device.backend),
         shares_host=device.shares_host,
         endpoint=device.endpoint,
@@ -76,11 +77,12 @@ def _host_budget(machine: Machine, ours: Sequence[Holding], reserves: Reserves) 
     used = max(0, host.total_bytes - host.available_bytes)
     held = sum(_held_of_host(one, sharing) for one in ours)
     others = used - min(held, used)
+    usable = max(0, host.total_bytes - others - reserves.for_device(HOST, CPU))
     return Budget(
         name=HOST,
         backend=CPU,
         total_bytes=host.total_bytes,
-        usable_bytes=max(0, host.total_bytes - others - reserves.for_device(HOST, CPU)),
+        usable_bytes=reserves.within(HOST, CPU, usable),
         reserve_bytes=reserves.for_engine(HOST, CPU),
         shares_host=True,
     )

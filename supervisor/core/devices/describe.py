@@ -19,8 +19,13 @@ def as_json(machine: Machine, budgets: Budgets) -> dict[str, Any]:
             **_budget(budgets.host),
         },
         "devices": [{**_device(device), **_budget(by_name.get(device.name))} for device in machine.devices],
-        "problems": [{"probe": problem.probe, "message": problem.message} for problem in machine.problems],
+        "problems": problems_json(machine),
     }
+
+
+def problems_json(machine: Machine) -> list[dict[str, str]]:
+    """What could not be asked: `probe`, `message`."""
+    return [{"probe": problem.probe, "message": problem.message} for problem in machine.problems]
 
 
 def _device(device: Device) -> Mapping[str, Any]:

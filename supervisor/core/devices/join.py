@@ -96,6 +96,12 @@ def is_known(device: Device, gpus: Sequence[Gpu]) -> bool:
     return same is not None and same.free_bytes is not None
 
 
+def held_by(pid: int, devices: Sequence[Device], gpus: Sequence[Gpu]) -> dict[str, int]:
+    """What the drivers say that a process holds, by device name; a device of which none tells is left out."""
+    found = {device.name: _gpu_that_is(device, gpus) for device in devices}
+    return {name: gpu.processes[pid] for name, gpu in found.items() if gpu is not None and pid in gpu.processes}
+
+
 _UNTOLD = {
     "cuda": "Which GPU is which of {names} cannot be told, so engines cannot be pinned to them; "
     "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID in CUDA_VISIBLE_DEVICES.",

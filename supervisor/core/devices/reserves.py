@@ -52,10 +52,18 @@ _OTHER = Reserve(256 * _MIB, 256 * _MIB, "not measured; a back end without figur
 
 @dataclass(frozen=True, slots=True)
 class Reserves:
-    """The defaults, changed by the user: bytes by device name (`CUDA0`, `CPU`) or back end (`cuda`, `cpu`)."""
+    """The defaults, changed by the user: bytes by device name (`CUDA0`, `CPU`) or back end (`cuda`, `cpu`).
+
+    `limit_bytes`: the most that all our engines together may use; none by default.
+    """
 
     device_bytes: Mapping[str, int] = field(default_factory=dict)
     engine_bytes: Mapping[str, int] = field(default_factory=dict)
+    limit_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    def within(self, name: str, backend: str, usable: int) -> int:
+        """`usable` bytes, or what all engines together may use of the device where that is less."""
+        return min(usable, self.limit_bytes.get(name, self.limit_bytes.get(backend, usable)))
 
     def for_device(self, name: str, backend: str) -> int:
         """What is kept back on the device itself."""

@@ -89,6 +89,7 @@ class LaunchOptions:
     reasoning_budget_message: str | None = None
     reasoning_preserve: bool | None = None
     slot_save_path: str | None = None
+    keep_kv: bool = False  # ours: slots are saved before the engine ends, and restored by the next one
     # further files
     lora: tuple[LoraAdapter, ...] = ()
     mmproj: str | None = None

@@ -29,15 +29,17 @@ class Buffers:
         return found
 
 
-def allocate(facts: Facts, options: EstimateOptions, context: Context, places: Sequence[int]) -> Buffers:
-    """`places` as `place_layers` gives them."""
+def allocate(
+    facts: Facts, options: EstimateOptions, context: Context, places: Sequence[int], everywhere: bool = False
+) -> Buffers:
+    """`places` as `place_layers` gives them; `everywhere` as in `compute_buffers`."""
     caches = _make(facts.caches, context, options.cache_type_k, options.cache_type_v)
-    compute = compute_buffers(facts, options, context, caches, places)
+    compute = compute_buffers(facts, options, context, caches, places, everywhere)
     if not options.drafts:
         return Buffers(caches, (), compute)
     drafting = replace(context, rollbacks=0, n_outputs=context.n_seq)  # the second context runs the NextN blocks alone
     drafted = _make(facts.draft, drafting, options.cache_type_k_draft, options.cache_type_v_draft)
-    more = compute_buffers(facts, options, drafting, drafted, places)
+    more = compute_buffers(facts, options, drafting, drafted, places, everywhere)
     return Buffers(caches, drafted, [main + draft for main, draft in zip(compute, more, strict=True)])
 
 

@@ -14,6 +14,7 @@ from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.graph import core_of, input_bytes
 from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.spec import ModelSpec
 
 _MARGIN_BYTES = 104858  # 0.1 MiB: small inputs, padding between tensors
 _MARGIN_PARTS = 5000  # and 0.02 %
@@ -55,37 +56,59 @@ _NO_EXPERTS = Cut(copies=1, first=9, others=9, host=5, device_core="rest", host_
 _SHARES = {"gemma3n": (11, 20), "gemma4": (3, 15)}
 """Of models with per-layer embeddings in a pipeline: copies of these on a device, and on one whose layers share the
 cache of a layer elsewhere. Fitted to measurements."""
-_MIXES = {"rwkv6": (0, 1), "rwkv6qwen2": (0, 1), "rwkv7": (2, 9), "arwkv7": (1, 4)}
-"""Of RWKV in a pipeline, beside one state more: rows on the first device and on those after it. From version 7 on the
-values of the first layer travel to every other. Fitted to fixtures on two to four workers."""
+_MIXES = {"rwkv6": (0, 1, 1), "rwkv6qwen2": (0, 1, 1), "rwkv7": (2, 9, 5), "arwkv7": (1, 4, 4)}
+"""Of RWKV in a pipeline, beside one state more: rows on the first device, on those after it, and on the last. From
+version 7 on the values of the first layer travel to every other. Fitted to fixtures on two to four workers."""
+_SCANS = {"falcon-h1": (1, 1), "granitehybrid": (5, 15)}
+"""Of these models in a pipeline, instead of `Cut.scans` and `Cut.amid`. Fitted to fixtures on two and three workers."""
+_MASKED = frozenset({"attention", "window"})
 _TORN = frozenset({"nemotron_h", "nemotron_h_moe"})
 _PIPELINE = Cut(copies=4, first=17, others=12, host=10, scans=(8, 20), amid=6)
 
 
 def compute_buffers(
-    facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache], places: Sequence[int]
+    facts: Facts,
+    options: EstimateOptions,
+    context: Context,
+    caches: Sequence[Cache],
+    places: Sequence[int],
+    everywhere: bool = False,
 ) -> list[int]:
-    """Bytes per device, the host last."""
+    """Bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
     core = core_of(facts.spec, facts.widths, context, caches)
     row = 4 * context.n_tokens * facts.widths.embd
     cut = _cut(options, places)
-    inputs = cut.copies * input_bytes(facts.spec, context, caches)
-    amid = cut.amid if len(options.devices) > 2 else 0
+    inputs = input_bytes(facts.spec, context, caches)
+    known = _SCANS.get(facts.spec.architecture.name) if cut is _PIPELINE else None
+    scans, amid = known or cut.scans, cut.amid if len(options.devices) > 2 and not known else 0
     used = sorted({place for place in places if place >= 0})
     found = [0] * (len(options.devices) + 1)
     for device in used:
-        rows, more = (cut.first, cut.scans[0]) if device == used[0] else (cut.others, cut.scans[1] + amid)
+        rows, more = (cut.first, scans[0]) if device == used[0] else (cut.others, scans[1] + amid)
         beside = core.scans + (rows + more) * row if more and core.scans else 0
-        size = max(getattr(core, cut.device_core) + rows * row, beside) + inputs
+        near = caches if everywhere or cut is _HOST_CACHE else _attended(facts.spec, caches, places, device)
+        size = max(getattr(core, cut.device_core) + rows * row, beside)
+        size += cut.copies * input_bytes(facts.spec, context, near)
         size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
-        size += _mix_bytes(facts, context, row, first=device == used[0]) if cut is _PIPELINE else 0
+        if cut is _PIPELINE:
+            last = device == used[-1] and not everywhere
+            size += _mix_bytes(facts, context, row, 0 if device == used[0] else 1 + last)
         found[device] = _with_margin(size + _cuda_copies(options, context, caches))
     host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
     if used and facts.widths.per_layer:
         host += 4 * context.n_tokens * facts.widths.per_layer + row
     host += cut.states * facts.widths.state + (_torn_scans(facts, context) if cut is _HOST_CACHE else 0)
-    found[-1] = _with_margin(host + inputs)
+    found[-1] = _with_margin(host + cut.copies * inputs)
     return found
+
+
+def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], device: int) -> Sequence[Cache]:
+    """Caches whose masks a device needs: those of its layers; all of them where some layers read those of others."""
+    own = all(spec.kv_layers[layer] or spec.recurrent_layers[layer] for layer in range(spec.n_layer))
+    if not own or any(cache.name not in _MASKED for cache in caches):
+        return caches
+    here = {layer for layer, place in enumerate(places) if place == device}
+    return [cache for cache in caches if any(row.layer in here for row in cache.layers)]
 
 
 def _torn_scans(facts: Facts, context: Context) -> int:
@@ -96,9 +119,10 @@ def _torn_scans(facts: Facts, context: Context) -> int:
     return 4 * context.n_tokens * (ssm.inner + 2 * ssm.group * ssm.state) * sum(spec.recurrent_layers)
 
 
-def _mix_bytes(facts: Facts, context: Context, row: int, *, first: bool) -> int:
+def _mix_bytes(facts: Facts, context: Context, row: int, place: int) -> int:
+    """`place`: 0 for the first device, 2 for the last one, 1 between them."""
     rows = _MIXES.get(facts.spec.architecture.name)
-    return rows[0 if first else 1] * row + facts.widths.state * context.states if rows else 0
+    return rows[place] * row + facts.widths.state * context.states if rows else 0
 
 
 def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[int], device: int) -> int:
@@ -110,10 +134,12 @@ def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[
 
 
 def _borrows(facts: Facts, places: Sequence[int], device: int) -> bool:
-    """Whether layers here share the cache of a layer on another device."""
-    owners = [layer for layer, owns in enumerate(facts.spec.kv_layers) if owns]
-    lender = max(owners, default=0)
-    return places[lender] != device and device in places[lender + 1 : facts.spec.n_layer]
+    """Whether layers here share the cache, with a window or without, of a layer on another device."""
+    spec = facts.spec
+    lenders = {spec.swa_layers[layer]: layer for layer, owns in enumerate(spec.kv_layers) if owns}
+    first = max(lenders.values(), default=0) + 1
+    far = any(places[lender] != device for lender in lenders.values())
+    return far and device in places[first : spec.n_layer]
 
 
 def _cut(options: EstimateOptions, places: Sequence[int]) -> Cut:

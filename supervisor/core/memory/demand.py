@@ -3,8 +3,8 @@
 `estimate` answers for one placement; who looks for a placement would have to ask it hundreds of times. A `Demand`
 answers for all placements of one shape at once: bytes of each layer, and what a device takes beside its layers. Added
 up for a placement it is never less than the estimate. It is more by copies of rope tables on devices that hold the
-output layer alone, in pipelines of models whose layers share caches (Gemma 3n, Gemma 4), and by CUDA's copy of experts
-where it is not needed after all.
+output layer alone, by masks on devices whose layers need none of them, in pipelines of models whose layers share caches
+(Gemma 3n, Gemma 4), and by CUDA's copy of experts where it is not needed after all.
 """
 
 from __future__ import annotations
@@ -208,6 +208,6 @@ def _buffers(facts: Facts, options: EstimateOptions, context: Context, shape: Sh
     if shape == "pipeline":
         cut = 1 + max((layer for layer, owns in enumerate(facts.spec.kv_layers) if owns), default=0)
         places = (0,) * cut + (1,) * (total - cut)  # where layers share caches, the second device borrows one
-        return allocate(facts, replace(options, devices=("first", "other", "more")), context, places)
+        return allocate(facts, replace(options, devices=("first", "other", "more")), context, places, everywhere=True)
     places = (-1 if shape == "mixed" else 0,) + (0,) * (total - 1)
-    return allocate(facts, replace(options, devices=("first",)), context, places)
+    return allocate(facts, replace(options, devices=("first",)), context, places, everywhere=True)

@@ -52,12 +52,12 @@ class Core:
 
 
 def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
-    """What is put in before a batch runs, but for tokens: masks, places of values, rotations of quantised heads."""
+    """What is put in before a batch runs, but for tokens: masks, places of rows, rotations of quantised heads."""
     n = context.n_tokens
     item = _F16 if context.flash_attn else _F32
     if spec.architecture.layout is Layout.NONE or spec.architecture.name in _UNCACHED:
         return n * n * item * (2 if spec.window else 1)
-    size = sum(cache.cells for cache in caches) * n * item
+    size = sum(cache.cells * item + 2 * _I64 for cache in caches) * n
     if not context.flash_attn:  # values are transposed: each has a place of its own
         size += sum(max(row.v_width for row in cache.layers) for cache in caches) * n * _I64
     if _is_rotated(caches):

@@ -85,6 +85,7 @@ class Attempt:
 
     @property
     def total(self) -> int:
+        """Bytes that are missing on all devices together."""
         return sum(shortage.missing_bytes for shortage in self.shortages)
 
 
@@ -200,10 +201,10 @@ def _freer(task: Task) -> Iterator[tuple[str, tuple[PlanRequest, Policy]]]:
         free = replace(explicit, n_cpu_moe=None)
         yield "With n-cpu-moe left to the planner it would fit.", (replace(request, explicit=free), policy)
     if not policy.cpu_moe:
-        yield "With experts on the host (cpu_moe) it would fit.", (request, replace(policy, cpu_moe=True))
+        yield "With experts on the CPU (cpu_moe) it would fit.", (request, replace(policy, cpu_moe=True))
     if not policy.partial_offload:
         yield (
-            "With layers on the host (partial_offload) it would fit.",
+            "With layers on the CPU (partial_offload) it would fit.",
             (request, replace(policy, partial_offload=True)),
         )
 

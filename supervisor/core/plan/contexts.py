@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.core.memory import EstimateOptions
 from supervisor.core.plan.types import PlanRequest, Policy
 
 _AUTO_SLOTS = 4
@@ -36,7 +35,7 @@ class Contexts:
 
 def contexts_of(request: PlanRequest, policy: Policy) -> Contexts:
     """What the user asked for, else what the policy wants."""
-    options: EstimateOptions = request.options
+    options = request.options
     slots = _AUTO_SLOTS if options.parallel is None else max(options.parallel, 1)
     streams = 1 if options.parallel is None or options.kv_unified else slots
     native = request.spec.n_ctx_train

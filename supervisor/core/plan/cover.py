@@ -24,6 +24,7 @@ class Room(NamedTuple):
     others: Sequence[int]
 
     def at(self, device: int, is_first: bool) -> int:
+        """Bytes on a device, by its place in the lists."""
         return self.first[device] if is_first else self.others[device]
 
     def more(self, extra: int) -> Room:

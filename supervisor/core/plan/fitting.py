@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from supervisor.core.memory import EstimateOptions, Shape, place_layers
 from supervisor.core.plan.cover import Room, balance, fewest, reach
@@ -210,19 +210,24 @@ def _prefer(
     count = len(fallback)
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, count))
     rooms = board.room.others
-    tightest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (rooms[device], device)), count)
-    freest = _neighbours(pool, sorted(range(len(rooms)), key=lambda device: (-rooms[device], device)), count)
-    if roomy(freest[0]):
-        return next(devices for devices in tightest if roomy(devices))
-    fitting = (devices for devices in freest if fits_list(sizes, setting, space, devices))
+    places = range(len(rooms))
+    rising = sorted(places, key=lambda device: (rooms[device], device))
+    falling = sorted(places, key=lambda device: (-rooms[device], device))
+    freest = list_of(pool, falling[:count])
+    if roomy(freest):  # of devices with equal room, it may have others than the last of the neighbours has
+        return next(filter(roomy, _neighbours(pool, rising, count)), freest)
+    fitting = (devices for devices in _neighbours(pool, falling, count) if fits_list(sizes, setting, space, devices))
     return next(fitting, list_of(pool, fallback))
 
 
-def _neighbours(pool: Pool, order: Sequence[int], count: int) -> list[Pool]:
-    return [list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1)]
+def _neighbours(pool: Pool, order: Sequence[int], count: int) -> Iterator[Pool]:
+    return (list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1))
 
 
 def list_of(pool: Pool, places: Sequence[int]) -> Pool:
-    """Some devices of a pool, by their places in it, as an engine's list."""
-    devices = tuple(sorted(pool.devices[place] for place in places))
-    return Pool(devices, listed=True, single=pool.single, shares=pool.shares, cuda=pool.cuda)
+    """Some devices of a pool, by their places in it, as an engine's list.
+
+    Who leads is still the first that holds layers: what grows on the list then fits the pool by the same rule, and a
+    context that was found too large for the pool is never reached on a part of it.
+    """
+    return replace(pool, devices=tuple(sorted(pool.devices[place] for place in places)))

@@ -39,8 +39,9 @@ class Step:
     """A rung with all but one thing decided.
 
     Attributes:
+        kv: cache types of keys and values.
         shrink: a context below the wanted one.
-        n_cpu_moe: where the family is not `experts`, which looks for the number.
+        n_cpu_moe: experts of so many layers are on the host; in the family `experts` at least one more, to be found.
     """
 
     family: Family
@@ -81,7 +82,7 @@ def _accepted(request: PlanRequest, policy: Policy, sizes: Sizes) -> tuple[tuple
     """The cache types that the engine takes for this model; where the policy names none of them, f16."""
     wanted = _cache_types(request, policy)
     refusals = {}
-    for kv in (*wanted, _PLAIN):
+    for kv in dict.fromkeys((*wanted, _PLAIN)):
         found = sizes.refusal(kv)
         if found:
             refusals[kv] = found

@@ -20,7 +20,8 @@ class Pool:
     """Devices by their place in the budgets, in the order of `--device`.
 
     Attributes:
-        listed: all of them are in the engine's list whatever they hold; else only those that get layers.
+        listed: by the user: all of them are in the engine's list whatever they hold, and the first leads (projector and
+            draft). Else only those that get layers are, and the first of these leads.
         single: only one of them may hold layers.
         shares: of the layers, as the user wants them; empty: the planner's choice.
         cuda: some of them are CUDA's, or of its kin.

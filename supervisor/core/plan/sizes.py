@@ -214,9 +214,10 @@ class Sizes:
         return learned.compute.get(name, 1.0) if learned else 1.0
 
     def reserve_of(self, budget: Budget) -> int:
-        """What is kept back for this engine on a device: what was measured, else the budget's reserve."""
-        learned = self.request.learned
-        return learned.overhead_bytes.get(budget.name, budget.reserve_bytes) if learned else budget.reserve_bytes
+        """What is kept back for this engine on a device: what was measured, else its reserve; and what it lacked."""
+        learned, short = self.request.learned, self.request.short.get(budget.name, 0)
+        known = learned.overhead_bytes.get(budget.name, budget.reserve_bytes) if learned else budget.reserve_bytes
+        return known + short
 
 
 def _draft(found: Demand, on_host: bool) -> Draft:

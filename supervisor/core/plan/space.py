@@ -16,6 +16,7 @@ class Space(NamedTuple):
     host: int
 
     def plus(self, other: Space) -> Space:
+        """The sum, device by device: what is free once who held `other` has left."""
         mine, theirs = self.devices, other.devices
         return Space(tuple([a + b for a, b in zip(mine, theirs, strict=True)]), self.host + other.host)
 
@@ -28,12 +29,13 @@ def held_by(budgets: Budgets, residents: Iterable[Resident]) -> Space:
     """
     devices = [0] * len(budgets.devices)
     host = 0
+    workers = {budget.name: worker for budget in budgets.devices if (worker := worker_of(budget))}
     for resident in residents:
         host += resident.used_bytes.get(HOST, 0)
-        workers = {worker_of(budget) for budget in budgets.devices if budget.name in resident.used_bytes} - {None}
+        busy = {worker for name, worker in workers.items() if name in resident.used_bytes}
         for number, budget in enumerate(budgets.devices):
             used = resident.used_bytes.get(budget.name, 0)
-            devices[number] += max(used, budget.usable_bytes) + 1 if worker_of(budget) in workers else used
+            devices[number] += max(used, budget.usable_bytes) + 1 if workers.get(budget.name) in busy else used
             host += used if budget.shares_host else 0
     return Space(tuple(devices), host)
 

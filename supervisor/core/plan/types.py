@@ -107,7 +107,7 @@ class Learned:
     compute: Mapping[str, float]
     overhead_bytes: Mapping[str, int]
     same: bool = False
-    source: str = ""
+    source: str = "from earlier starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ class PlanRequest:
         projector_bytes: weights of the projector; it goes to the first device.
         draft: a second model that drafts, placed on the same devices.
         siblings: other quantisations of the model and their weights, for advice: (name, bytes).
+        short: bytes by device that earlier starts lacked: kept free beside all that is estimated.
     """
 
     model: str
@@ -130,11 +131,20 @@ class PlanRequest:
     draft: ModelSpec | None = None
     learned: Learned | None = None
     siblings: tuple[tuple[str, int], ...] = ()
+    short: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """What one device (or the host, `CPU`) will hold, part by part, and what is left of its budget afterwards."""
+    """What one device (or the host, `CPU`) will hold, part by part, in bytes.
+
+    Attributes:
+        layers: whole ones; the output layer counts as one.
+        output_bytes: logits and embeddings of the last batch; on the host alone.
+        projector_bytes, draft_bytes: on the first device, or on the host; the draft has a part on the host anyway.
+        reserve_bytes: what is kept back for this engine: measured where it is known, else the budget's.
+        left_bytes: of the budget, once this engine is there and those that must leave have left.
+    """
 
     name: str
     layers: int
@@ -234,7 +244,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """How much is missing where, for the attempt that came nearest."""
+    """How much is missing where, for the attempt that came nearest.
+
+    Attributes:
+        needed_bytes: by this engine alone, its reserve included.
+        usable_bytes: what is left for it beside the engines that stay.
+    """
 
     device: str
     needed_bytes: int
@@ -242,9 +257,11 @@ class Shortage:
 
     @property
     def missing_bytes(self) -> int:
+        """What would have to be added; never negative."""
         return max(0, self.needed_bytes - self.usable_bytes)
 
     def to_json(self) -> dict[str, Any]:
+        """An object of `shortages`."""
         return asdict(self) | {"missing_bytes": self.missing_bytes}
 
 

@@ -40,12 +40,14 @@ def reasons(
     ]
     if task.request.draft is not None:
         found.append(
-            "The draft model is whole on the first device." if pool.devices else "The draft model is on the host."
+            "The draft model is whole on the first device." if pool.devices else "The draft model is on the CPU."
         )
-    if task.request.learned and task.request.learned.same:
-        found.append("Compute buffers and overhead are those measured at an earlier start like this one.")
-    elif task.request.learned:
-        found.append("Compute buffers and overhead are scaled by what an earlier start took.")
+    if task.request.learned:
+        found.append(f"Compute and reserve are learned: {task.request.learned.source}.")
+    found += [
+        f"{size >> 20} MiB more are kept free on {name}, because an earlier start ran out of memory there."
+        for name, size in sorted(task.request.short.items())
+    ]
     return tuple(found)
 
 
@@ -53,16 +55,16 @@ def _devices(task: Task, step: Step, setting: Setting, space: Space, pool: Pool)
     names = listed([task.budgets.devices[device].name for device in pool.devices])
     total = task.sizes.n_places
     if step.family == "host":
-        yield "Nothing of it fits on a device: it is on the host." if task.pools else "It is on the host alone."
+        yield "Nothing of it fits on a device: all of it is on the CPU." if task.pools else "All of it is on the CPU."
         return
     if setting.start:
         chosen = "" if step.family != "layers" else ", the most that fit"
-        yield f"{total - setting.start} of {total} layers are on {names}{chosen}; the others are on the host."
+        yield f"{total - setting.start} of {total} layers are on {names}{chosen}; the others are on the CPU."
     else:
         yield f"All {total} layers are on {names}."
     if setting.n_cpu_moe and not setting.start:
         chosen = ", the fewest that will do" if step.family == "experts" else ""
-        yield f"The experts of the first {setting.n_cpu_moe} layers are on the host{chosen}."
+        yield f"The experts of the first {setting.n_cpu_moe} layers are on the CPU{chosen}."
     if len(pool.devices) > 1 and not task.request.explicit.devices and not pool.shares:
         yield from _not_fewer(task, setting, space, len(pool.devices))
 
@@ -95,7 +97,7 @@ def _contexts(task: Task, step: Step, settings: tuple[Setting, Setting], pool: P
         share = f"{share_left(task, pool):.0%}"
         yield f"The context grew from the wanted {wanted:,} to {final:,} tokens; {share} of what was free is left free."
     elif step.family == "host":
-        yield f"The context is the wanted one, {wanted:,} tokens; on the host it does not grow to the native {native:,}."
+        yield f"The context is the wanted one, {wanted:,} tokens; on the CPU it does not grow towards {native:,}."
     else:
         yield f"The context is the wanted one, {wanted:,} tokens; the native one is {native:,}."
     if contexts.slots > 1 and contexts.streams > 1:

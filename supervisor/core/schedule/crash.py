@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import Failure
+from supervisor.core.events import EngineGone, Failure
 from supervisor.core.lifecycle import STARTING, EngineState, Trigger, restart_delay, step
 from supervisor.core.schedule.queue import crash_loop
 from supervisor.core.schedule.state import Engine, Model, State
@@ -10,7 +10,7 @@ from supervisor.core.schedule.state import Engine, Model, State
 _NO_REASON = Failure("engine_lost", "The engine ended without a reason.")
 
 
-def gone(state: State, engine: Engine, failure: Failure | None, now: float) -> None:
+def gone(state: State, engine: Engine, event: EngineGone, now: float) -> None:
     """The engine's process is no more."""
     before = engine.state
     told = engine.leaving and engine.end is None
@@ -19,7 +19,11 @@ def gone(state: State, engine: Engine, failure: Failure | None, now: float) -> N
     if told:
         return
     model = engine.model
-    model.failure = engine.end or failure or _NO_REASON
+    model.failure = engine.end or event.failure or _NO_REASON
+    if event.again and before is EngineState.LOADING:
+        if not model.serving and not model.in_demand and state.policy_of(model.id).keep and not state.closing:
+            model.wanted_since = now
+        return
     if before is not EngineState.RESERVED:
         _count(state, model, now)
     _go_on(state, model, loading=before in STARTING, again=before is not EngineState.RESERVED, now=now)

@@ -5,12 +5,22 @@ from __future__ import annotations
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule.queue import waits_since
 from supervisor.core.schedule.replicas import one_less
-from supervisor.core.schedule.state import Engine, State
+from supervisor.core.schedule.state import Engine, Model, State
+
+_MANY = 0.1  # the share of hits above which it pays to wait for more of them
 
 
 def expire(state: State, now: float) -> None:
-    """End what was idle for its model's `ttl`, and everything once a stopping daemon has waited long enough."""
+    """End what was idle for its model's `ttl`, and everything once a stopping daemon has waited long enough.
+
+    An idle engine that has outgrown its plan ends too, and another takes its place.
+    """
     for engine in list(state.engines.values()):
+        if engine.worn and engine.idle and not state.closing:
+            state.stop(engine)
+            if engine.model.wanted_since is None:
+                engine.model.wanted_since = now
+            continue
         end = _expiry(state, engine)
         if end is not None and now >= end:
             state.stop(engine)
@@ -23,12 +33,31 @@ def expire(state: State, now: float) -> None:
 def linger_end(state: State, engine: Engine) -> float:
     """How long an idle engine is kept from those who are not in a hurry.
 
-    Twice the usual pause of its clients, where that is less than loading it again takes.
+    Twice the usual pause of its clients, where that is less than loading it again takes. And where many requests come
+    for what is loaded, a load longer than the last of them, but no longer than twice what the swap and its way
+    back take, counted from the first who waits: meanwhile more requests gather for what will be loaded.
     """
+    reload, longest = engine.model.reload_seconds, state.limits.max_linger
     gap = engine.model.gap_seconds
-    if gap is None or 2 * gap >= engine.model.reload_seconds or engine.model.idle_since is None:
-        return engine.idle_since
-    return engine.idle_since + min(2 * gap, state.limits.max_linger)
+    end = engine.idle_since
+    if gap is not None and 2 * gap < reload and engine.model.idle_since is not None:
+        end += min(2 * gap, longest)
+    if state.hit_at is None or state.hit_share < _MANY:
+        return end
+    first = min((model for model in state.models.values() if _seeks(model)), key=_since, default=None)
+    if first is None:
+        return end
+    quiet = max(state.hit_at, engine.idle_since) + min(reload, longest)
+    return max(end, min(quiet, _since(first) + 2 * (reload + first.reload_seconds)))
+
+
+def _seeks(model: Model) -> bool:
+    """Whether it is waited for with nothing of it on the machine."""
+    return waits_since(model) is not None and all(engine.pending for engine in model.engines)
+
+
+def _since(model: Model) -> float:
+    return waits_since(model) or 0.0
 
 
 def next_wake(state: State, now: float) -> float | None:

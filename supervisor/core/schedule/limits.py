@@ -44,6 +44,8 @@ class ModelPolicy:
         priority: the larger gets its room first.
         replicas_min, replicas_max: engines that are started on demand, and how many the demand may make of them.
         concurrency: requests that one engine takes at a time; None: its slots.
+        groups: of two models that have one in common only one may be loaded.
+        alone: no other model may be loaded beside it.
     """
 
     ttl: float | None = None
@@ -53,12 +55,18 @@ class ModelPolicy:
     replicas_min: int = 1
     replicas_max: int = 1
     concurrency: int | None = None
+    groups: frozenset[str] = frozenset()
+    alone: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.replicas_min <= self.replicas_max:
             raise ValueError(f"replicas: {self.replicas_min}..{self.replicas_max} is no range from 1 on")
         if self.concurrency is not None and self.concurrency < 1:
             raise ValueError("concurrency: at least 1")
+
+    def excludes(self, other: ModelPolicy) -> bool:
+        """Whether two different models with these policies may never be loaded together."""
+        return self.alone or other.alone or not self.groups.isdisjoint(other.groups)
 
     @property
     def keep(self) -> bool:

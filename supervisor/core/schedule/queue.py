@@ -13,10 +13,11 @@ from supervisor.core.events import Failure, GrantLease, RefuseRequest, RequestAr
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule.state import UNKNOWN_SLOTS, Engine, Model, State, Waiter, smoothed
 
-Rank: TypeAlias = tuple[int, int, float]
+Rank: TypeAlias = tuple[int, int, int, float]
 
 STOPPING_DOWN = Failure("shutting_down", "The daemon is stopping; start it again and repeat the request.")
 
+_MEMORY = 8  # requests over which the share of hits is smoothed
 _HOMES = 1024  # affinities that are remembered per model
 _SOONEST, _LATEST = 1.0, 60.0  # of Retry-After
 
@@ -30,7 +31,9 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
     if model.looped and not model.serving:
         state.out.append(RefuseRequest(event.request, crash_loop(state, model)))
         return
-    if model.idle_since is not None and not model.waiting and not any(engine.leases for engine in model.engines):
+    _note_hit(state, model, now)
+    ready = any(engine.state is EngineState.READY for engine in model.engines)
+    if ready and model.idle_since is not None and not any(engine.leases for engine in model.engines):
         model.gap_seconds = smoothed(model.gap_seconds, now - model.idle_since)
     model.target = max(model.target, state.policy_of(model.id).replicas_min)
     model.waiting[event.request] = Waiter(event.request, now, event.affinity)
@@ -40,6 +43,14 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
     if event.request in model.waiting and full is not None:
         leave(state, model, event.request)
         state.out.append(RefuseRequest(event.request, full))
+
+
+def _note_hit(state: State, model: Model, now: float) -> None:
+    """Whether the newcomer finds the model at work, or would have if it had been kept for half of a load's time."""
+    soon = model.idle_since is not None and now < model.idle_since + model.reload_seconds / 2
+    hit = soon or any(engine.leases for engine in model.engines)
+    state.hit_at = now if hit else state.hit_at
+    state.hit_share += (hit - state.hit_share) / _MEMORY
 
 
 def leave(state: State, model: Model, request: int) -> None:
@@ -90,10 +101,13 @@ def overdue(state: State, model: Model, now: float) -> bool:
 
 
 def rank(state: State, model: Model, now: float) -> Rank:
-    """Who gets room first: the overdue by age, then by priority and age."""
+    """Who gets room first: the overdue by age; then by priority, by how many requests one load would serve, by age."""
     since = waits_since(model)
     age = math.inf if since is None else since
-    return (0, 0, age) if overdue(state, model, now) else (1, -state.policy_of(model.id).priority, age)
+    if overdue(state, model, now):
+        return 0, 0, 0, age
+    served = len(model.waiting) + (model.wanted_since is not None)
+    return 1, -state.policy_of(model.id).priority, -served, age
 
 
 def goes_before(state: State, model: Model, holder: Model, now: float) -> bool:

@@ -7,6 +7,8 @@ Each engine that waits for room is taken in the order of rank, with the newest l
  3. it fits once busy ones have left too, and its turn has come        → those drain, the idle among them stop
  4. otherwise                                                          → it waits for the next change
 
+Engines whose models may not be loaded beside this one leave in any case; the planner is asked as if they had.
+
 Room that is being made is a claim: lower ranks are planned beside it. When engines have gone, the machine is looked at
 until their memory is free, and everything is asked again.
 """
@@ -19,9 +21,9 @@ from collections.abc import Sequence
 from supervisor.core.events import CheckRoom, Failure, Plan, StartEngine
 from supervisor.core.lifecycle import EngineState, Trigger, step
 from supervisor.core.plan import DoesNotFit, Resident
-from supervisor.core.schedule import crash
+from supervisor.core.schedule import crash, groups
 from supervisor.core.schedule.idle import linger_end
-from supervisor.core.schedule.queue import goes_before, rank
+from supervisor.core.schedule.queue import goes_before, overdue, rank
 from supervisor.core.schedule.replicas import one_less
 from supervisor.core.schedule.state import Engine, Model, State
 from supervisor.errors import SupervisorError
@@ -31,16 +33,16 @@ def settle(state: State, now: float) -> bool:
     """Take everybody who waits for room; whether an engine that was leaving serves again, so that others profit."""
     pending = [engine for engine in state.engines.values() if engine.pending]
     pending.sort(key=lambda engine: (engine.extra, rank(state, engine.model, now), engine.id))
-    claims: list[Engine] = []
+    ahead: list[Engine] = []
     for engine in pending:
         if engine.looking is None:
             if not engine.looked or state.vacated:
                 _look(state, engine)
             else:
-                _seek(state, engine, claims, now)
-        if engine.pending and engine.plan is not None:
-            claims.append(engine)
-    return _call_back(state, claims)
+                _seek(state, engine, ahead, now)
+        if engine.pending and (engine.plan is not None or overdue(state, engine.model, now)):
+            ahead.append(engine)
+    return _call_back(state, ahead)
 
 
 def seen(state: State, engine: Engine, failure: Failure | None, now: float) -> None:
@@ -72,11 +74,11 @@ def _look(state: State, engine: Engine) -> None:
     state.out.append(CheckRoom(engine.id, engine.model.id, dict(needed)))
 
 
-def _seek(state: State, engine: Engine, claims: Sequence[Engine], now: float) -> None:
-    """Decide for one."""
+def _seek(state: State, engine: Engine, ahead: Sequence[Engine], now: float) -> None:
+    """Decide for one. `ahead`: those of higher rank that claim room or have waited too long."""
     engine.plan, engine.victims = None, frozenset()
     try:
-        refusal, plan, victims = _ask(state, engine, claims, now)
+        refusal, plan, victims = _ask(state, engine, ahead, now)
     except SupervisorError as error:
         refusal, plan, victims = Failure(error.code, error.message, error.log_lines), None, []
     if refusal is not None:
@@ -99,21 +101,31 @@ def _seek(state: State, engine: Engine, claims: Sequence[Engine], now: float) ->
 
 
 def _ask(
-    state: State, engine: Engine, claims: Sequence[Engine], now: float
+    state: State, engine: Engine, ahead: Sequence[Engine], now: float
 ) -> tuple[Failure | None, Plan | None, list[Engine]]:
     """A reason to refuse it, or the best plan and who leaves for it; no plan: it has to wait."""
     living = [other for other in state.engines.values() if other.ordered is not None]
     pinned = [other for other in living if state.policy_of(other.model.id).pinned and not other.leaving]
+    barred = [other for other in living if groups.excludes(state, engine.model, other.model)]
+    never = next((other for other in barred if other in pinned), None)
+    if never is not None:
+        return groups.refusal(engine.model, never.model), None, []
+    if any(groups.excludes(state, engine.model, other.model) for other in ahead):
+        return None, None, []
+    claims = [other for other in ahead if other.plan is not None]
+    beside = [other for other in living if other not in barred]
     ever = _verdict(state, engine, "ever", [_resident(state, other, now, evictable=False) for other in pinned], ())
     if isinstance(ever, DoesNotFit):
         return Failure("does_not_fit", " ".join((ever.message, *ever.hints))), None, []
-    present = _verdict(state, engine, "present", residents(state, now), claims)
-    if not isinstance(present, DoesNotFit):
-        return None, present, _named(state, present)
+    if all(other.leaving or _may_go(state, other, now) for other in barred):
+        there = [_resident(state, other, now, evictable=_may_go(state, other, now)) for other in beside]
+        present = _verdict(state, engine, "present", there, claims)
+        if not isinstance(present, DoesNotFit):
+            return None, present, [*barred, *_named(state, present)]
     leaving = [
-        other for other in living if other.state is EngineState.STOPPING or (other.leaving and not other.for_room)
+        other for other in beside if other.state is EngineState.STOPPING or (other.leaving and not other.for_room)
     ]
-    staying = [other for other in living if other not in leaving]
+    staying = [other for other in beside if other not in leaving]
     later = _verdict(
         state,
         engine,
@@ -122,7 +134,7 @@ def _ask(
         claims,
     )
     if not isinstance(later, DoesNotFit):
-        return None, later, [*leaving, *_named(state, later)]
+        return None, later, [*barred, *leaving, *_named(state, later)]
     if not claims:  # the planner saw no way for these residents, but there is one without any of them
         return None, ever, [other for other in living if other not in pinned]
     return None, None, []

@@ -11,9 +11,11 @@ from supervisor.core.events import (
     EngineBecameReady,
     EngineGone,
     EngineHung,
+    EngineOutgrown,
     EngineSpawned,
     Event,
     Failure,
+    LaunchChanged,
     LoadAsked,
     ModelId,
     PolicyChanged,
@@ -41,6 +43,8 @@ class Scheduler:
     Args:
         planner: where a model would go beside given residents, by the newest look at the machine.
         policy_of: what is set for a model; asked whenever it matters, so that it may change (tell PolicyChanged).
+        limits: of the whole.
+        limits_of: what they are from the next PolicyChanged on; None: they stay.
     """
 
     def __init__(
@@ -48,8 +52,9 @@ class Scheduler:
         planner: Planner,
         policy_of: Callable[[ModelId], ModelPolicy] = lambda model: ModelPolicy(),
         limits: SchedulerLimits | None = None,
+        limits_of: Callable[[], SchedulerLimits] | None = None,
     ) -> None:
-        self._state = State(planner, policy_of, limits or SchedulerLimits())
+        self._state = State(planner, policy_of, limits or SchedulerLimits(), limits_of)
 
     def handle(self, event: Event, now: float) -> list[Command]:
         """Take one event, return what is to be done, in this order. `now`: monotonic seconds."""
@@ -153,6 +158,20 @@ def _time_passed(state: State, event: TimePassed, now: float) -> None:
 
 def _policy_changed(state: State, event: PolicyChanged, now: float) -> None:
     state.facts += 1
+    if state.limits_of is not None:
+        state.limits = state.limits_of()
+
+
+def _launch_changed(state: State, event: LaunchChanged, now: float) -> None:
+    state.facts += 1
+    model = state.models.get(event.model)
+    if model is None or state.closing:
+        return
+    model.forgive()
+    if model.serving and model.wanted_since is None:
+        model.wanted_since = now
+    for engine in list(model.engines):
+        state.let_go(engine, now=False)
 
 
 # ── engines ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -195,10 +214,16 @@ def _engine_hung(state: State, event: EngineHung, now: float) -> None:
         state.stop(engine, now=True)
 
 
+def _engine_outgrown(state: State, event: EngineOutgrown, now: float) -> None:
+    engine = state.engines.get(event.engine)
+    if engine is not None:
+        engine.worn = True
+
+
 def _engine_gone(state: State, event: EngineGone, now: float) -> None:
     engine = state.engines.get(event.engine)
     if engine is not None:
-        crash.gone(state, engine, event.failure, now)
+        crash.gone(state, engine, event, now)
 
 
 _HANDLERS: dict[type, Callable[..., None]] = {
@@ -207,10 +232,12 @@ _HANDLERS: dict[type, Callable[..., None]] = {
     LoadAsked: _load_asked,
     UnloadAsked: _unload_asked,
     PolicyChanged: _policy_changed,
+    LaunchChanged: _launch_changed,
     RoomSeen: _room_seen,
     EngineSpawned: _engine_spawned,
     EngineBecameReady: _engine_became_ready,
     EngineHung: _engine_hung,
+    EngineOutgrown: _engine_outgrown,
     EngineGone: _engine_gone,
     TimePassed: _time_passed,
     ShutdownAsked: _shutdown_asked,

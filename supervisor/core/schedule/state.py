@@ -42,6 +42,7 @@ class Engine:
         ordered: when it was told to start; None: it waits for its room.
         leases: since when each request has it.
         for_room: it drains for another's sake and may be called back.
+        worn: it is to start anew when it is idle.
         end: why it was ended though nobody wanted it to end.
     """
 
@@ -60,6 +61,7 @@ class Engine:
     leases: dict[RequestId, float] = field(default_factory=dict)
     idle_since: float = 0.0
     for_room: bool = False
+    worn: bool = False
     end: Failure | None = None
 
     @property
@@ -96,8 +98,8 @@ class Model:
         retry_at, grow_at: no start before, and none of an extra engine.
         looped: it failed too often in a row; it stays as it is until somebody asks.
         homes: which engine served an affinity last, newest last.
-        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease and the pause before the next
-            request take, newer ones counting more; None: not known.
+        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease takes and, of a ready engine, the
+            pause before its next request, newer ones counting more; None: not known.
         idle_since: the end of its last lease.
     """
 
@@ -148,6 +150,8 @@ class State:
         vacated: what ended engines held and no look has yet found free.
         facts: counts what can change a planner's answer beside the residents given to it.
         looked_at: the time of the last look at the machine.
+        hit_at: when a request last came for a model at work, or for one that had been so less than half a load ago.
+        hit_share: of the last requests, how many did.
         close_at: when a stopping daemon ends the requests that still run.
         out: the commands of the present event.
     """
@@ -155,6 +159,7 @@ class State:
     planner: Planner
     policy_of: Callable[[ModelId], ModelPolicy]
     limits: SchedulerLimits
+    limits_of: Callable[[], SchedulerLimits] | None = None
     models: dict[ModelId, Model] = field(default_factory=dict)
     engines: dict[EngineId, Engine] = field(default_factory=dict)
     queued: dict[RequestId, Model] = field(default_factory=dict)
@@ -162,6 +167,8 @@ class State:
     vacated: dict[EngineId, Mapping[str, int]] = field(default_factory=dict)
     facts: int = 0
     looked_at: float = 0.0
+    hit_at: float | None = None
+    hit_share: float = 0.0
     last_engine: EngineId = 0
     closing: bool = False
     close_at: float | None = None
@@ -188,8 +195,9 @@ class State:
             engine.state = step(engine.state, Trigger.CANCEL)
             self.remove(engine)
             return
+        idle = engine.state in {EngineState.READY, EngineState.DRAINING} and not engine.leases
         engine.state = step(engine.state, Trigger.STOP)
-        self.out.append(StopEngine(engine.id, now))
+        self.out.append(StopEngine(engine.id, now, idle=idle and not now))
 
     def drain(self, engine: Engine, *, for_room: bool) -> None:
         """No new leases; it ends with the last one, at once where there is none."""

@@ -49,6 +49,13 @@ def test_reserves_go_off_and_nothing_is_negative() -> None:
     assert [one.reserve_bytes for one in found] == [5, DEFAULTS["cuda"].engine_bytes]
 
 
+def test_a_limit_holds_whatever_is_free_and_the_name_goes_before_the_back_end() -> None:
+    limits = Reserves({"cuda": 0, "cpu": 0}, limit_bytes={"cuda": 9 * GIB, "CUDA0": 5 * GIB, "cpu": GIB})
+    found = budgets(Machine(HOST, (cuda(20 * GIB), cuda(20 * GIB, number=1), cuda(GIB, number=2))), (), limits)
+    assert [one.usable_bytes for one in found.devices] == [5 * GIB, 9 * GIB, GIB]
+    assert found.host.usable_bytes == GIB
+
+
 def test_a_gpu_with_two_names_counts_once() -> None:
     twin = replace(cuda(20 * GIB), name="Vulkan0", backend="vulkan")
     assert [one.name for one in budgets(Machine(HOST, (cuda(20 * GIB), twin))).devices] == ["CUDA0"]

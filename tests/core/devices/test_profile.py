@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.devices import Device, Host, parse_profile
+from supervisor.core.devices import Device, Host, Machine, budgets, parse_profile
+from supervisor.core.devices.describe import as_json
 from supervisor.errors import ProfileInvalid
 from tests.core.devices.support import GIB
 
@@ -57,6 +58,9 @@ def test_sizes(text: object, count: int) -> None:
         (profile(name=""), "name is missing"),
         (profile(name="CPU"), "describe it under host"),
         (profile(total=True), "must be a size"),
+        (profile(total=1 << 400), "below 2^60"),
+        (profile(total="9999999 TiB"), "below 2^60"),
+        (profile(total="9" * 400), "is none"),
         (profile(total="24 GX"), "'24 GX' is none"),
         (profile(free="25 GiB"), "free is more than total"),
         (profile(shares_host="yes"), "true or false"),
@@ -70,11 +74,33 @@ def test_what_is_wrong_is_named(value: object, told: str) -> None:
     assert told in caught.value.message
 
 
+def test_what_devices_writes_is_a_profile() -> None:
+    card = Device("CUDA0", "cuda", "RTX 3090", 24 * GIB, 20 * GIB, index=1, uuid="GPU-1", processes={5: GIB})
+    worker = Device("RPC0", "rpc", "", 12 * GIB, 11 * GIB, endpoint="10.0.0.7:50052")
+    again = Device("Vulkan0", "vulkan", "RTX 3090", 24 * GIB, 20 * GIB, uuid="GPU-1")
+    machine = Machine(Host(64 * GIB, 60 * GIB), (card, worker, again))
+    found = parse_profile(as_json(machine, budgets(machine)))
+    assert found.host == machine.host
+    assert found.devices == (Device("CUDA0", "cuda", "RTX 3090", 24 * GIB, 20 * GIB), worker)
+
+
+@pytest.mark.parametrize("broken", [
+    {"host": {"total_bytes": "much"}},
+    {"host": {"total_bytes": 5, "available_bytes": 6}},
+    {"host": {"total_bytes": 5}, "devices": [{"name": "A", "usable_bytes": 1}]},
+    {"host": {"total_bytes": 5}, "devices": [5]},
+])  # fmt: skip
+def test_a_broken_listing_is_refused(broken: object) -> None:
+    with pytest.raises(ProfileInvalid):
+        parse_profile(broken)
+
+
 @given(
     st.recursive(
         st.none() | st.integers() | st.text() | st.booleans() | st.floats(),
         lambda inner: (
-            st.lists(inner) | st.dictionaries(st.sampled_from(["host", "devices", "total", "name", "x"]), inner)
+            st.lists(inner)
+            | st.dictionaries(st.sampled_from(["host", "devices", "total", "total_bytes", "name", "x"]), inner)
         ),
     )
 )

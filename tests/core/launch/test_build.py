@@ -185,7 +185,7 @@ def example(field: Field[Any]) -> Any:
     return "on"
 
 
-FIELDS = [field for field in fields(LaunchOptions) if field.name not in {"extra_args", "env", "mmproj_auto"}]
+FIELDS = [field for field in fields(LaunchOptions) if field.name not in {"extra_args", "env", "mmproj_auto", "keep_kv"}]
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)

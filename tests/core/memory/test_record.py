@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from supervisor.core.memory import MemoryEstimate, Refusal, estimate
+from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.memory.context import resolve_context
 from supervisor.core.memory.facts import facts_of
 from tests.core.memory.support import MIB, estimated, spec_of
@@ -164,3 +166,22 @@ def test_compute_buffers_of_the_mainstream_are_within_five_percent(subject: str)
         for device in estimate_of(one).devices:
             if device.name in one.compute:
                 assert device.compute_bytes / MIB / one.compute[device.name] < 1.05, name_of(one)
+
+
+def test_layers_that_read_a_windowed_cache_elsewhere_are_counted() -> None:
+    """Layer 19 lends the caches without a window, 18 those with one: loaded in two parts that lie between them.
+
+    llama-server then logged 474.07 MiB for the second device, on RPC workers.
+    """
+    options = EstimateOptions(ctx_size=4096, parallel=1, tensor_split=(19, 17), devices=("RPC0", "RPC1"))
+    assert estimated(spec_of("gemma-3n-e4b"), options).devices[1].compute_bytes / MIB >= 474.07
+
+
+def test_masks_are_on_the_devices_whose_layers_attend() -> None:
+    options = EstimateOptions(ctx_size=32768, parallel=1, devices=("RPC0", "RPC1"))
+    spec = spec_of("granitehybrid/wide")
+    without, across = (
+        estimated(spec, replace(options, tensor_split=split)).devices[0].compute_bytes / MIB
+        for split in ((3, 6), (4, 5))
+    )
+    assert 128 < across - without < 129  # four copies of 512 tokens by 32768 cells in F16

@@ -58,11 +58,21 @@ def breaches(found: Placement, request: PlanRequest, budgets: Budgets, residents
     for name, size in taken.items():
         held[name] += size
     held["CPU"] += sum(held[budget.name] for budget in budgets.devices if budget.shares_host)
-    return [
+    return _shared_workers(taken, by_name, staying) + [
         f"{name}: {held[name]} of {by_name[name].usable_bytes}"
         for name in taken
         if held[name] > by_name[name].usable_bytes
     ]
+
+
+def _shared_workers(taken: Iterable[str], by_name: dict[str, Budget], staying: Iterable[Resident]) -> list[str]:
+    """RPC workers that would serve two engines."""
+    others = {name for resident in staying for name in resident.used_bytes}
+    workers = [
+        {by_name[name].endpoint or name for name in names if by_name[name].backend == "rpc"}
+        for names in (taken, others)
+    ]
+    return [f"{worker} serves two engines" for worker in workers[0] & workers[1]]
 
 
 def _taken(found: Placement, request: PlanRequest, by_name: dict[str, Budget]) -> dict[str, int]:

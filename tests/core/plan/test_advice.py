@@ -55,10 +55,10 @@ def test_hints_are_what_would_fit() -> None:
     asked = request("llama-3.1-8b", Explicit(ctx_size=65_536))
     assert "A q8_0 cache would fit." in fails(asked, machine(11, host=2)).hints
     assert "A q8_0 cache would fit." not in fails(asked, machine(8, host=2)).hints
-    assert "With layers on the host (partial_offload) it would fit." in (
+    assert "With layers on the CPU (partial_offload) it would fit." in (
         fails(request("llama-3.3-70b"), machine(23, host=62), policy=ONLY_DEVICES).hints
     )
-    assert "With experts on the host (cpu_moe) it would fit." in (
+    assert "With experts on the CPU (cpu_moe) it would fit." in (
         fails(request("gpt-oss-120b"), machine(23, host=62), policy=ONLY_DEVICES).hints
     )
     listed = Explicit(devices=("CUDA1",), n_gpu_layers=33)

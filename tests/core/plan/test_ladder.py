@@ -76,6 +76,23 @@ def test_the_tightest_device_that_gives_the_native_context_is_taken() -> None:
     assert places(request("llama-3.1-8b"), tight).devices == ("CUDA1",)  # none gives it: the one with most room
 
 
+def test_devices_of_equal_room_are_no_trouble() -> None:
+    """With the second of the equals, the largest would come first and hold the projector: that does not fit."""
+    given = replace(request("llama-3.1-8b", Explicit(ctx_size=4096)), projector_bytes=GIB)
+    found = places(given, machine(2, 5, 2, host=4), policy=Policy(partial_offload=False))
+    assert found.devices == ("CUDA0", "CUDA1")
+
+
+def test_a_context_too_large_for_the_devices_is_not_reached_by_growing() -> None:
+    """With all layers on the second device, the first would have room for the projector and nothing else."""
+    small = replace(request("llama-3.1-8b", parallel=1), projector_bytes=2 * GIB)
+    policy = Policy(growth_share=0, partial_offload=False)
+    found = places(small, machine(2.6, 9, host=4, reserve=0.1), policy=policy)
+    assert found.devices == ("CUDA0", "CUDA1")
+    assert min(found.tensor_split) > 0
+    assert found.estimate.n_ctx_seq < found.wanted_ctx
+
+
 def test_a_smaller_cache_type_comes_before_a_smaller_context() -> None:
     small = machine(21.5, 21.5, host=2)
     found = places(request("llama-3.3-70b"), small, policy=Policy(kv_types=("f16", "q4_0"), growth_share=1))

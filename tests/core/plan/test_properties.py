@@ -179,6 +179,7 @@ def test_no_budget_is_exceeded(situation: Situation) -> None:
         assert breaches(found, request, budgets, residents) == []
         assert all(part.left_bytes >= 0 for part in found.parts)
         assert sum(part.layers for part in found.parts) == request.spec.n_layer_all + 1
+        assert all(part.layers for part in found.parts[:-1])  # nobody asked for a device that holds none
         assert found.options.ctx_size is not None
         assert found.estimate.n_ctx_seq >= min(policy.context_min, policy.context_target, found.native_ctx)
         assert found.fitting_ctx <= found.native_ctx
@@ -290,7 +291,10 @@ def test_what_the_user_says_comes_out_unchanged(situation: Situation, data: st.D
 
 @given(situations(), st.integers(1, 400), st.integers(0, 400))
 def test_a_larger_context_never_costs_less(situation: Situation, steps: int, more: int) -> None:
-    """Of the same cache type with all on devices; and where the larger fits, so does the smaller."""
+    """Of the same cache type with all on devices; and where the larger fits, so does the smaller.
+
+    It takes no more devices of the same kinds; a kind that is tried first may need more than the next one.
+    """
     request, budgets, _, policy = situation.parts()
     assume(budgets.devices)
     policy = replace(policy, cpu_moe=False, partial_offload=False, kv_types=policy.kv_types[:1])
@@ -303,4 +307,6 @@ def test_a_larger_context_never_costs_less(situation: Situation, steps: int, mor
         assert isinstance(less, Placement), less
         if less.devices == greater.devices:
             assert sum(less.used_bytes.values()) <= sum(greater.used_bytes.values())
-        assert len(less.devices) <= len(greater.devices)
+        kinds = {budget.name: (budget.backend, budget.shares_host) for budget in budgets.devices}
+        if {kinds[name] for name in less.devices} == {kinds[name] for name in greater.devices}:
+            assert len(less.devices) <= len(greater.devices)

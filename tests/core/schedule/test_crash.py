@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import EngineHung, EngineSpawned, Failure, LoadAsked, StopEngine, TimePassed
+from supervisor.core.events import EngineGone, EngineHung, EngineSpawned, Failure, LoadAsked, StopEngine, TimePassed
 from supervisor.core.lifecycle import EngineState, restart_delay
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from tests.core.schedule.toy import BROKEN, CRASH, Bench, grants, refusals, starts
@@ -147,3 +147,43 @@ def test_a_hung_engine_gets_no_more_requests_and_is_replaced_when_it_is_gone() -
 
 def test_delays_grow_to_their_limit() -> None:
     assert [restart_delay(attempt, 1.0, 60.0) for attempt in (1, 2, 3, 4, 8, 9, 5000)] == [0, 1, 2, 4, 60, 60, 60]
+
+
+def test_a_load_that_is_tried_otherwise_keeps_those_who_wait_and_counts_as_no_crash() -> None:
+    bench = Bench(limits=SchedulerLimits(crash_failures=2))
+    bench.arrive(1, "a")
+    for engine in range(1, 5):
+        assert bench.tell(EngineSpawned(engine)) == []
+        assert starts(bench.tell(EngineGone(engine, BROKEN, again=True))) == [(engine + 1, "a")]
+    assert bench.scheduler.view("a").failure == BROKEN
+    assert grants(bench.up(5)) == [(1, 5)]
+    assert bench.scheduler.view("a").failure is None
+
+
+def test_a_load_by_command_is_tried_otherwise_too_and_one_that_nobody_wants_any_more_is_not() -> None:
+    bench = Bench()
+    bench.tell(LoadAsked("a"), EngineSpawned(1))
+    assert starts(bench.tell(EngineGone(1, BROKEN, again=True))) == [(2, "a")]
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.tell(EngineSpawned(1))
+    bench.done(1)
+    assert starts(bench.tell(EngineGone(1, BROKEN, again=True))) == []
+
+
+def test_a_kept_model_that_crashed_is_tried_otherwise_though_nobody_waits() -> None:
+    bench = Bench(a=KEPT)
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    assert starts(bench.gone(1, CRASH)) == [(2, "a")]
+    bench.tell(EngineSpawned(2))
+    assert starts(bench.tell(EngineGone(2, BROKEN, again=True))) == [(3, "a")]
+
+
+def test_an_engine_that_was_ready_is_not_tried_otherwise() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.tell(EngineGone(1, CRASH, again=True))
+    assert bench.scheduler.view("a").state is EngineState.FAILED
+    assert starts(bench.tell(TimePassed())) == []

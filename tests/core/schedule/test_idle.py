@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import LoadAsked, RequestArrived, ShutdownAsked, StopEngine, TimePassed
+from supervisor.core.events import EngineOutgrown, LoadAsked, RequestArrived, ShutdownAsked, StopEngine, TimePassed
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
-from tests.core.schedule.toy import Bench, grants, refusals, stops
+from tests.core.schedule.toy import Bench, grants, refusals, starts, stops
 
 
 def test_an_idle_engine_ends_after_its_time() -> None:
@@ -19,7 +19,7 @@ def test_an_idle_engine_ends_after_its_time() -> None:
     assert bench.scheduler.next_wake == bench.now + 30
     bench.scheduler.view("a")  # looking keeps nothing
     bench.wait(30)
-    assert bench.tell(TimePassed()) == [StopEngine(1)]
+    assert bench.tell(TimePassed()) == [StopEngine(1, idle=True)]
     assert bench.gone(1) == []
 
 
@@ -79,3 +79,24 @@ def test_shutdown_now_refuses_who_waits_and_stops_everything() -> None:
     assert refusals(commands) == [(2, "shutting_down")]
     assert stops(commands) == [1]
     assert grants(bench.done(1)) == []
+
+
+def test_an_engine_that_outgrew_its_plan_starts_anew_once_it_is_idle() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.up(1)
+    assert bench.tell(EngineOutgrown(1)) == []
+    assert bench.done(1) == [StopEngine(1, idle=True)]
+    assert starts(bench.gone(1)) == [(2, "a")]
+    bench.up(2)
+    bench.wait(1000)
+    assert bench.tell(TimePassed()) == []
+
+
+def test_an_idle_engine_that_outgrew_its_plan_starts_anew_at_once_and_a_dead_one_not() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.done(1)
+    assert bench.tell(EngineOutgrown(1)) == [StopEngine(1, idle=True)]
+    assert bench.tell(EngineOutgrown(7)) == []

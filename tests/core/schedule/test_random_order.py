@@ -13,11 +13,14 @@ from supervisor.core.events import (
     EngineBecameReady,
     EngineGone,
     EngineHung,
+    EngineOutgrown,
     EngineSpawned,
     Event,
     Failure,
     GrantLease,
+    LaunchChanged,
     LoadAsked,
+    PolicyChanged,
     RefuseRequest,
     RequestArrived,
     RequestDone,
@@ -33,12 +36,14 @@ from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
 from tests.core.schedule.toy import BROKEN, ToyPlanner
 
 ROOM = {"GPU0": 10, "GPU1": 6}
-SIZES = {"a": 4, "b": 6, "c": 10, "d": 3, "huge": 11, "pinned": 3}
+SIZES = {"a": 4, "b": 6, "c": 10, "d": 3, "e": 2, "huge": 11, "pinned": 3, "solo": 2}
 POLICIES = {
-    "a": ModelPolicy(replicas_min=2, replicas_max=3),
+    "a": ModelPolicy(replicas_min=2, replicas_max=3, groups=frozenset({"ae"})),
     "b": ModelPolicy(priority=1, ttl=20.0),
     "d": ModelPolicy(replicas_max=2, preload=True),
+    "e": ModelPolicy(groups=frozenset({"ae", "other"})),
     "pinned": ModelPolicy(pinned=True),
+    "solo": ModelPolicy(alone=True),
 }
 LIMITS = SchedulerLimits(max_waiting_model=4, max_waiting=8, max_swap_wait=10.0, crash_failures=3, drain=5.0)
 MODELS = st.sampled_from(sorted(SIZES))
@@ -60,6 +65,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.spawned: dict[int, StartEngine] = {}
         self.ready: dict[int, StartEngine] = {}
         self.stopping: set[int] = set()
+        self.outgrown: set[int] = set()
         self.ended_by_people: set[int] = set()
         self.hung: set[int] = set()
         self.left_over: dict[int, StartEngine] = {}  # gone, but the device still shows their memory
@@ -93,6 +99,9 @@ class AnyOrder(RuleBasedStateMachine):
         for one in (*self.alive.values(), *self.left_over.values()):
             held.update(one.plan.used_bytes)
         assert all(held[device] <= size for device, size in ROOM.items()), f"too much on a device: {held}"
+        mine = POLICIES.get(command.model, ModelPolicy())
+        for other in {one.model for one in self.alive.values()} - {command.model}:
+            assert not mine.excludes(POLICIES.get(other, ModelPolicy())), f"{command.model} beside {other}"
 
     def stop(self, event: Event, engine: int, now: bool) -> None:
         assert engine in self.alive, "stopped what does not live"
@@ -101,7 +110,8 @@ class AnyOrder(RuleBasedStateMachine):
         allowed = isinstance(event, EngineHung | ShutdownAsked) or (isinstance(event, UnloadAsked) and event.now)
         assert not busy or allowed or self.closing, "stopped while leased"
         if self.alive[engine].model == "pinned" and engine in self.ready and not isinstance(event, EngineHung):
-            assert self.closing or engine in self.ended_by_people, "a pinned engine made room"
+            wanted = engine in self.ended_by_people or engine in self.outgrown
+            assert self.closing or wanted, "a pinned engine made room"
         self.stopping.add(engine)
 
     @property
@@ -141,6 +151,15 @@ class AnyOrder(RuleBasedStateMachine):
     def unload(self, model: str, now: bool) -> None:
         self.people_end(model)
         self.tell(UnloadAsked(model, now))
+
+    @rule(model=MODELS)
+    def change_launch(self, model: str) -> None:
+        self.people_end(model)
+        self.tell(LaunchChanged(model))
+
+    @rule()
+    def change_policies(self) -> None:
+        self.tell(PolicyChanged())
 
     def people_end(self, model: str) -> None:
         self.ended_by_people |= {engine for engine, command in self.alive.items() if command.model == model}
@@ -195,11 +214,19 @@ class AnyOrder(RuleBasedStateMachine):
         self.tell(EngineHung(engine, Failure("engine_hung", "silent")))
 
     @precondition(lambda self: self.alive)
-    @rule(data=st.data())
-    def die(self, data: st.DataObject) -> None:
-        self.end(data.draw(st.sampled_from(sorted(self.alive))), BROKEN)
+    @rule(data=st.data(), again=st.booleans())
+    def die(self, data: st.DataObject, again: bool) -> None:
+        engine = data.draw(st.sampled_from(sorted(self.alive)))
+        self.end(engine, BROKEN, again=again and engine not in self.stopping)
 
-    def end(self, engine: int, failure: Failure | None) -> None:
+    @precondition(lambda self: self.ready)
+    @rule(data=st.data())
+    def outgrow(self, data: st.DataObject) -> None:
+        engine = data.draw(st.sampled_from(sorted(self.ready)))
+        self.outgrown.add(engine)
+        self.tell(EngineOutgrown(engine))
+
+    def end(self, engine: int, failure: Failure | None, *, again: bool = False) -> None:
         command = self.alive[engine]
         for group in (self.starting, self.spawned, self.ready):
             group.pop(engine, None)
@@ -207,7 +234,7 @@ class AnyOrder(RuleBasedStateMachine):
         told = engine in self.stopping
         self.stopping.discard(engine)
         self.leased = {request: one for request, one in self.leased.items() if one != engine}
-        self.tell(EngineGone(engine, None if told else failure))
+        self.tell(EngineGone(engine, None if told else failure, again))
 
     @precondition(lambda self: self.stopping)
     @rule(data=st.data())

@@ -127,7 +127,7 @@ def test_unload_waits_for_running_requests_and_takes_no_new_ones() -> None:
     assert bench.tell(UnloadAsked("a")) == []
     assert bench.scheduler.view("a").state is EngineState.DRAINING
     assert bench.arrive(2, "a") == []
-    assert bench.done(1) == [StopEngine(1)]
+    assert bench.done(1) == [StopEngine(1, idle=True)]
     assert starts(bench.gone(1)) == [(2, "a")], "the waiter gets a fresh engine"
 
 

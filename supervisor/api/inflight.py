@@ -1,0 +1,34 @@
+"""`/api/v1/requests` and `/api/v1/events`: what is going on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from supervisor.api.feed import events
+from supervisor.api.service import ServiceOf
+from supervisor.proxy.asgi import SSE_HEADERS
+
+router = APIRouter(prefix="/api/v1")
+
+STREAM_HEADERS = {name.decode(): value.decode() for name, value in SSE_HEADERS}
+
+
+@router.get("/requests")
+async def requests(service: ServiceOf) -> dict[str, Any]:
+    """The requests in flight, the oldest first."""
+    return {"requests": service.requests()}
+
+
+@router.delete("/requests/{number}")
+async def cancel(number: int, service: ServiceOf) -> dict[str, Any]:
+    """End a request: its client gets the error `request_cancelled`, its engine's slot is freed."""
+    return service.request(service.inflight.cancel(number))
+
+
+@router.get("/events", response_model=None)
+async def follow(service: ServiceOf) -> StreamingResponse:
+    """A snapshot, then what changes in models and requests."""
+    return StreamingResponse(events(service), headers=STREAM_HEADERS)

@@ -1,0 +1,146 @@
+"""Paths of other programs' managers, as those answer them: llama-server's router and llama-swap.
+
+Shapes are those of llama-server's README ("Using multiple models") and of llama-swap's; what they say is ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from pydantic import BaseModel
+
+from supervisor.api.feed import KEEP_ALIVE_S, changes
+from supervisor.api.inflight import STREAM_HEADERS
+from supervisor.api.openai import card, command_of, router_status
+from supervisor.api.service import Service, ServiceOf
+from supervisor.errors import InvalidRequest
+
+router = APIRouter()
+
+_SWAP_STATES: Mapping[str, str] = {
+    "reserved": "starting",
+    "loading": "starting",
+    "ready": "ready",
+    "draining": "stopping",
+    "stopping": "stopping",
+}
+"""Ours → llama-swap's; any other is `stopped`."""
+
+
+class ModelName(BaseModel):
+    """What the router's calls take; further fields are ignored, as there."""
+
+    model: str
+
+
+@router.get("/models")
+async def models(service: ServiceOf) -> dict[str, Any]:
+    """The router's list of models."""
+    return {"object": "list", "data": [card(service, status) for status in service.models()]}
+
+
+@router.post("/models/load")
+async def load(body: ModelName, service: ServiceOf) -> dict[str, bool]:
+    """Load a known model; answers at once. 400 where it is loaded or loading."""
+    status = service.model(body.model)
+    if router_status(status) != "unloaded":
+        raise InvalidRequest("model is already running", param="model")
+    await service.ask_load(status["id"], None, None)
+    return {"success": True}
+
+
+@router.post("/models/unload")
+async def unload(body: ModelName, service: ServiceOf) -> dict[str, bool]:
+    """Unload a model after its requests; answers at once. 400 where it is not loaded."""
+    status = service.model(body.model)
+    if router_status(status) == "unloaded":
+        raise InvalidRequest("model is not running", param="model")
+    service.pool.ask_unload(status["id"])
+    return {"success": True}
+
+
+@router.get("/models/sse", response_model=None)
+async def follow(service: ServiceOf) -> StreamingResponse:
+    """The router's events: a model's status whenever it changes; no snapshot."""
+    return StreamingResponse(_router_events(service), headers=STREAM_HEADERS)
+
+
+@router.get("/running")
+async def running(service: ServiceOf) -> dict[str, Any]:
+    """llama-swap's list of what runs."""
+    return {"running": [_running(service, one) for one in service.models() if one["state"] in _SWAP_STATES]}
+
+
+@router.get("/unload", response_class=PlainTextResponse)
+async def unload_all(service: ServiceOf) -> str:
+    """llama-swap's: unload everything, after the running requests."""
+    await _unload_all(service)
+    return "OK"
+
+
+@router.post("/api/models/unload")
+async def unload_all_told(service: ServiceOf) -> dict[str, str]:
+    """llama-swap's: the same."""
+    await _unload_all(service)
+    return {"msg": "ok"}
+
+
+@router.post("/api/models/unload/{model:path}", response_class=PlainTextResponse)
+async def unload_one(model: str, service: ServiceOf) -> str:
+    """llama-swap's: unload one model."""
+    await service.unload(model, now=False)
+    return "OK"
+
+
+async def _unload_all(service: Service) -> None:
+    loaded = [one["id"] for one in service.models() if one["state"] in _SWAP_STATES]
+    await asyncio.gather(*(service.unload(model, now=False) for model in loaded))
+
+
+def _running(service: Service, status: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "model": status["id"],
+        "state": _SWAP_STATES[status["state"]],
+        "cmd": " ".join(command_of(status["pid"])),
+        "proxy": f"{service.url}/upstream/{status['id']}",
+        "ttl": int(service.pins(status["id"]).ttl or 0),
+        "name": "",
+        "description": "",
+    }
+
+
+async def _router_events(service: Service) -> AsyncIterator[str]:
+    before = {one["id"]: _told(one) for one in service.models()}
+    async for heard in changes(service, KEEP_ALIVE_S):
+        if not heard:
+            yield ": keep-alive\n\n"
+            continue
+        now = {one["id"]: _told(one) for one in service.models()}
+        for frame in _differences(before, now):
+            yield f"data: {json.dumps(frame)}\n\n"
+        before = now
+
+
+def _told(status: Mapping[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {"status": router_status(status)}
+    if shown["status"] == "loading" and status["progress"] is not None:
+        stage = status["stage"]
+        shown["progress"] = {"stages": [stage], "current": stage, "value": status["progress"]}
+    if status["state"] == "failed":
+        shown["exit_code"] = 1
+    return shown
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The router calls the first word of a load `model_status`, every later one `status_change`."""
+    for model, shown in now.items():
+        if before.get(model) != shown:
+            begins = shown["status"] == "loading" and before.get(model, {}).get("status") != "loading"
+            yield {"model": model, "event": "model_status" if begins else "status_change", "data": shown}
+    for model in before.keys() - now.keys():
+        yield {"model": model, "event": "model_remove"}

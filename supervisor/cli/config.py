@@ -1,0 +1,160 @@
+"""`config …`: writes, checks and shows the configuration; makes one of another program's."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.options import Subparsers, positive, require
+from supervisor.cli.render import note, print_json, print_table
+from supervisor.errors import ConfigError, UsageError
+
+_DESCRIPTION = "Write, check and show the configuration, or make one of another program's."
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb and what can be done."""
+    parser = subparsers.add_parser("config", help="write, check and show the configuration", description=_DESCRIPTION)
+    verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
+    init = _verb(verbs, "init", "write a file from what caches and folders hold", run_init)
+    init.add_argument("--models-dir", metavar="DIR", action="append", default=[], help="a folder to look in as well")
+    init.add_argument("--num-models", metavar="N", type=positive, help="a template for N models instead")
+    _add_output(init)
+    check = _verb(verbs, "check", "say what is wrong with a file", run_check)
+    check.add_argument("file", metavar="FILE", nargs="?", help="(default: the one that `serve` would use)")
+    schema = _verb(verbs, "schema", "print the JSON schema, for editors", run_schema)
+    schema.set_defaults(json=True)
+    show = _verb(verbs, "show", "print what counts, and where each value comes from", run_show)
+    show.add_argument("--config", metavar="FILE", help="(default: the one that `serve` would use)")
+    show.add_argument("--all", action="store_true", help="the defaults of every model, too")
+    taken = _verb(verbs, "import", "make a file of llama-swap's config.yaml or llama-server's preset .ini", run_import)
+    taken.add_argument("file", metavar="FILE")
+    taken.add_argument("--from", choices=("llama-swap", "preset"), dest="origin", help="(default: by the file's name)")
+    _add_output(taken)
+
+
+def run_init(args: argparse.Namespace) -> int:
+    """Write a new configuration."""
+    from supervisor.cli.config_init import found_models  # noqa: PLC0415 - start-up time
+    from supervisor.config.write import as_text, template  # noqa: PLC0415 - as above
+
+    require(not (args.num_models and args.models_dir), "Give either --num-models or --models-dir.")
+    if args.num_models:
+        return _give(args, template(args.num_models), {})
+    models = found_models(os.environ, [Path(folder).expanduser() for folder in args.models_dir])
+    if not models:
+        note("no models were found; `config init --num-models 2` writes a template")
+    return _give(args, as_text({"models": models}), {"models": models})
+
+
+def run_check(args: argparse.Namespace) -> int:
+    """Check a file; 1 where something is wrong."""
+    from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
+    from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
+    from supervisor.targets import configured_models  # noqa: PLC0415 - as above
+
+    path = _path(args.file)
+    try:
+        models = configured_models(load_settings(path, os.environ))
+    except ConfigError as error:
+        if not args.json or not error.faults:
+            raise
+        faults = [fault for fault in error.faults if isinstance(fault, ConfigFault)]
+        keys = ("message", "key", "file", "line", "column")
+        print_json({"ok": False, "faults": [{key: getattr(fault, key) for key in keys} for fault in faults]})
+        return FAILED
+    names = [entry.id for entry in models]
+    if args.json:
+        print_json({"ok": True, "path": str(path) if path else None, "models": names})
+    else:
+        print(f"{path or 'no file, so the defaults'}: ok; models: {', '.join(names)}")
+    return OK
+
+
+def run_schema(_args: argparse.Namespace) -> int:
+    """Print the schema."""
+    from supervisor.config.editors import editor_schema  # noqa: PLC0415 - start-up time
+
+    print_json(editor_schema())
+    return OK
+
+
+def run_show(args: argparse.Namespace) -> int:
+    """Print the effective values."""
+    import json  # noqa: PLC0415 - start-up time
+
+    from supervisor.config.load import load  # noqa: PLC0415 - as above
+    from supervisor.config.shown import shown  # noqa: PLC0415 - as above
+
+    path = _path(args.config)
+    rows = list(shown(load(path, os.environ), os.environ, everything=args.all))
+    if args.json:
+        values = [{"key": row.key, "value": row.value, "from": row.origin, "place": row.place or None} for row in rows]
+        print_json({"path": str(path) if path else None, "values": values})
+        return OK
+    table = [
+        (row.key, json.dumps(row.value, ensure_ascii=False), " ".join(filter(None, (row.origin, row.place))))
+        for row in rows
+    ]
+    print_table(("KEY", "VALUE", "FROM"), table)
+    return OK
+
+
+def run_import(args: argparse.Namespace) -> int:
+    """Make a configuration of another program's."""
+    from supervisor.config.imports import from_llama_swap, from_preset  # noqa: PLC0415 - start-up time
+    from supervisor.config.write import as_text  # noqa: PLC0415 - as above
+
+    path = Path(args.file).expanduser()
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}.") from None
+    origin = args.origin or ("preset" if path.suffix == ".ini" else "llama-swap")
+    found = from_preset(text) if origin == "preset" else from_llama_swap(text, path.name)
+    for one in found.notes:
+        note(f"not carried over: {one}")
+    comments = [f"Made of {path.name} ({origin}).", *(f"Not carried over: {one}" for one in found.notes)]
+    return _give(args, as_text(found.data, comments), {"settings": found.data, "notes": found.notes})
+
+
+def _give(args: argparse.Namespace, text: str, as_json: dict[str, object]) -> int:
+    """To a file that is not there yet, or to standard output."""
+    if args.output is not None:
+        path = Path(args.output).expanduser()
+        try:
+            with path.open("w" if args.force else "x", encoding="utf-8") as stream:
+                stream.write(text)
+        except FileExistsError:
+            raise UsageError(f"{path} is there already; --force writes over it.") from None
+        note(f"written: {path}")
+        as_json = {**as_json, "written": str(path)}
+    if args.json:
+        print_json({**as_json, "text": text})
+    elif args.output is None:
+        print(text, end="")
+    return OK
+
+
+def _path(explicit: str | None) -> Path | None:
+    from supervisor.config import find_config  # noqa: PLC0415 - start-up time
+    from supervisor.paths import places  # noqa: PLC0415 - as above
+
+    return find_config(explicit, os.environ, Path.cwd(), places(os.environ).config)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+
+
+def _verb(
+    verbs: Subparsers, name: str, short: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=short, description=f"{short[:1].upper()}{short[1:]}.")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.set_defaults(run=run)
+    return parser

@@ -1,0 +1,50 @@
+"""What is on this machine that a configuration could name: models in folders and in the caches of other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from supervisor.config.write import unique_ids
+from supervisor.modelfolders import Found, look_inside, scan
+
+
+def found_models(env: Mapping[str, str], folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Settings by id: first what lies in these folders, then the caches'; a file that is there twice counts once."""
+    every: dict[Path, Found] = {}
+    for found in (*_in_folders(folders), *_in_caches(env)):
+        every.setdefault(found.path.resolve(), found)
+    models = list(every.values())
+    return dict(zip(unique_ids([model.name for model in models]), map(_settings, models), strict=True))
+
+
+def _settings(model: Found) -> dict[str, Any]:
+    companions = {"mmproj": model.projector, "spec_draft_model": model.draft}
+    return {"file": str(model.path), **{key: str(path) for key, path in companions.items() if path is not None}}
+
+
+def _in_folders(folders: Iterable[Path]) -> Iterator[Found]:
+    for folder in folders:
+        yield from scan(folder.absolute())
+
+
+def _in_caches(env: Mapping[str, str]) -> Iterator[Found]:
+    """Hugging Face's cache (a snapshot per repository), llama.cpp's (files), LM Studio's (publisher/repository)."""
+    home = Path(env.get("HOME") or Path.home())
+    cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
+    hub = Path(env.get("HF_HUB_CACHE") or Path(env.get("HF_HOME") or cache / "huggingface") / "hub")
+    for snapshot in sorted(hub.glob("models--*/snapshots/*")):
+        yield from _files(snapshot, snapshot.parent.parent.name.split("--")[-1])
+    yield from scan(Path(env.get("LLAMA_CACHE") or cache / "llama.cpp"))
+    for repository in sorted((home / ".lmstudio" / "models").glob("*/*")):
+        yield from _files(repository, repository.name)
+
+
+def _files(folder: Path, name: str) -> Iterator[Found]:
+    """Every file of a repository is a model; what lies beside them belongs to each."""
+    beside = look_inside(folder, name)
+    if beside is None:
+        return
+    for one in scan(folder):
+        yield Found(one.name, one.path, one.projector or beside.projector, one.draft or beside.draft)

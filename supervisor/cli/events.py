@@ -1,0 +1,52 @@
+"""`events`: what changes, a line for each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from contextlib import closing
+
+from supervisor.cli.client import Json
+from supervisor.cli.daemon import connect
+from supervisor.cli.exits import OK
+from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.render import print_json_line, write
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser(
+        "events", help="what changes, until Ctrl-C", description="Print every change of models and requests."
+    )
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print until the daemon ends or Ctrl-C."""
+    name = ""
+    with closing(connect(args).client.lines("/api/v1/events", {})) as lines:
+        for line in lines:
+            key, _, value = line.partition(": ")
+            if key == "event":
+                name = value
+            elif key == "data" and args.json:
+                print_json_line({"event": name, "data": json.loads(value)})
+            elif key == "data":
+                write(f"{_line(name, json.loads(value))}\n")
+    return OK
+
+
+def _line(name: str, data: Json) -> str:
+    match name:
+        case "snapshot":
+            return f"{len(data['models'])} models, {len(data['requests'])} requests in flight"
+        case "model":
+            error = f" [{data['error']['code']}]" if data.get("error") else ""
+            return f"{data['id']}: {data['state']}, {data['leases']} at work, {data['waiting']} waiting{error}"
+        case "request":
+            return f"request {data['id']}: {data['path']} of {data['model']}, {data['state']}"
+        case "request_done":
+            return f"request {data['id']}: over"
+        case _:
+            return f"{name}: {data.get('id', '')}"

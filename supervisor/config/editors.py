@@ -1,0 +1,36 @@
+"""The JSON schema that editors check and complete a configuration by."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from supervisor.config.expand import MACROS
+from supervisor.config.faults import schema
+
+_REFERENCE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
+_NAMES = {"type": ["string", "number", "boolean", "null"]}
+
+
+def editor_schema() -> dict[str, Any]:
+    """Draft 2020-12. Where a number or a choice is wanted, `${…}` is as good."""
+    found = copy.deepcopy(schema())
+    found["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    found["title"] = "llama-supervisor configuration"
+    found["properties"][MACROS] = {"type": ["object", "null"], "additionalProperties": _NAMES}
+    for part in (found, *found["$defs"].values()):
+        for name, one in part.get("properties", {}).items():
+            part["properties"][name] = _with_reference(one)
+    for name, one in found["properties"].items():
+        if "$ref" in one:  # an empty section is one without a setting
+            found["properties"][name] = {"anyOf": [{"$ref": one["$ref"]}, {"type": "null"}]}
+    return found
+
+
+def _with_reference(one: dict[str, Any]) -> dict[str, Any]:
+    kinds = one.get("anyOf", [one])
+    if any(kind.get("type") in ("integer", "number", "boolean") or "enum" in kind for kind in kinds):
+        kept = {key: value for key, value in one.items() if key in {"default", "title", "description"}}
+        bare = [{key: value for key, value in kind.items() if key not in kept} for kind in kinds]
+        return {"anyOf": [*bare, _REFERENCE], **kept}
+    return one

@@ -1,0 +1,49 @@
+"""What counts for a model: its own settings over the defaults, and the groups it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from supervisor.config.management import FilterSettings, GroupSettings
+from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
+from supervisor.core.schedule import ModelPolicy
+
+_MERGED = ("env", "chat_template_kwargs")
+"""Mappings of which the defaults' entries stay unless the model has its own."""
+
+
+def effective_models(settings: Settings) -> dict[str, ModelSettings]:
+    """The models of the file with the defaults applied; names and order as in the file."""
+    return {name: with_defaults(settings.defaults, model) for name, model in settings.models.items()}
+
+
+def with_defaults(defaults: DefaultSettings, model: ModelSettings) -> ModelSettings:
+    """The model's settings over the defaults. What it sets counts, null included; mappings are merged key by key."""
+    update: dict[str, Any] = {
+        name: getattr(defaults, name) for name in defaults.model_fields_set if name not in model.model_fields_set
+    }
+    for name in _MERGED:
+        update[name] = {**getattr(defaults, name), **getattr(model, name)}
+    update["filters"] = _filters(defaults.filters, model.filters)
+    return model.model_copy(update=update)
+
+
+def policies(
+    models: Mapping[str, ModelSettings], groups: Iterable[tuple[str, GroupSettings]]
+) -> dict[str, ModelPolicy]:
+    """What the scheduler keeps to, by model; `models` are effective ones."""
+    within: dict[str, set[str]] = {}
+    alone: set[str] = set()
+    for name, group in groups:
+        for member in group.members:
+            if group.rule == "alone":
+                alone.add(member)
+            else:
+                within.setdefault(member, set()).add(name)
+    return {name: model.policy(frozenset(within.get(name, ())), alone=name in alone) for name, model in models.items()}
+
+
+def _filters(defaults: FilterSettings, own: FilterSettings) -> FilterSettings:
+    strip = dict.fromkeys((*defaults.strip, *own.strip))
+    return FilterSettings(set={**defaults.set, **own.set}, strip=tuple(strip))

@@ -1,0 +1,127 @@
+"""`${env.NAME}`, `${env.NAME:-otherwise}` and `${macro}` in values; `$${` is a plain `${`.
+
+Macros are the top level's `macros:`, a name and a value each; they may use variables and each other. A value that is
+one macro and nothing else becomes what the macro is, a number for one; anywhere else it is put in as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from supervisor.config.document import Loc
+
+MACROS = "macros"
+_NAME = re.compile(r"[A-Za-z_][\w-]*")
+_REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
+
+
+class Misuse(NamedTuple):
+    """A reference that leads nowhere, and where it stands."""
+
+    loc: Loc
+    message: str
+
+
+def expand(data: Mapping[str, Any], env: Mapping[str, str]) -> tuple[dict[str, Any], list[Misuse]]:
+    """The data without macros and references, and what is wrong with those."""
+    expander = _Expander(data.get(MACROS), env)
+    rest = {key: expander.value(value, (key,)) for key, value in data.items() if key != MACROS}
+    return rest, expander.faults
+
+
+def escape(data: Any) -> Any:
+    """The same data, so written that `expand` gives it back."""
+    if isinstance(data, str):
+        return data.replace("${", "$${")
+    if isinstance(data, dict):
+        return {key: escape(value) for key, value in data.items()}
+    return [escape(item) for item in data] if isinstance(data, list | tuple) else data
+
+
+class _Unknown(Exception):
+    """Nothing has this name; the argument says what to do."""
+
+
+class _Expander:
+    def __init__(self, macros: object, env: Mapping[str, str]) -> None:
+        self.faults: list[Misuse] = []
+        self._env = env
+        self._macros: dict[str, Any] = {}
+        self._open: list[str] = []
+        self._take(macros)
+        for name in self._macros:
+            self.value(f"${{{name}}}", (MACROS, name))  # also those that nobody uses
+
+    def value(self, value: Any, loc: Loc) -> Any:
+        """With every reference in it replaced."""
+        if isinstance(value, dict):
+            return {key: self.value(item, (*loc, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item, (*loc, number)) for number, item in enumerate(value)]
+        if not isinstance(value, str) or "${" not in value:
+            return value
+        try:
+            return self._text(value)
+        except _Unknown as error:
+            self.faults.append(Misuse(loc, str(error)))
+            return value
+
+    def _take(self, macros: object) -> None:
+        if macros is None:
+            return
+        if not isinstance(macros, dict):
+            self.faults.append(Misuse((MACROS,), "must be a mapping of names to values"))
+            return
+        for name, value in macros.items():
+            if not _NAME.fullmatch(name) or name == "env":
+                self.faults.append(
+                    Misuse((MACROS, name), "a macro's name has letters, digits, _ and -, and is not `env`")
+                )
+            elif isinstance(value, dict | list):
+                self.faults.append(Misuse((MACROS, name), "a macro is a single value"))
+            else:
+                self._macros[name] = value
+
+    def _text(self, text: str) -> Any:
+        whole = _REFERENCE.fullmatch(text)
+        if whole is not None:
+            return self._referred(whole)
+        return _REFERENCE.sub(lambda found: _spelled(self._referred(found)), text)
+
+    def _referred(self, found: re.Match[str]) -> Any:
+        if found.group() == "$${":
+            return "${"
+        name = found.group(1)
+        if name is None:
+            raise _Unknown("`${` is not closed; write `$${` where no reference is meant")
+        if name.startswith("env."):
+            return self._variable(name.removeprefix("env."))
+        if name not in self._macros:
+            raise _Unknown(f"there is no macro `{name}`; define it under `macros`, or write `$${{` for a plain `${{`")
+        if name in self._open:
+            raise _Unknown(f"the macro `{name}` contains itself")
+        value = self._macros[name]
+        if not isinstance(value, str):
+            return value
+        self._open.append(name)
+        try:
+            return self._text(value)
+        finally:
+            self._open.pop()
+
+    def _variable(self, reference: str) -> str:
+        name, has_default, otherwise = reference.partition(":-")
+        found = self._env.get(name)
+        if found or (found is not None and not has_default):
+            return found
+        if has_default:
+            return otherwise
+        raise _Unknown(f"the variable {name} is not set; set it, or write `${{env.{name}:-otherwise}}`")
+
+
+def _spelled(value: Any) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,190 @@
+"""A command line of llama-server → settings of a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from supervisor.config.settings import DefaultSettings
+from supervisor.core.launch.extra import spelled
+from supervisor.core.launch.rules import RULES, rule_of
+from supervisor.core.launch.typed import SWITCHES, VALUED
+
+_LISTS = {"device", "rpc", "spec_draft_device", "override_tensor", "spec_draft_override_tensor", "tensor_split"}
+_BY_FLAG: Mapping[str, str] = {flag: row.field for row in VALUED.values() for flag in row.on}
+_SWITCH: Mapping[str, tuple[str, bool]] = {
+    **{flag: (row.field, True) for row in SWITCHES.values() for flag in row.on},
+    **{flag: (row.field, False) for row in SWITCHES.values() for flag in row.off},
+}
+_LOAD_MODES = {
+    frozenset({"--no-mmap"}): "none",
+    frozenset({"--no-mmap", "--mlock"}): "mlock",
+    frozenset({"--mlock"}): "mmap+mlock",
+    frozenset({"--mmap", "--mlock"}): "mmap+mlock",
+    frozenset({"--mmap"}): "mmap",
+    frozenset({"--direct-io"}): "dio",
+}
+QUIET = frozenset(
+    {"--host", "--port", "--reuse-port", "--metrics", "--slots", "--no-ui", "--no-webui"}
+    | {"--log-disable", "--no-direct-io", "-ndio"}
+)
+"""What the supervisor does by itself, or makes no sense behind it: nothing is lost."""
+
+
+_NEED_VALUE = frozenset({"--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"})
+
+
+class Option(NamedTuple):
+    """One option as typed, and the values that follow it."""
+
+    flag: str
+    values: tuple[str, ...]
+
+
+class Read(NamedTuple):
+    """settings: of a model. notes: what could not be carried."""
+
+    settings: dict[str, Any]
+    notes: list[str]
+
+
+def read_arguments(arguments: Sequence[str]) -> Read:
+    """The settings that these arguments come to."""
+    reader = _Reader()
+    for option in _options(arguments, reader.notes):
+        reader.take(option)
+    reader.finish()
+    return Read(reader.settings, reader.notes)
+
+
+def _options(arguments: Sequence[str], notes: list[str]) -> Iterator[Option]:
+    """Options with what follows them, up to the next one; `--x=y` is `--x y`."""
+    rest = list(arguments)
+    while rest:
+        token = rest.pop(0)
+        flag = spelled(token)
+        if flag is None:
+            notes.append(f"{token!r} stands where an option should")
+            continue
+        values = [token.partition("=")[2]] if "=" in token else []
+        while rest and not _is_option(rest[0]) and not values:
+            values.append(rest.pop(0))
+        yield Option(flag, tuple(values))
+
+
+def _is_option(token: str) -> bool:
+    flag = spelled(token)
+    return flag is not None and (flag in RULES or flag.startswith("--"))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self._loading: set[str] = set()
+
+    def take(self, option: Option) -> None:
+        """Carry one option, or note why not."""
+        flag, values = option
+        if flag in {"-m", "--model"} and values:
+            self.settings["file"] = values[0]
+        elif flag in {"-hf", "-hfr", "--hf-repo"} and values:
+            self.settings["source"] = values[0]
+        elif flag in {"-a", "--alias"} and values:
+            self.settings["aliases"] = [name.strip() for name in values[0].split(",")]
+        elif flag == "--sleep-idle-seconds" and values:
+            self._set("ttl", values[0], flag) if values[0] not in {"0", "-1"} else None
+        elif flag in _SWITCH:
+            field, value = _SWITCH[flag]
+            self.settings[field] = value
+            self.notes += [f"{text!r} after {flag}, which takes no value" for text in values]
+        elif flag in _BY_FLAG:
+            self._valued(_BY_FLAG[flag], option)
+        else:
+            self._special(option)
+
+    def finish(self) -> None:
+        """What several options say together."""
+        if "file" in self.settings and self.settings.pop("source", None) is not None:
+            self.notes.append("it names a file and a repository; the file counts")
+        if self._loading:
+            mode = _LOAD_MODES.get(frozenset(self._loading))
+            if mode is None:
+                self.notes.append(f"{' '.join(sorted(self._loading))}: give `load_mode` instead")
+            else:
+                self.settings["load_mode"] = mode
+
+    def _valued(self, field: str, option: Option) -> None:
+        if not option.values:
+            self.notes.append(f"{option.flag}: its value is missing")
+            return
+        text = option.values[0]
+        if (field, text) in {("n_gpu_layers", "auto"), ("parallel", "-1"), ("parallel", "auto"), ("threads", "-1")}:
+            return  # that is the default
+        if field in {"n_gpu_layers", "spec_draft_ngl"} and text in {"all", "-1", "-2"}:
+            text = "999"
+        if field in _LISTS:
+            parts = text.replace("/", ",").split(",") if field == "tensor_split" else text.split(",")
+            self._set(field, [] if text == "none" else parts, option.flag)
+        elif field == "chat_template_kwargs":
+            self._set(field, _json(text), option.flag)
+        else:
+            self._set(field, text, option.flag)
+
+    def _special(self, option: Option) -> None:
+        flag, values = option
+        value = values[0] if values else ""
+        if flag in _NEED_VALUE and not value:
+            self.notes.append(f"{flag}: its value is missing")
+        elif flag in {"--flash-attn", "-fa"}:
+            self._set("flash_attn", value or "on", flag)
+        elif flag in {"--load-mode", "-lm"}:
+            self._set("load_mode", value, flag)
+        elif flag in {"--mmap", "--no-mmap", "--mlock", "--direct-io", "-dio"}:
+            self._loading.add("--direct-io" if flag == "-dio" else flag)
+        elif flag in {"--embeddings", "--embedding"}:
+            self.settings["embeddings"] = "on"
+        elif flag in {"--lora", "--lora-scaled"}:
+            self._lora(flag, values)
+        elif flag in {"--mmproj", "-mm"}:
+            self.settings["mmproj"] = value
+        elif flag in {"--no-mmproj", "--no-mmproj-auto", "--mmproj-auto"}:
+            self.settings["mmproj_auto"] = flag == "--mmproj-auto"
+        elif flag in {"--spec-type", "--spec-default"}:
+            self.settings["spec_type"] = value.split(",") if flag == "--spec-type" else ["default"]
+        else:
+            self._further(option)
+
+    def _lora(self, flag: str, values: tuple[str, ...]) -> None:
+        for text in values[0].split(",") if values else ():
+            path, _, scale = text.rpartition(":") if flag == "--lora-scaled" else (text, "", "1")
+            self.settings.setdefault("lora", []).append({"path": path, "scale": float(scale or 1)})
+
+    def _further(self, option: Option) -> None:
+        rule = rule_of(option.flag)
+        if option.flag in QUIET:
+            return
+        if rule.level in {"never", "field"}:
+            self.notes.append(f"{' '.join((option.flag, *option.values))} is left out: {rule.text}")
+        else:
+            self.settings.setdefault("extra_args", []).extend((option.flag, *option.values))
+
+    def _set(self, field: str, value: object, flag: str) -> None:
+        """With the type that the field has; a value that it cannot have is noted."""
+        try:
+            made = DefaultSettings.model_validate({field: value})
+        except ValidationError as error:
+            self.notes.append(f"{flag} {value}: {error.errors()[0]['msg']}")
+            return
+        kept = made.model_dump(mode="json", include={field})[field]
+        self.settings[field] = int(kept) if isinstance(kept, float) and kept.is_integer() else kept
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

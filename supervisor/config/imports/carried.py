@@ -1,0 +1,25 @@
+"""What an import has found so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Carried:
+    """data: as our file holds it. notes: what has no counterpart here or needs a look, a sentence each."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def section(self, *names: str) -> dict[str, Any]:
+        """The mapping there, made on first use."""
+        found = self.data
+        for name in names:
+            found = found.setdefault(name, {})
+        return found
+
+    def note(self, where: str, text: str) -> None:
+        """Remember what could not be carried."""
+        self.notes.append(f"{where}: {text}" if where else text)

@@ -1,0 +1,186 @@
+"""A `config.yaml` of llama-swap (its keys as of v250) → our settings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from supervisor.config.document import NotADocument, read_document
+from supervisor.config.imports.arguments import read_arguments
+from supervisor.config.imports.carried import Carried
+from supervisor.core.filters import PROTECTED
+from supervisor.core.launch.environment import is_setting
+from supervisor.errors import ConfigError
+
+_MACRO = re.compile(r"\$\{(?!env\.)([\w-]+)\}")
+_PORT = re.compile(r"--port(?:=|\s+)\$\{PORT\}")
+_SILENT = {"startPort", "macros", "models", "groups", "hooks", "routing", "apiKeys", "globalTTL", "unloadTimeout"}
+_MODEL_SILENT = {"cmd", "macros", "env", "aliases", "ttl", "concurrencyLimit", "filters", "proxy", "checkEndpoint"}
+
+
+def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
+    """Raises ConfigError where the text is no YAML."""
+    try:
+        data = read_document(text).data
+    except NotADocument as error:
+        raise ConfigError(f"{name}:{error.place.line}:{error.place.column}: {error.message}") from None
+    found = Carried()
+    _top(data, found)
+    binaries: set[str] = set()
+    for model, settings in _mapping(data.get("models")).items():
+        _model(model, _mapping(settings), _mapping(data.get("macros")), (found, binaries))
+    _engine(binaries, found)
+    _groups(data, found)
+    _further(data, found)
+    return found
+
+
+def _top(data: Mapping[str, Any], found: Carried) -> None:
+    keys = [key for key in _list(data.get("apiKeys")) if isinstance(key, str)]
+    long = [key for key in keys if len(key) >= 8]
+    if long:
+        found.section("server")["api_keys"] = long
+    if len(long) < len(keys):
+        found.note("apiKeys", "keys of fewer than 8 characters are left out")
+    if _number(data.get("globalTTL")) > 0:
+        found.section("defaults")["ttl"] = data["globalTTL"]
+    if _number(data.get("unloadTimeout")) > 0:
+        found.section("engine")["stop_timeout"] = data["unloadTimeout"]
+    for key in sorted(set(data) - _SILENT):
+        found.note(key, "has no counterpart here")
+
+
+def _model(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], into: tuple[Carried, set[str]]) -> None:
+    found, binaries = into
+    where = f"models.{name}"
+    known = {**macros, **_mapping(given.get("macros")), "MODEL_ID": name}
+    program, *arguments = _words(str(given.get("cmd", "")), known, lambda text: found.note(where, text)) or [""]
+    if not PurePath(program).name.startswith("llama-server"):
+        found.note(where, f"its command runs {program!r}; only llama-server is run here, so the model is left out")
+        return
+    binaries.add(program)
+    read = read_arguments(arguments)
+    for note in read.notes:
+        found.note(where, note)
+    settings = found.section("models", name)
+    settings.update(read.settings)
+    settings.update(_managed(name, given, known, found))
+    for key in sorted(set(given) - _MODEL_SILENT):
+        found.note(where, f"{key} has no counterpart here")
+
+
+def _managed(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], found: Carried) -> dict[str, Any]:
+    """What stands beside the command."""
+    settings: dict[str, Any] = {}
+    if aliases := [str(alias) for alias in _list(given.get("aliases"))]:
+        settings["aliases"] = aliases
+    ttl = given.get("ttl")
+    if _number(ttl) > 0:
+        settings["ttl"] = ttl
+    elif ttl == 0:
+        settings["ttl"] = None
+    if _number(given.get("concurrencyLimit")) > 0:
+        settings["concurrency"] = given["concurrencyLimit"]
+    env = [_replaced(str(item), macros).partition("=") for item in _list(given.get("env"))]
+    for variable, _, _ in env:
+        if is_setting(variable):
+            found.note(f"models.{name}", f"{variable} of env is left out: give it among the model's options")
+    if kept := {variable: value for variable, _, value in env if not is_setting(variable)}:
+        settings["env"] = kept
+    if filters := _filters(name, _mapping(given.get("filters")), found):
+        settings["filters"] = filters
+    return settings
+
+
+def _filters(name: str, given: Mapping[str, Any], found: Carried) -> dict[str, Any]:
+    strip = given.get("stripParams", given.get("strip_params"))
+    names = strip.split(",") if isinstance(strip, str) else [str(item) for item in _list(strip)]
+    filters: dict[str, Any] = {}
+    if kept := [item.strip() for item in names if item.strip() and item.strip() not in PROTECTED]:
+        filters["strip"] = kept
+    if fixed := {key: value for key, value in _mapping(given.get("setParams")).items() if key not in PROTECTED}:
+        filters["set"] = fixed
+    if given.get("setParamsByID"):
+        found.note(f"models.{name}", "filters.setParamsByID: make a model of its own for each id")
+    return filters
+
+
+def _words(command: str, macros: Mapping[str, Any], note: Callable[[str], None]) -> list[str]:
+    """The command as a shell would see it: without comment lines and line ends."""
+    lines = [line for line in command.splitlines() if not line.lstrip().startswith("#")]
+    text = " ".join(line.rstrip().removesuffix("\\") for line in lines)
+    text = _PORT.sub("", _replaced(text, macros))
+    if found := _MACRO.search(text):
+        note(f"{found.group()} means nothing here")
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        note(f"its command cannot be read: {error}")
+        return []
+
+
+def _replaced(text: str, macros: Mapping[str, Any]) -> str:
+    for _ in range(10):  # macros may use macros
+        before, text = text, _MACRO.sub(lambda one: str(macros.get(one[1], one[0])), text)
+        if text == before:
+            break
+    return text
+
+
+def _engine(binaries: set[str], found: Carried) -> None:
+    paths = sorted(binary for binary in binaries if "/" in binary or "\\" in binary)
+    if len(binaries) == 1 and paths:
+        found.section("engine")["path"] = paths[0]
+    elif paths:
+        found.note("", f"models run different programs ({', '.join(paths)}); one llama-server serves all here")
+
+
+def _groups(data: Mapping[str, Any], found: Carried) -> None:
+    router = _mapping(_mapping(data.get("routing")).get("router"))
+    settings = _mapping(router.get("settings"))
+    groups = {**_mapping(data.get("groups")), **_mapping(settings.get("groups"))}
+    known = found.data.get("models", {})
+    for name, group in ((name, _mapping(group)) for name, group in groups.items()):
+        members = [str(member) for member in _list(group.get("members")) if str(member) in known]
+        swap, exclusive = group.get("swap", True), group.get("exclusive", True)
+        if group.get("persistent"):
+            for member in members:
+                known[member]["pin"] = True
+        elif not members:
+            found.note(f"groups.{name}", "none of its members is here")
+        elif swap:
+            found.section("groups", name).update(members=members, rule="alone" if exclusive else "exclusive")
+        elif exclusive:
+            found.note(f"groups.{name}", "that its members run together but with nobody else cannot be said here")
+    if not groups and len(known) > 1:
+        found.note("", "llama-swap runs one model at a time where no group says otherwise; here as many run as fit")
+    if settings.get("matrix"):
+        found.note("routing.router.settings.matrix", "is left out: here memory decides what runs together")
+
+
+def _further(data: Mapping[str, Any], found: Carried) -> None:
+    known = found.data.get("models", {})
+    for name in _list(_mapping(_mapping(data.get("hooks")).get("on_startup")).get("preload")):
+        if name in known:
+            known[name]["preload"] = True
+        else:
+            found.note("hooks.on_startup.preload", f"there is no model {name!r}")
+    scheduler = _mapping(_mapping(_mapping(data.get("routing")).get("scheduler")).get("settings"))
+    for name, priority in _mapping(_mapping(scheduler.get("fifo")).get("priority")).items():
+        if name in known and isinstance(priority, int):
+            known[name]["priority"] = max(-30, min(30, priority))
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

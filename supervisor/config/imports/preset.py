@@ -1,0 +1,107 @@
+"""A preset file of llama-server's router (`--models-preset FILE.ini`) → our settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from supervisor.config.imports.arguments import read_arguments
+from supervisor.config.imports.carried import Carried
+from supervisor.config.sources import kind_of
+from supervisor.core.launch.rules import RULES
+from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED
+
+_SECTION = re.compile(r"\[(?P<name>.*)\]")
+_OWN = {"stop-timeout", "dedup-cache-models", "tags"}
+_TRUE, _FALSE = {"true", "on", "yes", "1", "enabled"}, {"false", "off", "no", "0", "disabled"}
+_VALUED = {flag for row in VALUED.values() for flag in row.on}
+_SWITCHES = {flag: row for row in (*SWITCHES.values(), *SPECIAL.values()) for flag in (*row.on, *row.off)}
+_WITH_VALUE = {"--flash-attn", "-fa", "--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"}
+
+
+def from_preset(text: str) -> Carried:
+    """Sections become models, `[*]` becomes `defaults`."""
+    found = Carried()
+    for name, pairs in _sections(text, found).items():
+        settings = found.section("defaults") if name == "*" else found.section("models", name)
+        _take(name, pairs, settings, found)
+        if name == "*":
+            for key in {"file", "source", "aliases"} & settings.keys():
+                del settings[key]
+                found.note("[*]", f"one {key} for all models makes no sense")
+        elif "file" not in settings and "source" not in settings:
+            _name_source(found, name)
+    return found
+
+
+def _take(name: str, pairs: Mapping[str, str], settings: dict[str, Any], found: Carried) -> None:
+    """One section's keys."""
+    arguments: list[str] = []
+    for key, value in pairs.items():
+        if key == "load-on-startup":
+            settings["preload"] = value.lower() in _TRUE
+        elif key in _OWN:
+            found.note(f"[{name}]", f"{key} = {value} has no counterpart for a single model")
+        else:
+            arguments += _argument(key, value)
+    read = read_arguments(arguments)
+    settings.update(read.settings)
+    for note in read.notes:
+        found.note(f"[{name}]", note)
+
+
+def _name_source(found: Carried, name: str) -> None:
+    """A section without a model is about the cached one of its name."""
+    if kind_of(name) == "repo":
+        found.section("models", name)["source"] = name
+        return
+    found.note(f"[{name}]", "names no model; it is left out (set `models_dir` for those of a folder)")
+    del found.data["models"][name]
+
+
+def _sections(text: str, found: Carried) -> dict[str, dict[str, str]]:
+    sections: dict[str, dict[str, str]] = {}
+    current = "default"
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if not line or line[0] in ";#":
+            continue
+        header = _SECTION.fullmatch(line)
+        key, equals, value = line.partition("=")
+        if header is not None:
+            current = header["name"].strip()
+            sections.setdefault(current, {})
+        elif not equals:
+            found.note(f"line {number}", f"{line[:60]!r} is neither a section nor KEY = VALUE")
+        elif key.strip() != "version":
+            sections.setdefault(current, {})[key.strip()] = value.strip()
+    return sections
+
+
+def _argument(key: str, value: str) -> Iterator[str]:
+    """As it would stand on the command line."""
+    flag = _flag(key)
+    row = _SWITCHES.get(flag)
+    if flag in _VALUED or flag in _WITH_VALUE:
+        yield from (flag, value)
+    elif row is not None and value.lower() in _TRUE | _FALSE:
+        on = (flag in row.on) == (value.lower() in _TRUE)
+        spellings = row.on if on else row.off
+        negative = flag.replace("--", "--no-", 1)
+        yield from [name for name in (flag, negative, *spellings) if name in spellings][:1]
+    elif value.lower() in _TRUE:
+        yield flag
+    elif value.lower() in _FALSE:
+        negative = flag.replace("--", "--no-", 1)
+        yield from (negative,) if negative in RULES else ()
+    else:
+        yield from (flag, value)
+
+
+def _flag(key: str) -> str:
+    """`ctx-size`, `c` and `LLAMA_ARG_CTX_SIZE` are the same."""
+    if key.startswith("LLAMA_ARG_"):
+        key = key.removeprefix("LLAMA_ARG_").lower().replace("_", "-")
+    key = key.lstrip("-")
+    return f"-{key}" if f"--{key}" not in RULES and f"-{key}" in RULES else f"--{key}"

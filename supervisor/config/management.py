@@ -1,0 +1,77 @@
+"""What is set for a model beside its launch: how long it stays, who goes first, its requests; and groups."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, field_validator
+
+from supervisor.config.base import Positive, Seconds, Strict
+from supervisor.core.filters import PROTECTED, RequestFilters
+from supervisor.core.schedule import ModelPolicy
+from supervisor.core.toolmode import ToolMode
+
+_RANGE = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
+
+
+class FilterSettings(Strict):
+    """What is done to parameters of requests: first those of `strip` go, then those of `set` replace or are added."""
+
+    set: dict[str, JsonValue] = Field(default_factory=dict)
+    strip: tuple[str, ...] = ()
+
+    @field_validator("set", "strip")
+    @classmethod
+    def _not_protected(cls, value: dict[str, JsonValue] | tuple[str, ...]) -> dict[str, JsonValue] | tuple[str, ...]:
+        found = sorted(PROTECTED.intersection(value))
+        if found:
+            raise ValueError(f"{found[0]} is not a parameter that can be changed")
+        return value
+
+    def filters(self) -> RequestFilters:
+        """The same for the relay."""
+        return RequestFilters(dict(self.set), frozenset(self.strip))
+
+
+class Management(Strict):
+    """How the daemon treats a model. Only the configuration may set this."""
+
+    ttl: Seconds | None = None
+    pin: bool = False
+    preload: bool = False
+    priority: Annotated[int, Field(ge=-30, le=30)] = 0
+    replicas: int | str = 1
+    concurrency: Positive | None = None
+    filters: FilterSettings = FilterSettings()
+    tool_calls: ToolMode | None = None
+
+    @field_validator("replicas", mode="before")
+    @classmethod
+    def _is_range(cls, value: object) -> int | str:
+        found = _RANGE.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+        if found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]):
+            raise ValueError("a number from 1 on, or MIN..MAX")
+        return int(found[1]) if found[2] is None else f"{int(found[1])}..{int(found[2])}"
+
+    def policy(self, groups: frozenset[str] = frozenset(), *, alone: bool = False) -> ModelPolicy:
+        """The same for the scheduler; `groups` are the exclusive ones that the model is in."""
+        least, _, most = str(self.replicas).partition("..")
+        return ModelPolicy(
+            ttl=self.ttl,
+            pinned=self.pin,
+            preload=self.preload,
+            priority=self.priority,
+            replicas_min=int(least),
+            replicas_max=int(most or least),
+            concurrency=self.concurrency,
+            groups=groups,
+            alone=alone,
+        )
+
+
+class GroupSettings(Strict):
+    """Models that do not go together: never two of `exclusive` ones; `alone`: nothing else beside one of them."""
+
+    members: Annotated[tuple[str, ...], Field(min_length=1)]
+    rule: Literal["exclusive", "alone"] = "exclusive"

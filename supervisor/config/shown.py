@@ -1,0 +1,91 @@
+"""What counts, and where each value comes from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from supervisor.config.document import Loc
+from supervisor.config.effective import effective_models
+from supervisor.config.load import KEY_VARIABLE, Loaded
+
+Origin = Literal["file", "defaults", "environment", "default"]
+
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
+HIDDEN = "(hidden)"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One effective value. place: `FILE:LINE:COLUMN`, the variable's name, or empty."""
+
+    key: str
+    value: Any
+    origin: Origin
+    place: str = ""
+
+
+def shown(loaded: Loaded, env: Mapping[str, str], *, everything: bool = False) -> Iterator[Shown]:
+    """Every value of the sections and what is set for models; with `everything` the defaults of models too."""
+    for name in type(loaded.settings).model_fields:
+        value = getattr(loaded.settings, name)
+        if name in {"models", "groups", "defaults"}:
+            continue
+        if isinstance(value, BaseModel):
+            yield from (_plain(loaded, env, (name, key), getattr(value, key)) for key in type(value).model_fields)
+        else:
+            yield _plain(loaded, env, (name,), value)
+    defaults = loaded.settings.defaults
+    yield from (_plain(loaded, env, ("defaults", key), getattr(defaults, key)) for key in _set(defaults))
+    for name, model in effective_models(loaded.settings).items():
+        yield from _model(loaded, name, model, everything=everything)
+    for name, group in loaded.settings.groups.items():
+        yield from (_plain(loaded, env, ("groups", name, key), getattr(group, key)) for key in type(group).model_fields)
+
+
+def _model(loaded: Loaded, name: str, model: BaseModel, *, everything: bool) -> Iterator[Shown]:
+    own = loaded.settings.models[name].model_fields_set
+    inherited = loaded.settings.defaults.model_fields_set
+    for key in type(model).model_fields:
+        dotted, value = f"models.{name}.{key}", _value((key,), getattr(model, key))
+        if key in own:
+            yield Shown(dotted, value, "file", _place(loaded, ("models", name, key)))
+        elif key in inherited:
+            yield Shown(dotted, value, "defaults", _place(loaded, ("defaults", key)))
+        elif everything:
+            yield Shown(dotted, value, "default")
+
+
+def _plain(loaded: Loaded, env: Mapping[str, str], loc: Loc, value: Any) -> Shown:
+    key = ".".join(map(str, loc))
+    if key == "server.api_keys" and env.get(KEY_VARIABLE):
+        return Shown(key, _value(loc, value), "environment", KEY_VARIABLE)
+    if loc in loaded.document.values:
+        return Shown(key, _value(loc, value), "file", _place(loaded, loc))
+    return Shown(key, _value(loc, value), "default")
+
+
+def _place(loaded: Loaded, loc: Loc) -> str:
+    place = loaded.document.place(loc)
+    return f"{loaded.path}:{place.line}:{place.column}"
+
+
+def _value(loc: Loc, value: Any) -> Any:
+    """As JSON would have it, secrets hidden."""
+    if loc[-1] == "api_keys":
+        return [HIDDEN for _ in value]
+    if loc[-1] == "env":
+        return {name: HIDDEN if _SECRET.search(name) else text for name, text in value.items()}
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, tuple):
+        return [_value(loc, item) for item in value]
+    return value
+
+
+def _set(model: BaseModel) -> list[str]:
+    return [key for key in type(model).model_fields if key in model.model_fields_set]

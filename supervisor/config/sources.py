@@ -1,0 +1,46 @@
+"""Where a model comes from, as the configuration writes it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from supervisor.config.settings import ModelSettings
+
+DEMO = "demo"
+_REPO = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
+_PATH = re.compile(r"[./~]|[A-Za-z]:[\\/]|.*\.gguf$", re.DOTALL)
+
+Kind = Literal["demo", "path", "repo"]
+
+
+def kind_of(source: str) -> Kind | None:
+    """What a `source` names; None: nothing that there is."""
+    if source == DEMO:
+        return "demo"
+    if _PATH.match(source):
+        return "path"
+    return "repo" if _REPO.fullmatch(source) else None
+
+
+def path_of(model: ModelSettings) -> str | None:
+    """The file or folder that a model names; None: it names none."""
+    if model.file is not None:
+        return model.file
+    return model.source if model.source is not None and kind_of(model.source) == "path" else None
+
+
+def repo_of(model: ModelSettings) -> str | None:
+    """`owner/repo` or `owner/repo:quant`, where the model comes from one."""
+    return model.source if model.source is not None and kind_of(model.source) == "repo" else None
+
+
+def is_demo(model: ModelSettings) -> bool:
+    """Whether it is the built-in model under another name or with other options."""
+    return model.source == DEMO
+
+
+def absolute(base: Path, text: str) -> str:
+    """Relative files are relative to the configuration file."""
+    return str((base / Path(text).expanduser()).absolute())

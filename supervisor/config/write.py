@@ -1,0 +1,58 @@
+"""Configuration files as text: from data, and as a template to fill in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from supervisor.config.document import to_yaml
+from supervisor.config.expand import escape
+
+_VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
+_HEAD = "Configuration of llama-supervisor. `supervisor config check` says what is wrong with it."
+
+
+def as_text(data: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
+    """The data under comments; references to variables (`${env.X}`) stay, every other `${` is taken as it is."""
+    body = to_yaml(_escaped(dict(data))) if data else "{}\n"
+    return "".join(f"# {line}\n" for line in (_HEAD, *comments)) + "\n" + body
+
+
+def template(count: int) -> str:
+    """A file with this many models to fill in."""
+    lines = [f"# {_HEAD}", "# config.example.yaml and docs/configuration.md have every key.", "", "models:"]
+    for number in range(1, count + 1):
+        lines += [
+            f"  model-{number}:                          # the id that requests name",
+            "    source: owner/repo:Q4_K_M       # or ./path/to/model.gguf, or a folder",
+            "    # ctx_size: 8192                # left out: as much as is sensible here",
+            "    # ttl: 600                      # seconds of idleness after which it is unloaded",
+            "    # preload: true",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def unique_ids(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
+    """The names, with a number at those that came before."""
+    known = set(taken)
+    found = []
+    for name in names:
+        number, unique = 2, name
+        while unique in known:
+            unique, number = f"{name}-{number}", number + 1
+        known.add(unique)
+        found.append(unique)
+    return found
+
+
+def _escaped(data: Any) -> Any:
+    """`escape`, with `${env.…}` as it was."""
+    if isinstance(data, dict):
+        return {key: _escaped(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_escaped(item) for item in data]
+    if not isinstance(data, str):
+        return data
+    parts = _VARIABLE.split(data)
+    return "".join(part if number % 2 else escape(part) for number, part in enumerate(parts))

@@ -1,0 +1,29 @@
+"""What is done to the parameters of a model's requests before the engine sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PROTECTED = frozenset({"model", "stream"})
+"""Who is asked, and in which form the client gets its answer: not for filters."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFilters:
+    """Parameters by name: those of `strip` are taken out, then those of `set` replace the client's or are added."""
+
+    set: Mapping[str, object] = field(default_factory=dict)
+    strip: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.set or self.strip)
+
+    def apply(self, body: bytes, asked: Mapping[str, object]) -> tuple[bytes, Mapping[str, object]]:
+        """The body and what it says, afterwards; a request that nothing is done to keeps its bytes."""
+        kept = {name: value for name, value in asked.items() if name not in self.strip}
+        changed = {**kept, **self.set}
+        if changed == asked:
+            return body, asked
+        return json.dumps(changed, separators=(",", ":")).encode(), changed

@@ -1,0 +1,31 @@
+"""What people pin while the daemon runs, over what the configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from supervisor.core.events import ModelId
+from supervisor.core.schedule.limits import ModelPolicy
+
+
+class Pins:
+    """`policy_of` for the scheduler, to be told PolicyChanged after every `set`.
+
+    Args:
+        policy_of: what the configuration says.
+    """
+
+    def __init__(self, policy_of: Callable[[ModelId], ModelPolicy]) -> None:
+        self._policy_of = policy_of
+        self._pinned: dict[ModelId, bool] = {}
+
+    def __call__(self, model: ModelId) -> ModelPolicy:
+        """What holds for the model now."""
+        policy = self._policy_of(model)
+        pinned = self._pinned.get(model, policy.pinned)
+        return policy if pinned == policy.pinned else replace(policy, pinned=pinned)
+
+    def set(self, model: ModelId, pinned: bool) -> None:
+        """Pin it, or let it go, until the daemon ends."""
+        self._pinned[model] = pinned

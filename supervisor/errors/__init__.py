@@ -1,0 +1,169 @@
+"""Every error this program raises on purpose.
+
+SupervisorError                     internal_error
+├─ ConfigError                      config_invalid
+├─ UsageError                       usage
+├─ PackageOverwritten               package_overwritten
+├─ ProfileInvalid                   profile_invalid
+├─ ModelError
+│  ├─ ModelNotFound                 model_not_found
+│  ├─ ModelIdTaken                  model_id_taken
+│  ├─ ModelFileError                model_file_invalid
+│  │  ├─ GgufError                  gguf_invalid
+│  │  └─ ShardMissing               shard_missing
+│  ├─ EstimateRefused               estimate_refused
+│  ├─ ModelDoesNotFit               does_not_fit
+│  └─ ModelLoadFailed               model_load_failed
+│     ├─ ModelNotLoaded             model_not_loaded
+│     ├─ CrashLoop                  crash_loop
+│     └─ LoadCancelled              load_cancelled
+├─ EngineError
+│  ├─ EngineNotFound                engine_not_found
+│  ├─ EngineUnusable                engine_unusable
+│  ├─ EngineInstallFailed           engine_install_failed
+│  │  ├─ BuildToolMissing           build_tool_missing
+│  │  ├─ BuildFailed                build_failed
+│  │  └─ BuildLocked                build_locked
+│  ├─ EngineStartFailed             engine_start_failed
+│  │  └─ EngineStalled              engine_stalled
+│  ├─ EngineLost                    engine_lost
+│  ├─ EngineStreamInvalid           engine_stream_invalid
+│  └─ OptionNotSupported            option_not_supported
+├─ RequestError
+│  ├─ InvalidRequest                invalid_request
+│  │  └─ PayloadTooLarge            payload_too_large
+│  ├─ Unauthorized                  unauthorized
+│  ├─ HostNotAllowed                host_not_allowed
+│  ├─ OriginNotAllowed              origin_not_allowed
+│  ├─ RequestNotFound               request_not_found
+│  └─ RouteNotFound                 route_not_found
+└─ DaemonError
+   ├─ DaemonUnreachable             daemon_unreachable
+   ├─ DaemonVersionMismatch         version_mismatch
+   ├─ DaemonAlreadyRunning          daemon_already_running
+   ├─ AddressInUse                  address_in_use
+   ├─ InsecureBind                  insecure_bind
+   ├─ QueueFull                     queue_full
+   ├─ RequestCancelled              request_cancelled
+   ├─ ShuttingDown                  shutting_down
+   ├─ StoreUnusable                 store_unusable
+   │  └─ StoreTooNew                store_too_new
+   └─ RemoteError                   (the code the daemon gave)
+
+`code` is a promise to scripts; a message says what is wrong and what to do. HTTP statuses live in
+`api/errors.py`, exit codes in `cli/exits.py`: an error does not know who asks.
+"""
+
+from __future__ import annotations
+
+from supervisor.errors.base import (
+    ConfigError,
+    PackageOverwritten,
+    ProfileInvalid,
+    SupervisorError,
+    UsageError,
+)
+from supervisor.errors.daemon import (
+    AddressInUse,
+    DaemonAlreadyRunning,
+    DaemonError,
+    DaemonUnreachable,
+    DaemonVersionMismatch,
+    InsecureBind,
+    QueueFull,
+    RemoteError,
+    RequestCancelled,
+    ShuttingDown,
+    StoreTooNew,
+    StoreUnusable,
+)
+from supervisor.errors.engine import (
+    BuildFailed,
+    BuildLocked,
+    BuildToolMissing,
+    EngineError,
+    EngineInstallFailed,
+    EngineLost,
+    EngineNotFound,
+    EngineStalled,
+    EngineStartFailed,
+    EngineStreamInvalid,
+    EngineUnusable,
+    OptionNotSupported,
+)
+from supervisor.errors.model import (
+    CrashLoop,
+    EstimateRefused,
+    GgufError,
+    LoadCancelled,
+    ModelDoesNotFit,
+    ModelError,
+    ModelFileError,
+    ModelIdTaken,
+    ModelLoadFailed,
+    ModelNotFound,
+    ModelNotLoaded,
+    ShardMissing,
+)
+from supervisor.errors.request import (
+    HostNotAllowed,
+    InvalidRequest,
+    OriginNotAllowed,
+    PayloadTooLarge,
+    RequestError,
+    RequestNotFound,
+    RouteNotFound,
+    Unauthorized,
+)
+
+__all__ = [
+    "AddressInUse",
+    "BuildFailed",
+    "BuildLocked",
+    "BuildToolMissing",
+    "ConfigError",
+    "CrashLoop",
+    "DaemonAlreadyRunning",
+    "DaemonError",
+    "DaemonUnreachable",
+    "DaemonVersionMismatch",
+    "EngineError",
+    "EngineInstallFailed",
+    "EngineLost",
+    "EngineNotFound",
+    "EngineStalled",
+    "EngineStartFailed",
+    "EngineStreamInvalid",
+    "EngineUnusable",
+    "EstimateRefused",
+    "GgufError",
+    "HostNotAllowed",
+    "InsecureBind",
+    "InvalidRequest",
+    "LoadCancelled",
+    "ModelDoesNotFit",
+    "ModelError",
+    "ModelFileError",
+    "ModelIdTaken",
+    "ModelLoadFailed",
+    "ModelNotFound",
+    "ModelNotLoaded",
+    "OptionNotSupported",
+    "OriginNotAllowed",
+    "PackageOverwritten",
+    "PayloadTooLarge",
+    "ProfileInvalid",
+    "QueueFull",
+    "RemoteError",
+    "RequestCancelled",
+    "RequestError",
+    "RequestNotFound",
+    "RouteNotFound",
+    "ShardMissing",
+    "ShuttingDown",
+    "StoreTooNew",
+    "StoreUnusable",
+    "SupervisorError",
+    "Unauthorized",
+    "UsageError",
+]

@@ -1,0 +1,46 @@
+"""The base of all errors, and those about the configuration and the installation."""
+
+from __future__ import annotations
+
+
+class SupervisorError(Exception):
+    """Base of all; raised bare only for what should be impossible.
+
+    Args:
+        message: one or two sentences: what is wrong, what to do.
+        param: the request field, option or setting at fault.
+        log_lines: the telling lines of a child's output, oldest first.
+    """
+
+    code = "internal_error"
+
+    def __init__(self, message: str, *, param: str | None = None, log_lines: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.log_lines = log_lines
+
+
+class ConfigError(SupervisorError):
+    """The configuration file or a setting of the environment is wrong."""
+
+    code = "config_invalid"
+    faults: tuple[object, ...] = ()  # `config.faults.ConfigFault`, one for everything that is wrong
+
+
+class UsageError(SupervisorError):
+    """The command line asks for something that makes no sense."""
+
+    code = "usage"
+
+
+class PackageOverwritten(SupervisorError):
+    """Another distribution that also calls its package `supervisor` was installed over this one."""
+
+    code = "package_overwritten"
+
+
+class ProfileInvalid(SupervisorError):
+    """The description of a machine's devices is wrong."""
+
+    code = "profile_invalid"

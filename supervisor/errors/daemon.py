@@ -1,0 +1,95 @@
+"""Errors about the daemon itself."""
+
+from __future__ import annotations
+
+from supervisor.errors.base import SupervisorError
+
+
+class DaemonError(SupervisorError):
+    """Something about the daemon itself."""
+
+    code = "daemon_error"
+
+
+class DaemonUnreachable(DaemonError):
+    """No daemon answers."""
+
+    code = "daemon_unreachable"
+
+
+class DaemonVersionMismatch(DaemonError):
+    """The running daemon is of another version than this command."""
+
+    code = "version_mismatch"
+
+
+class DaemonAlreadyRunning(DaemonError):
+    """A daemon with this state folder is running already."""
+
+    code = "daemon_already_running"
+
+
+class AddressInUse(DaemonError):
+    """The listen address is taken or cannot be bound."""
+
+    code = "address_in_use"
+
+
+class InsecureBind(DaemonError):
+    """A non-loopback address without a key."""
+
+    code = "insecure_bind"
+
+
+class QueueFull(DaemonError):
+    """Too many requests wait.
+
+    Args:
+        message: as in SupervisorError.
+        retry_after: seconds after which it is worth another try.
+    """
+
+    code = "queue_full"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RequestCancelled(DaemonError):
+    """Somebody ended the request by its number."""
+
+    code = "request_cancelled"
+
+
+class ShuttingDown(DaemonError):
+    """The daemon is stopping and takes no new work."""
+
+    code = "shutting_down"
+
+
+class StoreUnusable(DaemonError):
+    """The database in the state folder cannot be opened."""
+
+    code = "store_unusable"
+
+
+class StoreTooNew(StoreUnusable):
+    """The database was made by a later version of this program."""
+
+    code = "store_too_new"
+
+
+class RemoteError(DaemonError):
+    """An error the daemon reported, as the command line sees it.
+
+    Args:
+        message: the daemon's message.
+        code: the daemon's code, which becomes this error's own.
+        param: as in SupervisorError.
+        log_lines: as in SupervisorError.
+    """
+
+    def __init__(self, message: str, *, code: str, param: str | None = None, log_lines: tuple[str, ...] = ()) -> None:
+        super().__init__(message, param=param, log_lines=log_lines)
+        self.code = code

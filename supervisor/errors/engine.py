@@ -1,0 +1,88 @@
+"""Errors about `llama-server`: to get it, to start it, to talk to it."""
+
+from __future__ import annotations
+
+from supervisor.errors.base import SupervisorError
+
+
+class EngineError(SupervisorError):
+    """Something about `llama-server` itself."""
+
+    code = "engine_error"
+
+
+class EngineNotFound(EngineError):
+    """No usable `llama-server` on this machine."""
+
+    code = "engine_not_found"
+
+
+class EngineUnusable(EngineError):
+    """A `llama-server` exists but does not run here."""
+
+    code = "engine_unusable"
+
+
+class EngineInstallFailed(EngineError):
+    """No route to an engine worked."""
+
+    code = "engine_install_failed"
+
+
+class BuildToolMissing(EngineInstallFailed):
+    """A compiler or cmake is missing; the message says what to install."""
+
+    code = "build_tool_missing"
+
+
+class BuildFailed(EngineInstallFailed):
+    """The source build failed; the message names the log."""
+
+    code = "build_failed"
+
+
+class BuildLocked(EngineInstallFailed):
+    """Another process is building or installing an engine."""
+
+    code = "build_locked"
+
+
+class EngineStartFailed(EngineError):
+    """The engine exited before it was ready.
+
+    Attributes:
+        code: the cause's own (core/failures.py) where that is known.
+        device, lacking: what ran out of memory, and the bytes that could not be had; None: not known.
+    """
+
+    code = "engine_start_failed"
+    device: str | None = None
+    lacking: int | None = None
+
+    def __init__(self, message: str, *, log_lines: tuple[str, ...] = (), code: str | None = None) -> None:
+        super().__init__(message, log_lines=log_lines)
+        self.code = code or self.code
+
+
+class EngineStalled(EngineStartFailed):
+    """The engine showed no progress for longer than the stall limit."""
+
+    code = "engine_stalled"
+
+
+class EngineLost(EngineError):
+    """The engine died or closed the connection during a request."""
+
+    code = "engine_lost"
+
+
+class EngineStreamInvalid(EngineError):
+    """The engine's event stream breaks its own format."""
+
+    code = "engine_stream_invalid"
+
+
+class OptionNotSupported(EngineError):
+    """The running engine build lacks an option that was asked for."""
+
+    code = "option_not_supported"

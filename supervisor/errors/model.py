@@ -1,0 +1,102 @@
+"""Errors about a model: its name, its files, its load."""
+
+from __future__ import annotations
+
+from supervisor.errors.base import SupervisorError
+
+
+class ModelError(SupervisorError):
+    """Something about a model."""
+
+    code = "model_error"
+
+
+class ModelNotFound(ModelError):
+    """No such model is configured, built in or on disk."""
+
+    code = "model_not_found"
+
+
+class ModelIdTaken(ModelError):
+    """The id already names another model."""
+
+    code = "model_id_taken"
+
+
+class ModelFileError(ModelError):
+    """The file is there but cannot be a model."""
+
+    code = "model_file_invalid"
+
+
+class GgufError(ModelFileError):
+    """A GGUF header is damaged, truncated, hostile or of an unknown version.
+
+    Args:
+        message: the reason.
+        offset: byte offset in the file where reading stopped.
+    """
+
+    code = "gguf_invalid"
+
+    def __init__(self, message: str, *, offset: int = 0) -> None:
+        super().__init__(f"{message} (at byte {offset})")
+        self.reason = message
+        self.offset = offset
+
+
+class ShardMissing(ModelFileError):
+    """A part of a split model is not there."""
+
+    code = "shard_missing"
+
+
+class EstimateRefused(ModelError):
+    """llama-server would refuse these options for this model; the message is its reason.
+
+    Args:
+        code: the refusal's own, in place of the class's.
+        message: why, and what to do instead.
+    """
+
+    code = "estimate_refused"
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class ModelDoesNotFit(ModelError):
+    """The machine has no room for the model, whatever leaves; the message has the numbers."""
+
+    code = "does_not_fit"
+
+
+class ModelLoadFailed(ModelError):
+    """An engine could not be brought up for the model; where the cause is known, `code` is the cause's own."""
+
+    code = "model_load_failed"
+
+    def __init__(
+        self, message: str, *, code: str | None = None, param: str | None = None, log_lines: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, param=param, log_lines=log_lines)
+        self.code = code or self.code
+
+
+class ModelNotLoaded(ModelLoadFailed):
+    """What was asked for never wakes a model, and this one is not loaded."""
+
+    code = "model_not_loaded"
+
+
+class CrashLoop(ModelLoadFailed):
+    """The model's engine failed too often in a row; it is started again when somebody asks with `load`."""
+
+    code = "crash_loop"
+
+
+class LoadCancelled(ModelLoadFailed):
+    """Somebody unloaded the model while it was loading."""
+
+    code = "load_cancelled"

@@ -1,0 +1,53 @@
+"""The client's fault."""
+
+from __future__ import annotations
+
+from supervisor.errors.base import SupervisorError
+
+
+class RequestError(SupervisorError):
+    """The client's fault."""
+
+    code = "request_error"
+
+
+class InvalidRequest(RequestError):
+    """The request is malformed."""
+
+    code = "invalid_request"
+
+
+class PayloadTooLarge(InvalidRequest):
+    """The request body is over the limit."""
+
+    code = "payload_too_large"
+
+
+class Unauthorized(RequestError):
+    """The API key is missing or wrong."""
+
+    code = "unauthorized"
+
+
+class HostNotAllowed(RequestError):
+    """The Host header names a host this daemon is not (DNS rebinding)."""
+
+    code = "host_not_allowed"
+
+
+class OriginNotAllowed(RequestError):
+    """A web page of another origin tries to drive the daemon."""
+
+    code = "origin_not_allowed"
+
+
+class RequestNotFound(RequestError):
+    """No such request is in flight."""
+
+    code = "request_not_found"
+
+
+class RouteNotFound(RequestError):
+    """No such path or method."""
+
+    code = "route_not_found"

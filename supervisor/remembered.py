@@ -1,0 +1,96 @@
+"""Which models are loaded, remembered so that the next daemon can load them again."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from supervisor.config.settings import ModelOptions
+from supervisor.core.launch import LaunchOptions
+from supervisor.core.registry import ModelEntry, Registry
+from supervisor.errors import ModelNotFound, SupervisorError
+from supervisor.learning import Learning
+from supervisor.store import LoadedModel, LoadedModels
+from supervisor.targets import resolve_target
+
+_log = structlog.get_logger()
+
+
+class Remembered:
+    """Keeps the list as engines come and go. A model whose engine crashed stays on it: it was not unloaded.
+
+    Args:
+        learning: writes to the database, beside the caller.
+        registry: the models there are.
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, learning: Learning, registry: Registry, clock: Callable[[], float] = time.time) -> None:
+        self._learning = learning
+        self._registry = registry
+        self._clock = clock
+        self._closed = False
+
+    def ready(self, model: str) -> None:
+        """An engine of the model is ready."""
+        try:
+            entry = self._registry.find(model)
+        except ModelNotFound:
+            return
+        loaded = LoadedModel(entry.id, entry.path, _given(entry.options), self._clock())
+        self._learning.later("loaded", lambda database: LoadedModels(database).add(loaded))
+
+    def gone(self, model: str) -> None:
+        """The model's last engine ended as it was told to."""
+        if not self._closed:
+            self._learning.later("unloaded", lambda database: LoadedModels(database).remove(model))
+
+    def close(self) -> None:
+        """The daemon is stopping: what is loaded now is what counts."""
+        self._closed = True
+
+    def begin(self, *, restore: bool) -> list[str]:
+        """A new daemon starts: the models to load again, in the order in which they were.
+
+        Those that were loaded by path are known from now on; those that are no more are forgotten.
+        """
+        if not restore:
+            self._learning.later("unloaded", lambda database: LoadedModels(database).clear())
+            return []
+        try:
+            before = self._learning.loaded()
+        except sqlite3.Error as error:
+            _log.warning("store_unreadable", reason=str(error))
+            return []
+        found = []
+        for loaded in before:
+            try:
+                found.append(self._entry(loaded).id)
+            except (SupervisorError, ValueError) as error:
+                _log.warning("not_restored", model=loaded.id, reason=str(error))
+                self.gone(loaded.id)
+        return found
+
+    def _entry(self, loaded: LoadedModel) -> ModelEntry:
+        """Raises SupervisorError, ValueError for one that is no more."""
+        try:
+            return self._registry.find(loaded.id)
+        except ModelNotFound:
+            if loaded.path is None:
+                raise
+        options = ModelOptions.model_validate(loaded.options)
+        entry = resolve_target(self._registry, loaded.path, loaded.id, options)
+        self._registry.add(entry)
+        return entry
+
+
+def _given(options: LaunchOptions) -> dict[str, Any]:
+    """What a load request would have to say for them."""
+    default = LaunchOptions()
+    return {
+        name: value for name in ModelOptions.model_fields if (value := getattr(options, name)) != getattr(default, name)
+    }

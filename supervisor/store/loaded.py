@@ -1,0 +1,54 @@
+"""What is loaded, for the daemon that comes after this one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.store.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """One model that has an engine.
+
+    Attributes:
+        path: its file; None for the built-in one.
+        options: those of a load request that are not the defaults, by name.
+        at: since when, in seconds since 1970.
+    """
+
+    id: str
+    path: str | None
+    options: Mapping[str, Any]
+    at: float
+
+
+class LoadedModels:
+    """Raises sqlite3.Error where the database does."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, model: LoadedModel) -> None:
+        """Keep it, in place of what was known of that id."""
+        row = model.id, model.path, json.dumps(model.options), model.at
+        with self._database.change() as connection:
+            connection.execute("INSERT OR REPLACE INTO loaded (id, path, options, at) VALUES (?,?,?,?)", row)
+
+    def remove(self, model: str) -> None:
+        """It is loaded no more."""
+        with self._database.change() as connection:
+            connection.execute("DELETE FROM loaded WHERE id = ?", (model,))
+
+    def clear(self) -> None:
+        """Nothing is loaded."""
+        with self._database.change() as connection:
+            connection.execute("DELETE FROM loaded")
+
+    def all(self) -> tuple[LoadedModel, ...]:
+        """In the order in which they were loaded."""
+        rows = self._database.rows("SELECT id, path, options, at FROM loaded ORDER BY at, id")
+        return tuple(LoadedModel(name, path, json.loads(options), at) for name, path, options, at in rows)

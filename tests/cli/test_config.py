@@ -1,0 +1,114 @@
+"""`config` as its users meet it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli import config
+from tests.cli.conftest import ROOT, Cli
+
+DOCS = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+
+
+def test_every_part_and_option_is_documented() -> None:
+    subparsers = argparse.ArgumentParser().add_subparsers()
+    config.add_parser(subparsers)
+    parts = next(action for action in subparsers.choices["config"]._actions if action.choices)
+    assert parts.choices is not None
+    for name, parser in dict(parts.choices).items():
+        assert f"`config {name}" in DOCS
+        for option in parser._option_string_actions:
+            assert not option.startswith("--") or option == "--help" or option in DOCS, option
+
+
+def test_a_file_is_made_of_what_folders_and_caches_hold(cli: Cli) -> None:
+    for name in ("shelf/a.gguf", "shelf/b/b-Q4.gguf", "shelf/b/mmproj-b.gguf"):
+        touch(cli.folder / name)
+    for cache in (".cache/llama.cpp/a.gguf", ".cache/huggingface/hub/models--o--Repo/snapshots/1/c-Q8.gguf"):
+        touch(cli.folder / cache)
+    done = cli("config", "init", "--models-dir", "shelf", "-o", "supervisor.yaml")
+    assert done.code == 0, done.err
+    checked = cli("config", "check", "--json").json()
+    assert checked["models"] == ["a", "b", "c-Q8", "a-2", "demo"]
+    shown = {row["key"]: row for row in cli("config", "show", "--json").json()["values"]}
+    assert shown["models.b.mmproj"]["value"] == str(cli.folder / "shelf/b/mmproj-b.gguf")
+    again = cli("config", "init", "-o", "supervisor.yaml")
+    assert again.code == 2
+    assert "--force" in again.err
+
+
+def touch(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+def test_a_template_is_valid(cli: Cli) -> None:
+    (cli.folder / "supervisor.yaml").write_text(cli("config", "init", "--num-models", "3").out)
+    assert cli("config", "check").out.endswith("ok; models: model-1, model-2, model-3, demo\n")
+    assert cli("config", "init", "--num-models", "3", "--models-dir", ".").code == 2
+
+
+def test_check_says_where_and_what(cli: Cli) -> None:
+    (cli.folder / "bad.yaml").write_text("server:\n  prot: 1\nmodels:\n  m: {file: x, replicas: 0}\n")
+    done = cli("config", "check", "bad.yaml")
+    assert done.code == 1
+    assert "bad.yaml:2:3: server.prot: is no key here; did you mean port?" in done.err
+    assert "bad.yaml:4:26: models.m.replicas: a number from 1 on, or MIN..MAX" in done.err
+    found = cli("config", "check", "bad.yaml", "--json")
+    assert found.code == 1
+    assert [(one["key"], one["line"], one["column"]) for one in found.json()["faults"]] == [
+        ("server.prot", 2, 3),
+        ("models.m.replicas", 4, 26),
+    ]
+    assert cli("config", "check", "none.yaml").code == 1
+
+
+def test_show_says_where_each_value_comes_from(cli: Cli) -> None:
+    text = "server: {port: 90}\ndefaults: {ttl: 5, env: {HF_TOKEN: s3cret}}\nmodels:\n  m:\n    file: /x.gguf\n"
+    (cli.folder / "c.yaml").write_text(text)
+    cli.env["SUPERVISOR_API_KEY"] = "a-secret-key"
+    done = cli("config", "show", "--config", "c.yaml", "--json")
+    shown = {row["key"]: (row["value"], row["from"], row["place"]) for row in done.json()["values"]}
+    place = str(cli.folder / "c.yaml")
+    assert shown["server.port"] == (90, "file", f"{place}:1:16")
+    assert shown["server.host"] == ("127.0.0.1", "default", None)
+    assert shown["server.api_keys"] == (["(hidden)"], "environment", "SUPERVISOR_API_KEY")
+    assert shown["models.m.file"] == ("/x.gguf", "file", f"{place}:5:11")
+    assert shown["models.m.ttl"] == (5, "defaults", f"{place}:2:17")
+    assert "models.m.pin" not in shown
+    assert "s3cret" not in done.out + cli("config", "show", "--config", "c.yaml").out
+    everything = cli("config", "show", "--config", "c.yaml", "--all")
+    assert "models.m.pin" in everything.out
+
+
+def test_the_schema_knows_every_key_of_the_example(cli: Cli) -> None:
+    schema = cli("config", "schema").json()
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert {"macros", "models", "defaults", "groups", "models_dir", "queue"} <= set(schema["properties"])
+    port = schema["$defs"]["ServerSettings"]["properties"]["port"]
+    assert {"type": "string", "pattern": r"\$\{[^{}]+\}"} in port["anyOf"]
+    assert port["default"] == 8686
+    assert schema["$defs"]["ServerSettings"]["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("swap.yaml", "models: {m: {cmd: llama-server -m /x.gguf -c 512 --port 1}}\nlogLevel: info\n"),
+        ("preset.ini", "[m]\nmodel = /x.gguf\nctx-size = 512\nstop-timeout = 3\n"),
+    ],
+)
+def test_import(cli: Cli, name: str, text: str) -> None:
+    (cli.folder / name).write_text(text)
+    done = cli("config", "import", name)
+    assert done.code == 0
+    assert "not carried over: " in done.err
+    assert "# Not carried over: " in done.out
+    as_json = json.loads(cli("config", "import", name, "--json", "-o", "supervisor.yaml").out)
+    assert as_json["settings"]["models"]["m"] == {"file": "/x.gguf", "ctx_size": 512}
+    assert cli("config", "check").code == 0
+    assert cli("config", "import", "missing.yaml").code == 2

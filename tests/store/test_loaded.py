@@ -1,0 +1,23 @@
+"""The list of what is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from supervisor.store import Database, LoadedModel, LoadedModels
+
+
+def test_it_is_kept_in_order_and_across_openings(tmp_path: Path) -> None:
+    with Database.open(tmp_path / "state.db") as database:
+        loaded = LoadedModels(database)
+        loaded.add(LoadedModel("b", "/m/b.gguf", {"ctx_size": 4096, "device": ["CUDA0"]}, 2.0))
+        loaded.add(LoadedModel("a", None, {}, 1.0))
+        loaded.add(LoadedModel("c", "/m/c.gguf", {}, 3.0))
+        loaded.remove("c")
+        loaded.remove("never there")
+    with Database.open(tmp_path / "state.db") as database:
+        found = LoadedModels(database).all()
+        assert [model.id for model in found] == ["a", "b"]
+        assert found[1].options == {"ctx_size": 4096, "device": ["CUDA0"]}
+        LoadedModels(database).add(LoadedModel("a", None, {"parallel": 2}, 4.0))
+        assert [model.id for model in LoadedModels(database).all()] == ["b", "a"]
