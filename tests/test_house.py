@@ -115,7 +115,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.sse": (),
     "core.toolcalls": ("core.toolcalls",),
     "core.toolmode": (),
-    "core.recovery": (*("core.chat", "core.recovery", "core.relay", "core.sse", "core.toolcalls", "core.toolmode"),),
+    "core.recovery": (
+        *("core.apis", "core.chat", "core.recovery", "core.relay", "core.sse", "core.toolcalls", "core.toolmode"),
+    ),
     "core.fold": ("core.sse",),
     "core.chat": ("core.fold", "core.sse", "core.toolcalls"),
     "core.completions": ("core.fold",),

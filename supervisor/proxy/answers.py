@@ -51,8 +51,14 @@ async def stream_through(upstream: EngineResponse, filtered: Filter, responder: 
     await responder.end()
 
 
-async def fold(upstream: EngineResponse, into: StreamFold, responder: Responder, through: Filter | None = None) -> None:
-    """Send one object made of the whole stream; raises StreamBroken where the end is missing."""
+async def fold(
+    upstream: EngineResponse,
+    into: StreamFold,
+    responder: Responder,
+    through: Filter | None = None,
+    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda answer: answer,
+) -> None:
+    """Send one object made of the whole stream, `changed`; raises StreamBroken where the end is missing."""
     while arrived := await upstream.read_some():
         into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:
@@ -60,7 +66,7 @@ async def fold(upstream: EngineResponse, into: StreamFold, responder: Responder,
             return
     if not into.done:
         raise StreamBroken
-    await responder.whole(200, _encode(into.response()))
+    await responder.whole(200, _encode(changed(into.response())))
 
 
 async def pass_whole(

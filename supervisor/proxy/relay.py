@@ -17,9 +17,10 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.affinity import affinity_of
-from supervisor.core.apis import Api, api_of
+from supervisor.core.apis import OPENAI, Api, api_of
+from supervisor.core.fold import StreamFold
+from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
-from supervisor.core.recovery.stream import ParserFailed
 from supervisor.core.registry import Registry
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
@@ -28,13 +29,12 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, S
 from supervisor.inflight import Inflight, InflightRequest
 from supervisor.pool import Lease, Pool
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
-from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
+from supervisor.proxy.asgi import SSE_HEADERS, ClientGone, Responder, parse_object, read_body, while_connected
 from supervisor.proxy.server import transport_of
-from supervisor.proxy.toolcalls import ToolCalls, Watch
+from supervisor.proxy.toolcalls import Prepared, ToolCalls
 
-CHAT = "/v1/chat/completions"
 PATHS = (
-    *(CHAT, "/v1/completions", "/v1/embeddings"),
+    *("/v1/chat/completions", "/v1/completions", "/v1/embeddings"),
     *("/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
 )
 
@@ -86,14 +86,12 @@ class RelayEndpoint:
         entry = self.relaying.registry.find(_model_name(asked))
         if entry.filters:
             body, asked = entry.filters.apply(body, asked)
-        watch = None
-        if self.path == CHAT:
-            body, watch = self.relaying.tool_calls.prepare(body, asked, entry)
-        plan = plan_upstream(self.path, asked)
         acquire = partial(self.relaying.pool.acquire, entry.id, affinity_of(asked))
+        prepared = self.relaying.tool_calls.prepare(self.path, body, asked, entry)
+        plan = plan_upstream(prepared.path, prepared.asked)
         inflight = self.relaying.inflight
         request = inflight.enter(entry.id, self.path, stream=asked.get("stream") is True)
-        job = _Job(request, acquire, plan, set_fields(body, plan.changes), watch, api_of(self.path))
+        job = _Job(request, acquire, plan, prepared, api_of(self.path))
         try:
             await self._tries(job, responder)
         except asyncio.CancelledError:
@@ -106,20 +104,20 @@ class RelayEndpoint:
                 await self._end_stream(job, responder, error)
         finally:
             inflight.leave(request)
-            if watch is not None:
-                watch.settle()
+            if prepared.watch is not None:
+                prepared.watch.settle()
 
     async def _tries(self, job: _Job, responder: Responder) -> None:
-        """Answer; once more where an engine died, once more without the engine's parser where that failed."""
+        """Answer; once more where an engine died, and as often as the watch wants."""
         again = True
         while True:
             try:
                 return await self._try(job, responder, again=again)
             except _TryAgain:
                 again = False
-            except ParserFailed as failed:
-                assert job.watch is not None  # who else looks into answers
-                job.watch.turn_raw(failed)
+                job.folding = None
+            except AskAgain as why:
+                await _keep(job, why, responder)
 
     async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
@@ -127,13 +125,13 @@ class RelayEndpoint:
         lease = await job.acquire()
         job.request.engine = lease.number
         try:
-            path, payload = await job.question(self.path, lease.client)
+            path, payload = await job.question(lease.client)
             job.filtered = job.new_filter()
             async with lease.client.post(path, payload) as upstream:
                 await _answer(job, upstream, job.filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
-            if gone and again and not lease.engine_stopped and not responder.started:
+            if gone and again and not lease.engine_stopped and not responder.started and not job.has_kept:
                 raise _TryAgain from error
             lost = _lost(lease, gone=gone)
             if not responder.started:
@@ -153,45 +151,67 @@ class RelayEndpoint:
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    folding = job.plan.new_fold()
+    watch = job.prepared.watch
+    if job.folding is None:
+        job.folding = job.plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
-        await pass_whole(upstream, responder, job.watch.answer if job.watch is not None else None)
-    elif folding is not None:
-        await fold(upstream, folding, responder, filtered if job.watch is not None else None)
-    else:
+        await pass_whole(upstream, responder, watch.answer if watch is not None else None)
+    elif job.folding is None:
         await stream_through(upstream, filtered, responder)
+    elif watch is None:
+        await fold(upstream, job.folding, responder)
+    else:
+        await fold(upstream, job.folding, responder, filtered, watch.said)
+
+
+async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
+    """What the client keeps of an answer that is asked for once more."""
+    assert job.prepared.watch is not None  # who else looks into answers
+    if not why.keeps:
+        job.folding = None
+    elif job.folding is not None:
+        job.folding.feed(why.before)
+        job.has_kept = True
+    elif why.before:
+        if not responder.started:
+            await responder.start(200, SSE_HEADERS)
+        await responder.write(why.before)
+    job.prepared.watch.again(why, goes_on=responder.started or job.has_kept)
 
 
 @dataclass(slots=True)
 class _Job:
     """One request on its way to an engine.
 
-    watch: over the tool calls in its answer, where there may be any. filtered: the way of the answer's bytes in the
-    present try.
+    filtered: the way of the answer's bytes in the present try. folding: what becomes of them for a client that wants
+    one object; has_kept: something of an earlier try is in it.
     """
 
     request: InflightRequest
     acquire: Callable[[], Awaitable[Lease]]
     plan: UpstreamPlan
-    payload: bytes
-    watch: Watch | None
+    prepared: Prepared
     api: Api
     filtered: Filter | None = None
+    folding: StreamFold | None = None
+    has_kept: bool = False
 
-    async def question(self, path: str, client: EngineClient) -> tuple[str, bytes]:
+    async def question(self, client: EngineClient) -> tuple[str, bytes]:
         """Path and body of the request to the engine."""
-        if self.watch is None:
-            return path, self.payload
-        body = await self.watch.emulate(client)
-        raw = await self.watch.raw_payload(client, body) if self.watch.raw else None
+        prepared, watch = self.prepared, self.prepared.watch
+        body = await watch.changed(client) if watch is not None else None
+        raw = await watch.raw_payload(client, body) if watch is not None and watch.raw else None
         if raw is not None:
             return COMPLETION_PATH, raw
-        return path, self.payload if body is None else json.dumps({**body, **self.plan.changes}).encode()
+        if body is not None:
+            return prepared.path, json.dumps({**body, **self.plan.changes}).encode()
+        return prepared.path, set_fields(prepared.body, self.plan.changes)
 
     def new_filter(self) -> Filter:
         """The way of the answer's bytes; without a watch they are not looked into."""
-        relay = Relay(drop_progress=self.plan.drop_progress, api=self.api)
-        return relay if self.watch is None else self.watch.stream(relay)
+        watch = self.prepared.watch
+        relay = Relay(drop_progress=self.plan.drop_progress, api=self.api if watch is None else OPENAI)
+        return relay if watch is None else watch.stream(relay)
 
 
 class _TryAgain(Exception):

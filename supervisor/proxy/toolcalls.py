@@ -13,17 +13,14 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from supervisor.core.recovery import (
-    ChatRecovery,
-    ParserFailed,
-    RecoveredStream,
-    Tally,
-    ToolPolicy,
-    asked_policy,
-    mended_messages,
-)
+from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
+from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
-from supervisor.core.recovery.policy import FIELD
+from supervisor.core.recovery.forms import CHAT_PATH, FORMS, Form
+from supervisor.core.recovery.help import FIELD as HELP_FIELD
+from supervisor.core.recovery.help import AgentHelp, announces, asked_help, nudged, with_warnings
+from supervisor.core.recovery.history import mended_input
+from supervisor.core.recovery.policy import FIELD, asked_mode, offers_tools, only_named
 from supervisor.core.recovery.raw import (
     TEMPLATE_PATH,
     RawChunks,
@@ -32,7 +29,8 @@ from supervisor.core.recovery.raw import (
     opens_thought,
     template_request,
 )
-from supervisor.core.recovery.stream import Again, is_parser_s
+from supervisor.core.recovery.stream import Ways, is_parser_s
+from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.registry import ModelEntry
 from supervisor.core.relay import Relay
 from supervisor.core.toolcalls.whole import Request
@@ -41,6 +39,7 @@ from supervisor.core.upstream import set_fields
 from supervisor.engine_client import EngineClient
 
 _log = structlog.get_logger()
+_OURS = frozenset({FIELD, HELP_FIELD})
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -57,7 +56,7 @@ class Counts:
         answers: that were watched. native: calls that the engine had parsed. recovered, repaired: calls found in text,
             by dialect. left_as_text: what began like a call, by reason. repeated: calls that came twice and were given
             once. saved: answers whose calls were saved from an error of the engine's parser. failed: answers that
-            such an error ended.
+            such an error ended. swallowed: answers of which the engine's parser gave out less than the model wrote.
     """
 
     answers: int = 0
@@ -68,6 +67,7 @@ class Counts:
     repeated: int = 0
     saved: int = 0
     failed: int = 0
+    swallowed: int = 0
 
     def add(self, tally: Tally, *, failed: bool) -> None:
         """Count one answer."""
@@ -76,6 +76,7 @@ class Counts:
         self.repeated += tally.repeated
         self.saved += tally.saved
         self.failed += failed
+        self.swallowed += tally.swallowed
         self.recovered.update(tally.recovered)
         self.repaired.update({dialect: count for dialect, count in tally.repaired.items() if count})
         self.left_as_text.update(tally.left_as_text)
@@ -110,17 +111,29 @@ class ToolCalls:
         self._unparsable: set[str] = set()
         self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
 
-    def prepare(self, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> tuple[bytes, Watch | None]:
-        """The body for the engine, and the watch over its answer; None: it is handed on as it comes."""
-        policy = asked_policy(asked, entry.tool_calls, self.default)
-        if FIELD in asked:
-            asked = {key: value for key, value in asked.items() if key != FIELD}
-            body = json.dumps(asked).encode()
-        if policy.mode != "off":
-            messages = mended_messages(asked.get("messages"))
-            if messages is not None:
-                body = set_fields(body, {"messages": messages})
-        return body, Watch(self, policy, entry.id, asked) if policy.watches else None
+    def prepare(self, path: str, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> Prepared:
+        """What to ask the engine, and the watch over its answer. Raises InvalidRequest."""
+        form = FORMS.get(path)
+        if form is None:
+            return Prepared(path, body, asked)
+        mode = asked_mode(asked, entry.tool_calls, self.default)
+        helping = asked_help(asked)
+        stripped = {key: value for key, value in asked.items() if key not in _OURS}
+        if len(stripped) < len(asked):
+            asked, body = stripped, json.dumps(stripped).encode()
+        chat = form.chat(asked) if mode != "off" else None
+        if chat is None:
+            return Prepared(path, body, asked)
+        changes = _changes(chat, helping)
+        if not offers_tools(chat):
+            own = changes if path == CHAT_PATH else mended_input(asked)
+            return Prepared(path, set_fields(body, own), {**asked, **own})
+        if path != CHAT_PATH:
+            body = json.dumps(chat).encode()
+            changes |= {"stream_options": {"include_usage": True}} if chat.get("stream") else {}
+        chat = {**chat, **changes}
+        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, asked)
+        return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch)
 
     def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
         """Count an answer and tell the log."""
@@ -150,9 +163,15 @@ class ToolCalls:
         """Whether the engine's parser is to be left out."""
         return policy.mode == "raw" or (policy.mode == "auto" and model in self._unparsable)
 
-    def recovery(self, request: Request, tally: Tally) -> ChatRecovery:
-        """Recovery for one answer."""
-        return ChatRecovery(request, self.make_id, tally)
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request for the engine: its path, its body, what that says; the watch over its answer, where one is needed."""
+
+    path: str
+    body: bytes
+    asked: Mapping[str, Any]
+    watch: Watch | None = None
 
 
 class Watch:
@@ -162,46 +181,77 @@ class Watch:
         raw: the engine's parser is left out.
     """
 
-    def __init__(self, owner: ToolCalls, policy: ToolPolicy, model: str, asked: Mapping[str, Any]) -> None:
-        self.raw = owner.goes_raw(policy, model) and can_go_raw(asked)
-        self._policy = policy
+    def __init__(
+        self,
+        owner: ToolCalls,
+        ways: tuple[ToolPolicy, AgentHelp, Form],
+        model: str,
+        chat: Mapping[str, Any],
+        asked: Mapping[str, Any],
+    ) -> None:
+        self._policy, helping, form = ways
+        self.raw = owner.goes_raw(self._policy, model) and can_go_raw(chat)
         self._owner = owner
         self._model = model
-        self._asked = asked
+        self._asked = chat
+        self._nudges = helping.nudges
+        self._nudged = False
+        self._new_voice: Callable[[], Voice] = lambda: form.voice(asked)
+        self._voice: Voice = self._new_voice()
+        self._goes_on = False
         self._tally = Tally()
         self._stream: RecoveredStream | None = None
-        self._role_given = False
-        self._head: Mapping[str, Any] = _new_head(asked)
+        self._head: Mapping[str, Any] = _new_head(chat)
         self._thinking = False
 
     def stream(self, relay: Relay) -> RecoveredStream:
         """The way of the answer's bytes; anew for every try."""
         self._tally = Tally()
-        recovery = self._owner.recovery(self._request(), self._tally)
-        self._stream = RecoveredStream(relay, recovery, self._owner.clock, raw=self._chunks(), again=self._again())
+        if not self._goes_on:
+            self._voice = self._new_voice()
+        voice = self._voice if self._asked.get("stream") else ChatVoice()
+        lead = "\n\n" if self._nudged else ""
+        ways = Ways(raw=self._chunks(), again=self._again(), judge=self._judging(), voice=voice, lead=lead)
+        self._stream = RecoveredStream(relay, self._recovery(), self._owner.clock, ways)
         return self._stream
 
-    def answer(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """An answer that came in one piece."""
-        return self._owner.recovery(self._request(), self._tally).whole(body)
+        return self.said(self._recovery().whole(body))
 
-    def turn_raw(self, failed: ParserFailed) -> None:
-        """The engine's parser has failed: do without it."""
-        self._owner.unparsed(self._model)
-        self._role_given = failed.role_given
-        self._head = failed.head
-        self.raw = True
+    def said(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A whole answer in the client's form."""
+        return self._new_voice().whole(answer)
 
-    async def emulate(self, client: EngineClient) -> Mapping[str, Any] | None:
-        """The request with its tools in the prompt, where the engine's template has no place for them, else None."""
+    def again(self, why: AskAgain, *, goes_on: bool) -> None:
+        """The engine is asked once more; `goes_on`: the client has the beginning."""
+        self._goes_on = goes_on
+        self._head = why.head or self._head
+        if isinstance(why, Nudged):
+            self._nudges -= 1
+            self._nudged = True
+            self._asked = {**self._asked, "messages": nudged(self._asked.get("messages") or [], why.said)}
+        else:
+            self._owner.unparsed(self._model)
+            self.raw = True
+
+    async def changed(self, client: EngineClient) -> Mapping[str, Any] | None:
+        """The request, where it is another than at first: nudged, or with its tools in the prompt.
+
+        The latter is for templates that have no place for them. A template whose parser is known to swallow text sends
+        the request on the raw way.
+        """
+        asked = self._asked if self._nudged else None
         if self._policy.mode == "native":
-            return None
+            return asked
         facts = await self._owner.template_facts(client)
-        return None if facts.tools else emulated(self._mended(), facts)
+        if self._policy.mode == "auto" and facts.swallows and can_go_raw(self._asked):
+            self.raw = True
+        return asked if facts.tools else emulated(self._asked, facts)
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
         """The body of the raw route; None where the engine does not render the prompt."""
-        asked = template_request(body or self._mended())
+        asked = template_request(body or self._asked)
         async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
             answer = await rendered.json() if rendered.status == 200 else {}
         prompt = answer.get("prompt")
@@ -221,7 +271,7 @@ class Watch:
     def _chunks(self) -> RawChunks | None:
         if not self.raw:
             return None
-        return RawChunks(self._head, with_usage=self._wants_usage(), with_role=not self._role_given)
+        return RawChunks(self._head, with_usage=self._wants_usage(), with_role=not self._goes_on)
 
     def _again(self) -> Again:
         """Whether, and how long, the answer may be asked for anew without the engine's parser."""
@@ -235,13 +285,35 @@ class Watch:
             options = replace(options, split_think=True, think_open=self._thinking)
         return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
 
-    def _mended(self) -> Mapping[str, Any]:
-        messages = mended_messages(self._asked.get("messages"))
-        return self._asked if messages is None else {**self._asked, "messages": messages}
+    def _recovery(self) -> ChatRecovery:
+        goes_on = self._head if self._goes_on else None
+        return ChatRecovery(self._request(), self._owner.make_id, self._tally, goes_on)
+
+    def _judging(self) -> Judge | None:
+        wanted = self._nudges > 0 or self._again() is not Again.NEVER
+        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+
+    def _judge(self, ending: Ending) -> AskAgain | None:
+        again = self._again()
+        if again is not Again.NEVER and ending.lacks_text:
+            self._tally.swallowed = True
+            if again is Again.ALWAYS or not ending.size:
+                return ParserFailed(ending.head, keeps=again is Again.UNTIL_SAID)
+            self._owner.unparsed(self._model)
+        return Nudged(ending.head, ending.text) if self._nudges > 0 and announces(ending.text) else None
 
     def _wants_usage(self) -> bool:
         options = self._asked.get("stream_options")
         return not self._asked.get("stream") or (isinstance(options, Mapping) and bool(options.get("include_usage")))
+
+
+def _changes(chat: Mapping[str, Any], helping: AgentHelp) -> dict[str, Any]:
+    """What is changed in any request for a chat: a history that would fail, a choice that the engine does not know."""
+    changes = only_named(chat)
+    messages = mended_messages(chat.get("messages"))
+    warned = with_warnings(messages or chat.get("messages")) if helping.repeats else None
+    found = warned or messages
+    return changes if found is None else {**changes, "messages": found}
 
 
 def _new_head(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,9 +43,17 @@ class ChoiceRecovery:
         new_recoverer: makes the recoverer of its text.
         make_id: an id for a call that the engine gave none.
         tally: counts what happens.
+        has_role: the client knows that an assistant speaks.
     """
 
-    def __init__(self, new_recoverer: Callable[[], Recoverer], make_id: Callable[[], str], tally: Tally) -> None:
+    def __init__(
+        self,
+        new_recoverer: Callable[[], Recoverer],
+        make_id: Callable[[], str],
+        tally: Tally,
+        *,
+        has_role: bool = False,
+    ) -> None:
         self._new_recoverer = new_recoverer
         self._make_id = make_id
         self._tally = tally
@@ -55,7 +63,7 @@ class ChoiceRecovery:
         self._natives: dict[int, Native] = {}
         self._current: Native | None = None
         self._next = 0  # index of the next call
-        self._has_role = False
+        self._has_role = has_role
         self.finished = False
         self.has_said = False
 

@@ -25,16 +25,20 @@ class ChatRecovery:
         request: its tools, and how to recover.
         make_id: gives a call without an id one.
         tally: counts what happens.
+        goes_on: what the chunks of an answer share that this one goes on behind, for the client knows of one only.
 
     Attributes:
         head: what the engine's chunks share.
     """
 
-    def __init__(self, request: Request, make_id: Callable[[], str], tally: Tally) -> None:
+    def __init__(
+        self, request: Request, make_id: Callable[[], str], tally: Tally, goes_on: Mapping[str, Any] | None = None
+    ) -> None:
         self._request = request
         self._make_id = make_id
         self._tally = tally
         self._choices: dict[int, ChoiceRecovery] = {}
+        self._goes_on = goes_on
         self.head: dict[str, Any] = {}
 
     @property
@@ -44,6 +48,8 @@ class ChatRecovery:
 
     def feed(self, chunk: Chunk) -> list[Chunk]:
         """What goes to the client instead of this chunk; the chunk itself where nothing changes."""
+        if self._goes_on is not None:
+            chunk = {**chunk, **self._goes_on}
         self.head = {key: chunk[key] for key in _SHARED if key in chunk}
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not choices:
@@ -139,7 +145,10 @@ class ChatRecovery:
 
     def _of(self, index: int) -> ChoiceRecovery:
         if index not in self._choices:
-            self._choices[index] = ChoiceRecovery(self._request.recoverer, self._make_id, self._tally)
+            has_role = self._goes_on is not None
+            self._choices[index] = ChoiceRecovery(
+                self._request.recoverer, self._make_id, self._tally, has_role=has_role
+            )
         return self._choices[index]
 
     def _made(self, index: int, delta: Delta, reason: str | None = None) -> Chunk:

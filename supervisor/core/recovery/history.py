@@ -23,6 +23,15 @@ def mended_messages(messages: object) -> list[Any] | None:
     return mended if any(new is not old for new, old in zip(mended, messages, strict=True)) else None
 
 
+def mended_input(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for the items of `/v1/responses`: the field `input` where it has to change."""
+    items = asked.get("input")
+    if not isinstance(items, list):
+        return {}
+    mended = [_item(item) for item in items]
+    return {"input": mended} if any(new is not old for new, old in zip(mended, items, strict=True)) else {}
+
+
 def mended_arguments(text: str) -> str:
     """JSON text of an object: the text itself, the text mended, or `{}`."""
     if is_object(text):
@@ -38,6 +47,15 @@ def mended_arguments(text: str) -> str:
             return "{}"
         text = value
     return "{}"
+
+
+def _item(item: object) -> object:
+    if not isinstance(item, Mapping) or item.get("type") != "function_call":
+        return item
+    text = item.get("arguments")
+    if not isinstance(text, str) or is_object(text):
+        return item
+    return {**item, "arguments": mended_arguments(text)}
 
 
 def _message(message: object) -> object:

@@ -16,20 +16,9 @@ FIELD = "tool_calls"
 
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
-    """What holds for one request.
-
-    Attributes:
-        mode: as asked; `auto` where nobody did.
-        offers: tools are offered and may be called, so an answer may hold calls.
-    """
+    """What holds for one request whose answer is watched."""
 
     mode: ToolMode
-    offers: bool
-
-    @property
-    def watches(self) -> bool:
-        """Whether the answer has to be looked at."""
-        return self.offers and self.mode != "off"
 
     def options(self, body: Mapping[str, Any]) -> Options:
         """How to recover."""
@@ -40,11 +29,26 @@ class ToolPolicy:
         )
 
 
-def asked_policy(body: Mapping[str, Any], model: ToolMode | None, default: ToolMode) -> ToolPolicy:
-    """The policy for a request; raises InvalidRequest for a mode that there is not."""
+def asked_mode(body: Mapping[str, Any], model: ToolMode | None, default: ToolMode) -> ToolMode:
+    """The mode for a request; raises InvalidRequest for one that there is not."""
     asked = body.get(FIELD)
     if asked is not None and asked not in TOOL_MODES:
         raise InvalidRequest(f"`{FIELD}` must be one of {', '.join(TOOL_MODES)}.", param=FIELD)
-    tools = body.get("tools")
-    offers = isinstance(tools, list) and bool(tools) and body.get("tool_choice") != "none"
-    return ToolPolicy(asked or model or default, offers)
+    return asked or model or default
+
+
+def offers_tools(chat: Mapping[str, Any]) -> bool:
+    """Whether tools are offered and may be called, so that the answer may hold calls."""
+    tools = chat.get("tools")
+    return isinstance(tools, list) and bool(tools) and chat.get("tool_choice") != "none"
+
+
+def only_named(chat: Mapping[str, Any]) -> dict[str, Any]:
+    """A named tool as the only one, which must be called: the engine takes no name for an order."""
+    choice, tools = chat.get("tool_choice"), chat.get("tools")
+    inner = choice.get("function") if isinstance(choice, Mapping) else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    if name is None or not isinstance(tools, list):
+        return {}
+    named = [one for one in tools if isinstance(one, Mapping) and (one.get("function") or {}).get("name") == name]
+    return {"tools": named[:1], "tool_choice": "required"} if named else {}

@@ -6,42 +6,42 @@ into whole events and takes out what the client did not ask for, and looks like 
 
 from __future__ import annotations
 
-import enum
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from supervisor.core.recovery.chunks import ChatRecovery
+from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
+from supervisor.core.recovery.chunks import ChatRecovery, Chunk
 from supervisor.core.recovery.raw import RawChunks
+from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.relay import Relay
-from supervisor.core.sse import DONE, SseEvent, encode
+from supervisor.core.sse import DONE
 
 _END: Final = b"\n\n"
-_DONE_EVENT: Final = encode(SseEvent(DONE))
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
 _KEEP_ALIVE_S: Final = 2.0
 _PARSER: Final = re.compile(r"does not match the expected|Failed to parse input|grammar stack|parse error")
 
 
-class ParserFailed(Exception):
-    """The engine could not read its own model's text, and the client has not had any of it: another way may be taken.
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How an answer is taken in and given out.
 
-    `role_given`: the client knows that an assistant speaks. `head`: what the chunks of this answer share.
+    Attributes:
+        raw: the engine's events are those of a completion; this makes chunks of a chat of them.
+        again: when a failure of the engine's parser raises ParserFailed.
+        judge: asked where the model stops without a call; what it gives is raised.
+        voice: says it to the client.
+        lead: goes before the first text, where the client has some from before.
     """
 
-    def __init__(self, *, role_given: bool, head: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.role_given = role_given
-        self.head = head
-
-
-class Again(enum.Enum):
-    """When an answer that the engine's parser has failed on may be asked for anew."""
-
-    NEVER = "never"
-    UNTIL_SAID = "until said"  # while the client has had no text and no call
-    ALWAYS = "always"  # the client gets nothing before the end
+    raw: RawChunks | None = None
+    again: Again = Again.NEVER
+    judge: Judge | None = None
+    voice: Voice = field(default_factory=ChatVoice)
+    lead: str = ""
 
 
 class RecoveredStream:
@@ -51,8 +51,7 @@ class RecoveredStream:
         relay: cuts the bytes.
         recovery: of this answer's chunks.
         clock: seconds, for the comments that keep a connection alive while a call is held back.
-        raw: the engine's events are those of a completion; this makes chunks of a chat of them.
-        again: see `Again`; then `feed` raises ParserFailed.
+        ways: see `Ways`.
 
     Attributes:
         done: the client's stream has been given its end.
@@ -60,13 +59,7 @@ class RecoveredStream:
     """
 
     def __init__(
-        self,
-        relay: Relay,
-        recovery: ChatRecovery,
-        clock: Callable[[], float],
-        *,
-        raw: RawChunks | None = None,
-        again: Again = Again.NEVER,
+        self, relay: Relay, recovery: ChatRecovery, clock: Callable[[], float], ways: Ways | None = None
     ) -> None:
         self.done = False
         self.error: Mapping[str, Any] | None = None
@@ -74,20 +67,29 @@ class RecoveredStream:
         self._recovery = recovery
         self._clock = clock
         self._last = clock()
-        self._raw = raw
-        self._again = again
-        self._role_given = False
+        self._ways = ways or Ways()
+        self._voice = self._ways.voice
+        self._held: list[Chunk] | None = None  # the finish and what comes behind it, while it is judged
+        self._said: list[str] = []
+        self._size = 0
+        self._lead = self._ways.lead
 
     def feed(self, arrived: bytes) -> bytes:
-        """What may be sent now."""
+        """What may be sent now. Raises AskAgain."""
         whole = self._relay.feed(arrived)
         if not whole or self.done:
             return b""
-        out = b"".join([self._event(event) for event in whole.split(_END)[:-1]])
+        events: list[bytes] = []
+        try:
+            for event in whole.split(_END)[:-1]:
+                events.append(self._event(event))
+        except AskAgain as again:
+            again.before = b"".join(events)
+            raise
+        out = b"".join(events)
         now = self._clock()
         if out:
             self._last = now
-            self._role_given = True  # only now: what came together with an error that is raised was not sent
         elif now - self._last >= _KEEP_ALIVE_S:
             self._last = now
             return _KEEP_ALIVE
@@ -98,53 +100,104 @@ class RecoveredStream:
         if self.done:
             return b""
         self.done = True
-        return b"".join([*map(_encoded, self._recovery.flush()), _encoded({"error": dict(error)}), _DONE_EVENT])
+        return b"".join([*map(self._voice.chunk, self._recovery.flush()), self._voice.error(error)])
 
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(b"data:"):
             return event + _END
         data = event[5:].strip()
         if data == DONE.encode():
-            self.done = True
-            return b"".join([*map(_encoded, self._recovery.flush()), _DONE_EVENT])
+            return self._end()
         try:
             chunk = json.loads(data)
         except ValueError:
-            return event + _END
+            chunk = None
         if not isinstance(chunk, dict):
-            return event + _END
+            return event + _END if self._voice.verbatim else b""
         failure = chunk.get("error")
         if failure is not None:
             return self._failed(failure if isinstance(failure, dict) else {"message": str(failure)})
-        if self._raw is not None:
-            return self._converted(self._raw, chunk)
+        if self._ways.raw is not None:
+            return self._converted(self._ways.raw, chunk)
         chunks = self._recovery.feed(chunk)
-        if len(chunks) == 1 and chunks[0] is chunk:
+        kept = self._kept(chunks)
+        if len(kept) == 1 and kept[0] is chunk and self._voice.verbatim:
             return event + _END
-        return b"".join(map(_encoded, chunks))
+        return b"".join(map(self._voice.chunk, kept))
 
     def _converted(self, raw: RawChunks, event: Mapping[str, Any]) -> bytes:
         chunks = [out for chunk in raw.feed(event) for out in self._recovery.feed(chunk)]
-        self.done = raw.done
-        return b"".join([*map(_encoded, chunks), *([_DONE_EVENT] if raw.done else [])])
+        out = b"".join(map(self._voice.chunk, self._kept(chunks)))
+        return out + self._end() if raw.done else out
+
+    def _kept(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Those that can be said now: a finish without a call waits until it is judged."""
+        if self._lead:
+            chunks = [self._led(chunk) for chunk in chunks]
+        if self._ways.judge is None:
+            return chunks
+        out: list[Chunk] = []
+        for chunk in chunks:
+            if self._held is None and self._stops(chunk):
+                self._held = []
+            (out if self._held is None else self._held).append(chunk)
+        return out
+
+    def _led(self, chunk: Chunk) -> Chunk:
+        """With the lead before its text, where it is the first that has one."""
+        choices = list(chunk.get("choices") or ())
+        delta = choices[0].get("delta") or {} if choices else {}
+        if not self._lead or not delta.get("content"):
+            return chunk
+        lead, self._lead = self._lead, ""
+        first = {**choices[0], "delta": {**delta, "content": lead + delta["content"]}}
+        return {**chunk, "choices": [first, *choices[1:]]}
+
+    def _stops(self, chunk: Chunk) -> bool:
+        """Whether the model ends here and has called nothing; what it said is kept in mind."""
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            content = delta.get("content") or ""
+            self._said.append(content)
+            self._size += len(content.encode("utf-8", "replace"))
+            self._size += len((delta.get("reasoning_content") or "").encode("utf-8", "replace"))
+            if choice.get("finish_reason") == "stop":
+                return True
+        return False
+
+    def _end(self) -> bytes:
+        held, self._held = self._held, None
+        if held is not None and self._ways.judge is not None:
+            again = self._ways.judge(Ending("".join(self._said), self._size, _tokens(held), self._recovery.head))
+            if again is not None:
+                raise again
+        self.done = True
+        chunks = [*(held or ()), *self._recovery.flush()]
+        return b"".join([*map(self._voice.chunk, chunks), self._voice.end()])
 
     def _failed(self, error: Mapping[str, Any]) -> bytes:
-        late = self._again is Again.UNTIL_SAID and self._recovery.has_said
-        if self._again is not Again.NEVER and not late and is_parser_s(error):
-            role_given = self._role_given and self._again is Again.UNTIL_SAID
-            raise ParserFailed(role_given=role_given, head=self._recovery.head)
+        again = self._ways.again
+        late = again is Again.UNTIL_SAID and self._recovery.has_said
+        if again is not Again.NEVER and not late and is_parser_s(error):
+            raise ParserFailed(self._recovery.head, keeps=again is Again.UNTIL_SAID)
         chunks, saved = self._recovery.save(error)
         self.done = True
         self.error = None if saved else error
-        end = [] if saved else [_encoded({"error": dict(error)})]
-        return b"".join([*map(_encoded, chunks), *end, _DONE_EVENT])
+        end = self._voice.end() if saved else self._voice.error(error)
+        return b"".join([*map(self._voice.chunk, chunks), end])
+
+
+def _tokens(chunks: list[Chunk]) -> int | None:
+    """What the engine says of the answer's length."""
+    for chunk in chunks:
+        for key, name in (("timings", "predicted_n"), ("usage", "completion_tokens")):
+            found = (chunk.get(key) or {}).get(name)
+            if isinstance(found, int):
+                return found
+    return None
 
 
 def is_parser_s(error: Mapping[str, Any]) -> bool:
     """Whether the engine failed over the model's text, not over anything else."""
     message = error.get("message")
     return isinstance(message, str) and _PARSER.search(message) is not None
-
-
-def _encoded(value: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + _END

@@ -19,6 +19,7 @@ class Tally:
         native: calls that the engine had parsed.
         repeated: calls that came both as text and parsed, and were given once.
         saved: an error of the engine's parser was turned into an answer.
+        swallowed: the engine's parser gave out less than the model wrote.
         dropped: the markup, as the model wrote it.
     """
 
@@ -28,6 +29,7 @@ class Tally:
     native: int = 0
     repeated: int = 0
     saved: bool = False
+    swallowed: bool = False
     dropped: list[str] = field(default_factory=list)
     _dialect: str = ""
 

@@ -12,7 +12,8 @@ import pytest
 from supervisor.core.chat import ChatFold
 from supervisor.core.fold import StreamFold
 from supervisor.core.recovery import ChatRecovery, ParserFailed, RecoveredStream, Tally
-from supervisor.core.recovery.stream import Again
+from supervisor.core.recovery.again import Again
+from supervisor.core.recovery.stream import Ways
 from supervisor.core.relay import Relay
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
@@ -50,7 +51,7 @@ class Client:
         numbers = count()
         recovery = ChatRecovery(Request(TOOLS, None, Options(**options)), lambda: f"call_{next(numbers)}", self.tally)
         self.now = 0.0
-        self.stream = RecoveredStream(Relay(drop_progress=True), recovery, lambda: self.now, again=again)
+        self.stream = RecoveredStream(Relay(drop_progress=True), recovery, lambda: self.now, Ways(again=again))
         self.sent = b""
 
     def feed(self, *arrived: bytes) -> bytes:
@@ -180,12 +181,12 @@ def test_a_parser_s_error_before_any_text_asks_for_another_try() -> None:
     client.feed(chunk({"role": "assistant", "content": None}))
     with pytest.raises(ParserFailed) as failed:
         client.feed(event({"error": UNPARSED}))
-    assert failed.value.role_given
+    assert (failed.value.before, failed.value.keeps) == (b"", True)
     assert failed.value.head["id"] == "chatcmpl-1"
     client = Client(Again.UNTIL_SAID)
     with pytest.raises(ParserFailed) as failed:
         client.feed(chunk({"role": "assistant", "content": None}) + event({"error": UNPARSED}))
-    assert not failed.value.role_given, "it was never sent"
+    assert failed.value.before == chunk({"role": "assistant", "content": None}), "to be sent yet"
     client = Client(Again.UNTIL_SAID)
     client.feed(chunk({"content": "Hi"}), event({"error": UNPARSED}))
     assert client.stream.error == UNPARSED
