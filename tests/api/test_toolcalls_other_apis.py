@@ -219,6 +219,35 @@ def test_an_answer_that_is_cut(asker: Asker) -> None:
     assert last.response.output_text == message.text != TEXTS["prose"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "ends"),
+    [
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": "endless"}], "tools": TOOLS},
+            "data: [DONE]",
+        ),
+        ("/v1/responses", {"input": "endless", "tools": FUNCTIONS}, "event: error"),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "endless"}], "tools": USABLE}, "event: error"),
+    ],
+    ids=["chat", "responses", "messages"],
+)
+def test_a_cancelled_stream_ends_in_its_form(
+    asker: Asker, talker: Path, path: str, body: dict[str, Any], ends: str
+) -> None:
+    asker.daemon.http.post("/api/v1/models/load", json={"target": str(talker), "id": "endless"})
+    asked = {**body, "model": "endless", "stream": True, "max_tokens": 100_000, "max_output_tokens": 100_000}
+    with asker.daemon.http.stream("POST", path, json=asked) as answer:
+        arriving = answer.iter_text()
+        text = next(arriving)
+        (one,) = asker.daemon.http.get("/api/v1/requests").json()["requests"]
+        assert asker.daemon.http.delete(f"/api/v1/requests/{one['id']}").status_code == 200
+        events = (text + "".join(arriving)).strip().split("\n\n")
+    assert events[-1].startswith(ends)
+    error = events[-2] if ends == "data: [DONE]" else events[-1]
+    assert "request_cancelled" in error
+
+
 def test_a_named_tool_is_the_one_that_is_called(asker: Asker) -> None:
     by_messages = asker.messages("prose", stream=True, tool_choice={"type": "tool", "name": "ping"})
     by_responses = asker.responses("prose", stream=True, tool_choice={"type": "function", "name": "ping"})

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.engine
 ROWS = {
     "Qwen-Qwen2.5-7B-Instruct": "D1",
     "Qwen3-Coder": "D2",
+    "Qwen3.5-4B": "D2",
     "ByteDance-Seed-OSS": "D3",
     "GLM-4.6": "D4",
     "deepseek-ai-DeepSeek-V3.1": "D9",
@@ -43,6 +44,10 @@ ROWS = {
 CASES = {case.id: case for case in dialects.CASES}
 FOREIGN = CASES["D16"]
 OFFERED = [tool for tool in TOOLS if tool["function"]["name"] != "search"]  # one template knows no lists of types
+SWALLOWED = {
+    "Qwen3.5-4B": CASES["D1"],
+}
+"""Template → a text of which the engine's parser for it gives out nothing, without an error."""
 PROSE = "It is sunny in Paris; I called no tool."
 
 
@@ -69,6 +74,14 @@ def daemon(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
             common = {"file": str(path), "chat_template_file": template, "ctx_size": 32768, "parallel": 1}
             models[f"{name}/{kind}"] = common
             models[f"{name}/{kind}/raw"] = {**common, "tool_calls": "raw"}
+            models[f"{name}/{kind}/parsed"] = {**common, "tool_calls": "recover"}
+    for name, case in SWALLOWED.items():
+        path = folder / f"swallowed-{case.id}.gguf"
+        write_scripted_gguf(path, Script("talker", case.text, n_ctx=32768))
+        template = str(source / f"{name}.jinja")
+        for mode in ("auto", "recover", "off"):
+            common = {"file": str(path), "chat_template_file": template, "ctx_size": 32768, "parallel": 1}
+            models[f"{name}/swallowed/{mode}"] = {**common, "tool_calls": mode}
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
         yield running
 
@@ -90,10 +103,10 @@ def streamed(daemon: RunningDaemon, model: str) -> tuple[tuple[tuple[str, Any], 
     return calls, text, choice.finish_reason
 
 
-@pytest.mark.parametrize("raw", ["", "/raw"], ids=["parsed", "raw"])
+@pytest.mark.parametrize("route", ["parsed", "raw"])
 @pytest.mark.parametrize("name", ROWS)
-def test_its_own_dialect(daemon: RunningDaemon, name: str, raw: str) -> None:
-    calls, content, reason = streamed(daemon, f"{name}/own{raw}")
+def test_its_own_dialect(daemon: RunningDaemon, name: str, route: str) -> None:
+    calls, content, reason = streamed(daemon, f"{name}/own/{route}")
     assert (calls, content, reason) == (CASES[ROWS[name]].calls, "", "tool_calls")
 
 
@@ -106,3 +119,16 @@ def test_a_foreign_dialect(daemon: RunningDaemon, name: str) -> None:
 @pytest.mark.parametrize("name", ROWS)
 def test_prose(daemon: RunningDaemon, name: str) -> None:
     assert streamed(daemon, f"{name}/prose") == ((), PROSE, "stop")
+
+
+@pytest.mark.parametrize("name", SWALLOWED)
+def test_what_the_engine_s_parser_swallows_comes_all_the_same(daemon: RunningDaemon, name: str) -> None:
+    """With `auto` the template is known for it; with `recover` it is noticed, and the answer is asked for once more."""
+    assert streamed(daemon, f"{name}/swallowed/off") == ((), "", "stop"), "the engine still swallows it"
+    for mode in ("auto", "recover"):
+        assert streamed(daemon, f"{name}/swallowed/{mode}") == (SWALLOWED[name].calls, "", "tool_calls")
+    counts = daemon.http.get("/api/v1/toolcalls").json()["models"]
+    assert counts[f"{name}/swallowed/recover"]["recovered"] == {"hermes": 1}
+    whole = {"messages": [{"role": "user", "content": "How is it?"}], "tools": OFFERED, "max_tokens": 300}
+    answer = daemon.http.post("/v1/chat/completions", json={**whole, "model": f"{name}/swallowed/recover"}).json()
+    assert [call["function"]["name"] for call in answer["choices"][0]["message"]["tool_calls"]] == ["get_weather"]

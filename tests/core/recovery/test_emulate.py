@@ -73,3 +73,25 @@ def test_what_an_engine_does_not_say_is_taken_for_granted() -> None:
     assert TemplateFacts.from_props({"chat_template_caps": caps, "chat_template": "x"}) == TemplateFacts(
         False, False, "x"
     )
+
+
+QWEN = "<tool_call>\n<function=x>\n<parameter=y>"
+
+
+@pytest.mark.parametrize(
+    ("template", "build", "swallows"),
+    [
+        (QWEN, "b11434-0123abc", True),
+        (QWEN, "b20000", True),
+        (QWEN, "b9000-0123abc", False),
+        (QWEN, "unknown", False),
+        (QWEN, None, False),
+        ("{{ '<|tool_call>call:' }}", "b11434-0", True),
+        ("[TOOL_CALLS]{{ name }}[ARGS]", "b11434-0", True),
+        ("[TOOL_CALLS] [", "b11434-0", False),
+        ("<tool_call>\n{", "b11434-0", False),
+    ],
+)
+def test_templates_whose_parser_swallows_text(template: str, build: str | None, swallows: bool) -> None:
+    facts = TemplateFacts.from_props({"chat_template": template, "build_info": build})
+    assert facts.swallows is swallows

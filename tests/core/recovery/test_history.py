@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.recovery.history import mended_arguments, mended_messages
+from supervisor.core.recovery.history import mended_arguments, mended_input, mended_messages
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,11 @@ def test_only_what_is_broken_changes() -> None:
     assert mended_messages("no list") is None
     assert mended_messages([*good, message("{")]) == [*good, message("{}")]
     assert mended_messages([message(None)]) == [message("{}")]
+
+
+def test_items_of_the_other_api() -> None:
+    whole = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    broken = {**whole, "arguments": "{'a': 1"}
+    assert mended_input({"input": [whole, {"role": "user", "content": "Hi"}]}) == {}
+    assert mended_input({"input": "Hi"}) == {}
+    assert mended_input({"input": [whole, broken]}) == {"input": [whole, {**broken, "arguments": '{"a": 1}'}]}

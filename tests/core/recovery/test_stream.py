@@ -12,7 +12,7 @@ import pytest
 from supervisor.core.chat import ChatFold
 from supervisor.core.fold import StreamFold
 from supervisor.core.recovery import ChatRecovery, ParserFailed, RecoveredStream, Tally
-from supervisor.core.recovery.again import Again
+from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, Nudged
 from supervisor.core.recovery.stream import Ways
 from supervisor.core.relay import Relay
 from supervisor.core.toolcalls import Options
@@ -46,12 +46,14 @@ NATIVE_END = chunk({}, "tool_calls") + DONE
 class Client:
     """A stream of the relay, and what a client folds from it."""
 
-    def __init__(self, again: Again = Again.NEVER, **options: Any) -> None:
+    def __init__(self, again: Again = Again.NEVER, judge: Judge | None = None, lead: str = "", **options: Any) -> None:
         self.tally = Tally()
         numbers = count()
         recovery = ChatRecovery(Request(TOOLS, None, Options(**options)), lambda: f"call_{next(numbers)}", self.tally)
         self.now = 0.0
-        self.stream = RecoveredStream(Relay(drop_progress=True), recovery, lambda: self.now, Ways(again=again))
+        self.stream = RecoveredStream(
+            Relay(drop_progress=True), recovery, lambda: self.now, Ways(again=again, judge=judge, lead=lead)
+        )
         self.sent = b""
 
     def feed(self, *arrived: bytes) -> bytes:
@@ -242,3 +244,62 @@ def test_an_answer_in_one_piece() -> None:
     assert choice["message"]["content"] == "Hi. "
     assert choice["message"]["tool_calls"][0]["function"] == {"name": "get_weather", "arguments": '{"city": "Paris"}'}
     assert choice["logprobs"] == {"content": []}
+
+
+def events_of(stream: bytes) -> list[Any]:
+    texts = [event.removeprefix("data: ") for event in stream.decode().split("\n\n")[:-1]]
+    return [text if text == "[DONE]" else json.loads(text) for text in texts]
+
+
+class Judging:
+    """Keeps what it is asked, and answers with a nudge where it is told to."""
+
+    def __init__(self, *, nudges: bool) -> None:
+        self.endings: list[Ending] = []
+        self._nudges = nudges
+
+    def __call__(self, ending: Ending) -> AskAgain | None:
+        self.endings.append(ending)
+        return Nudged(ending.head, ending.text) if self._nudges else None
+
+
+def test_an_ending_without_a_call_is_judged_and_else_unchanged() -> None:
+    usage = event({**HEAD, "choices": [], "usage": {"completion_tokens": 30}})
+    for arrived in ([chunk({"content": "Häm"}) + chunk({}, "stop"), usage, DONE], [chunk({"content": "Häm"}) + END]):
+        judging = Judging(nudges=False)
+        client = Client(judge=judging)
+        assert events_of(client.feed(*arrived)) == events_of(b"".join(arrived))
+        (ending,) = judging.endings
+        assert (ending.text, ending.size) == ("Häm", 4)
+        assert ending.tokens == (30 if len(arrived) == 3 else None)
+        assert ending.lacks_text is (len(arrived) == 3)
+
+
+def test_nothing_but_a_stop_without_a_call_is_judged() -> None:
+    judging = Judging(nudges=True)
+    Client(judge=judging).feed(chunk({"content": CALL}) + END)
+    Client(judge=judging).feed(native("{}") + NATIVE_END)
+    Client(judge=judging).feed(chunk({"content": "Hm"}) + chunk({}, "length") + DONE)
+    assert judging.endings == []
+
+
+def test_what_was_said_before_another_try_is_not_lost() -> None:
+    client = Client(judge=Judging(nudges=True))
+    with pytest.raises(Nudged) as nudged:
+        client.feed(chunk({"content": "I'll look."}) + END)
+    assert nudged.value.before == chunk({"content": "I'll look."})
+    assert (nudged.value.said, nudged.value.keeps) == ("I'll look.", True)
+
+
+def test_a_lead_goes_before_the_first_text_only() -> None:
+    client = Client(lead="\n\n")
+    client.feed(chunk({"role": "assistant", "content": None}) + chunk({"content": "a"}) + chunk({"content": "b"}) + END)
+    assert client.choice()["message"]["content"] == "\n\nab"
+    client = Client(lead="\n\n")
+    client.feed(chunk({"content": CALL}) + END)
+    assert client.choice()["message"]["content"] == ""
+
+
+@pytest.mark.parametrize(("size", "tokens", "lacks"), [(0, 9, True), (0, 8, False), (100, 50, False), (3, None, False)])
+def test_a_token_of_text_has_a_byte_at_least(size: int, tokens: int | None, lacks: bool) -> None:
+    assert Ending("", size, tokens, {}).lacks_text is lacks
