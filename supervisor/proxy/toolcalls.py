@@ -194,6 +194,7 @@ class Watch:
         self._owner = owner
         self._model = model
         self._asked = chat
+        self._may_go_raw = can_go_raw(chat)
         self._nudges = helping.nudges
         self._nudged = False
         self._new_voice: Callable[[], Voice] = lambda: form.voice(asked)
@@ -245,8 +246,10 @@ class Watch:
         if self._policy.mode == "native":
             return asked
         facts = await self._owner.template_facts(client)
-        if self._policy.mode == "auto" and facts.swallows and can_go_raw(self._asked):
-            self.raw = True
+        if self._policy.mode != "raw":
+            self._may_go_raw = can_go_raw(self._asked) and not facts.is_harmony
+            wanted = self.raw or (self._policy.mode == "auto" and facts.swallows)
+            self.raw = self._may_go_raw and wanted
         return asked if facts.tools else emulated(self._asked, facts)
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
@@ -275,7 +278,7 @@ class Watch:
 
     def _again(self) -> Again:
         """Whether, and how long, the answer may be asked for anew without the engine's parser."""
-        if self.raw or self._policy.mode not in {"auto", "recover"} or not can_go_raw(self._asked):
+        if self.raw or self._policy.mode not in {"auto", "recover"} or not self._may_go_raw:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 

@@ -17,6 +17,7 @@ _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _GEMMA_MARK: Final = "<start_of_turn>"
 _MEASURED_BUILD: Final = 11434
 _SWALLOWED: Final = (("<tool_call>", "<function=", "<parameter="), ("<|tool_call>",), ("[TOOL_CALLS]", "[ARGS]"))
+_HARMONY: Final = ("<|start|>", "<|channel|>", "<|message|>")
 _PYTHON: Final[Mapping[str, str]] = {
     "string": "str",
     "integer": "int",
@@ -44,6 +45,11 @@ class TemplateFacts:
     system: bool = True
     text: str = ""
     build: int = 0
+
+    @property
+    def is_harmony(self) -> bool:
+        """Whether answers are messages on channels, of which only the engine's parser makes one."""
+        return all(mark in self.text for mark in _HARMONY)
 
     @property
     def swallows(self) -> bool:
