@@ -170,6 +170,8 @@ class EngineResponse:
                 await self._more()
         finally:
             self._sink = None
+        if self._broken is not None:  # the sink's own error, on the last piece
+            raise self._broken
         return not self._full
 
     # what the request uses

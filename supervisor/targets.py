@@ -44,13 +44,14 @@ def configured_models(settings: Settings) -> Registry:
 
 def _defaults(settings: Settings) -> ModelDefaults:
     plain = settings.defaults
-    return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters())
+    return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters(), plain.tool_calls)
 
 
 def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | None, policy: ModelPolicy) -> ModelEntry:
     """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
     entry = ModelEntry(
-        name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy, model.filters.filters()
+        *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
+        *(model.filters.filters(), model.tool_calls),
     )
     path = path_of(model)
     if entry.hub is not None:
@@ -122,4 +123,5 @@ def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str
     """A model of which nothing is configured: of the hub where there is a reference, else of a file."""
     given = registry.defaults
     source = Source.FILE if hub is None else Source.HUB
-    return ModelEntry(name, source, None, given.options, aliases, hub, given.policy, given.filters)
+    entry = ModelEntry(name, source, None, given.options, aliases, hub)
+    return replace(entry, policy=given.policy, filters=given.filters, tool_calls=given.tool_calls)

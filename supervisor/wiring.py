@@ -37,6 +37,7 @@ from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.proxy.relay import Relaying, relay_endpoints
+from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.records import end_leftovers
 from supervisor.reloading import Configured, Reloader
@@ -118,6 +119,12 @@ async def _serve(
     remembered = Remembered(maker.learning, maker.registry)
     share = settings.memory_watch.share
     edges = pool_edges(maker, planner, remembered, share, lambda model: len(pool.status(model).engines))
+    calls = ToolCalls(settings.server.tool_calls)
+
+    def took(changed: Settings) -> None:
+        guard.rules = _access(changed, settings.server.host)
+        calls.default = changed.server.tool_calls
+
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
         maker.fetcher.on_change = pool.changed
         reloader = Reloader(
@@ -125,12 +132,12 @@ async def _serve(
             (maker, planner, pool),
             source.read,
             source.check,
-            lambda changed: setattr(guard, "rules", _access(changed, settings.server.host)),
+            took,
             time.time,
         )
         service = Service(
             *(pool, maker, planner, reloader, own_log, url_of(listener, settings.server.host)),
-            *(time.time(), _to_epoch, stop.ask, Inflight(lifetime), pins),
+            *(time.time(), _to_epoch, stop.ask, Inflight(lifetime), pins, calls),
         )
         guard = _application(settings, service)
         server = Server(stop, guard)
@@ -215,7 +222,10 @@ def _resumed(pool: Pool, planner: Planner, seconds: float) -> None:
 
 def _application(settings: Settings, service: Service) -> Guard:
     server = settings.server
-    relaying = Relaying(service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20, render_error)
+    relaying = Relaying(
+        *(service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20),
+        *(render_error, service.tool_calls),
+    )
     rules = _access(settings, server.host)
     return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
 

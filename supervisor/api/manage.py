@@ -79,6 +79,12 @@ async def devices(service: ServiceOf, again: bool = False) -> dict[str, Any]:
     return await service.devices(again=again)
 
 
+@router.get("/toolcalls")
+async def tool_calls(service: ServiceOf) -> dict[str, Any]:
+    """What became of tool calls in answers, by model, since the daemon started."""
+    return {"models": {model: counts.to_json() for model, counts in service.tool_calls.counts.items()}}
+
+
 @router.get("/models")
 async def models(service: ServiceOf) -> dict[str, Any]:
     """All models with their state."""

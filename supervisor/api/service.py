@@ -28,6 +28,7 @@ from supervisor.planned import planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
+from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.reloading import Reloader
 
 
@@ -50,6 +51,7 @@ class Service:
     request_shutdown: Callable[[], None]
     inflight: Inflight
     pins: Pins
+    tool_calls: ToolCalls
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
 

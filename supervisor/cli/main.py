@@ -38,6 +38,7 @@ VERBS = {
     "plan": "supervisor.cli.plan",
     "logs": "supervisor.cli.logs",
     "stop": "supervisor.cli.stop",
+    "toolcalls": "supervisor.cli.toolcalls",
     "engine": "supervisor.cli.engine",
     "config": "supervisor.cli.config",
     "devices": "supervisor.cli.devices",

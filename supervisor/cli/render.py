@@ -25,12 +25,22 @@ def is_terminal(stream: TextIO) -> bool:
 
 def print_json(value: object) -> None:
     """One JSON value on stdout: indented on a terminal, else on one line."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if is_terminal(sys.stdout) else None), flush=True)
+    print(_dumped(value, indent=2 if is_terminal(sys.stdout) else None), flush=True)
 
 
 def print_json_line(value: object) -> None:
     """One JSON value of a stream, on a line of its own."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(_dumped(value), flush=True)
+
+
+def _dumped(value: object, indent: int | None = None) -> str:
+    """JSON text that can be written: half of a surrogate pair, which no encoding has, is escaped with all the rest."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent)
+    return text
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

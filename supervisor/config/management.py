@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, field_validator
 from supervisor.config.base import Positive, Seconds, Strict
 from supervisor.core.filters import PROTECTED, RequestFilters
 from supervisor.core.schedule import ModelPolicy
+from supervisor.core.toolmode import ToolMode
 
 _RANGE = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
 
@@ -43,6 +44,7 @@ class Management(Strict):
     replicas: int | str = 1
     concurrency: Positive | None = None
     filters: FilterSettings = FilterSettings()
+    tool_calls: ToolMode | None = None
 
     @field_validator("replicas", mode="before")
     @classmethod

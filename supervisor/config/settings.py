@@ -13,6 +13,7 @@ from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
 from supervisor.core.plan import Policy
 from supervisor.core.schedule import SchedulerLimits
+from supervisor.core.toolmode import ToolMode
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
@@ -34,6 +35,7 @@ class ServerSettings(_Strict):
     max_body_mib: Annotated[int, Field(ge=1)] = 256
     drain: Seconds = _LIMITS.drain
     watch_config: bool = True
+    tool_calls: ToolMode = "auto"
 
 
 class QueueSettings(_Strict):

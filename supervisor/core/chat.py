@@ -15,10 +15,12 @@ class ChatFold(ChunkFold):
     """Collects the chunks of one chat answer."""
 
     def __init__(self) -> None:
-        super().__init__("chat.completion", _ChatChoice)
+        super().__init__("chat.completion", ChoiceFold)
 
 
-class _ChatChoice:
+class ChoiceFold:
+    """Collects one choice."""
+
     def __init__(self, index: int) -> None:
         self._fields: dict[str, object] = {"finish_reason": None, "index": index}
         self._role = "assistant"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.schedule import ModelPolicy
+from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
 
@@ -28,6 +29,7 @@ class ModelEntry:
         path: the GGUF (the first shard of a split one); None for the built-in model, and for one of the hub that is
             not on disk, as far as anybody has looked.
         hub: the reference of one of the hub, `owner/repo` or `owner/repo:quant`.
+        tool_calls: how calls are looked for in its answers; None: as the server does.
     """
 
     id: str
@@ -38,6 +40,7 @@ class ModelEntry:
     hub: str | None = None
     policy: ModelPolicy = field(default_factory=ModelPolicy)
     filters: RequestFilters = field(default_factory=RequestFilters)
+    tool_calls: ToolMode | None = None
 
     @property
     def origin(self) -> str | None:
@@ -56,6 +59,7 @@ class ModelDefaults:
     options: LaunchOptions = field(default_factory=LaunchOptions)
     policy: ModelPolicy = field(default_factory=ModelPolicy)
     filters: RequestFilters = field(default_factory=RequestFilters)
+    tool_calls: ToolMode | None = None
 
 
 class Registry:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from supervisor.core.apis import OPENAI, Api
 from supervisor.core.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
 from supervisor.errors import EngineStreamInvalid
 
@@ -33,12 +34,14 @@ class Relay:
     Args:
         drop_progress: take prompt progress chunks out.
         max_event_bytes: an event longer than this raises `EngineStreamInvalid`.
+        api: whose stream it is.
 
     Attributes:
         started: an event has been let through; a request that has not started may be tried again.
     """
 
-    def __init__(self, *, drop_progress: bool, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+    def __init__(self, *, drop_progress: bool, max_event_bytes: int = MAX_EVENT_BYTES, api: Api = OPENAI) -> None:
+        self._api = api
         self.started = False
         self._progress = _ProgressFilter() if drop_progress else None
         self._limit = max_event_bytes
@@ -67,8 +70,8 @@ class Relay:
 
     @property
     def done(self) -> bool:
-        """Whether the stream's last event, `[DONE]`, was let through."""
-        return _last_event(self._last) == _DONE_EVENT.rstrip()
+        """Whether the event that ends a complete stream was let through."""
+        return _last_event(self._last).startswith(self._api.ends)
 
     @property
     def failed(self) -> bool:
@@ -87,7 +90,9 @@ class Relay:
         """
         if self.done:
             return b""
-        return _DONE_EVENT if self.failed else broken_stream_ending(error)
+        if self.failed:
+            return _DONE_EVENT if self._api is OPENAI else b""
+        return self._api.stream_error(error)
 
     def _join(self, chunk: bytes) -> bytes:
         """`_cut` for a chunk that continues a held event; the held bytes are not searched again."""
@@ -121,14 +126,6 @@ class Relay:
         self._held_size += len(piece)
         if self._held_size > self._limit:
             raise EngineStreamInvalid(f"An event of the engine's stream is longer than {self._limit} bytes.")
-
-
-def broken_stream_ending(error: Mapping[str, object]) -> bytes:
-    """An SSE error object and `[DONE]`: the proper end of a stream whose engine is gone.
-
-    To be sent at an event boundary, which is where `Relay.feed` always stops.
-    """
-    return encode(SseEvent(json.dumps({"error": dict(error)}))) + _DONE_EVENT
 
 
 class _ProgressFilter:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from supervisor.core.engine_errors import error_in, translate
 from supervisor.core.fold import StreamFold
-from supervisor.core.relay import Relay
 from supervisor.engine_client import EngineResponse
 from supervisor.proxy.asgi import SSE_HEADERS, Responder
+
+
+class Filter(Protocol):
+    """What stands between the engine's bytes and the client's: `core/relay.py`, or what looks like it."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def feed(self, chunk: bytes, /) -> bytes: ...
+
+    def ending(self, error: Mapping[str, object]) -> bytes: ...
 
 
 class StreamBroken(Exception):
     """The engine's stream ended before it was complete."""
 
 
-async def stream_through(upstream: EngineResponse, relay: Relay, responder: Responder) -> None:
+async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
     """Send the events as they come; raises StreamBroken, between two events, where the end is missing."""
     held: list[bytes] = []
 
     def pass_on(arrived: bytes) -> bool:
-        events = relay.feed(arrived)
+        events = filtered.feed(arrived)
         if not events or (responder.started and responder.write_now(events)):
             return True
         held.append(events)
@@ -36,27 +46,37 @@ async def stream_through(upstream: EngineResponse, relay: Relay, responder: Resp
                 await responder.start(200, SSE_HEADERS)
             await responder.write(events)
         held.clear()
-    if not relay.done:
+    if not filtered.done:
         raise StreamBroken
     await responder.end()
 
 
-async def fold(upstream: EngineResponse, into: StreamFold, responder: Responder) -> None:
-    """Send one object made of the whole stream; raises StreamBroken where the end is missing."""
+async def fold(
+    upstream: EngineResponse,
+    into: StreamFold,
+    responder: Responder,
+    through: Filter | None = None,
+    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda answer: answer,
+) -> None:
+    """Send one object made of the whole stream, `changed`; raises StreamBroken where the end is missing."""
     while arrived := await upstream.read_some():
-        into.feed(arrived)
+        into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:
             await _send_error(responder, into.error)
             return
     if not into.done:
         raise StreamBroken
-    await responder.whole(200, _encode(into.response()))
+    await responder.whole(200, _encode(changed(into.response())))
 
 
-async def pass_whole(upstream: EngineResponse, responder: Responder) -> None:
-    """Send what the engine answered, an error in our envelope."""
+async def pass_whole(
+    upstream: EngineResponse, responder: Responder, changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None
+) -> None:
+    """Send what the engine answered, an error in our envelope. changed: what becomes of an answer."""
     body = await upstream.read()
-    if upstream.status < 400:
+    if upstream.status == 200 and changed is not None:
+        await responder.whole(200, _encode(changed(json.loads(body))))
+    elif upstream.status < 400:
         await responder.whole(upstream.status, body)
     else:
         await _send_error(responder, error_in(body), upstream.status)

@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
+from supervisor.core.apis import OPENAI, Api
 from supervisor.errors import InvalidRequest, PayloadTooLarge
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
@@ -85,12 +86,18 @@ class Responder:
     Args:
         send: ASGI's.
         transport: of the client's connection, where the server shows it (see `proxy/server.py`).
+        api: in whose form errors are said.
+
+    Attributes:
+        ended: nothing more can be sent.
     """
 
-    def __init__(self, send: Send, transport: asyncio.Transport | None = None) -> None:
+    def __init__(self, send: Send, transport: asyncio.Transport | None = None, api: Api = OPENAI) -> None:
+        self._api = api
         self._send = send
         self._transport = transport
         self.started = False
+        self.ended = False
 
     def write_now(self, data: bytes) -> bool:
         """Send a piece of a streamed body in this very moment; False: it is not sent, `write` has to wait."""
@@ -113,9 +120,13 @@ class Responder:
     async def end(self, data: bytes = b"") -> None:
         """Send the last piece of the body."""
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        self.ended = True
 
     async def whole(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Send a JSON response in one go, with further `headers`."""
+        if status >= 400 and self._api is not OPENAI:
+            body = json.dumps(self._api.envelope(json.loads(body)), ensure_ascii=False).encode()
         further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        self.ended = True  # whatever becomes of it, nothing can be added
         await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])
         await self.end(body)

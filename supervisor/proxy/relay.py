@@ -17,18 +17,26 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.affinity import affinity_of
+from supervisor.core.apis import OPENAI, Api, api_of
+from supervisor.core.fold import StreamFold
+from supervisor.core.recovery import AskAgain
+from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.registry import Registry
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineResponse, EngineUnreachable
+from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.inflight import Inflight, InflightRequest
 from supervisor.pool import Lease, Pool
-from supervisor.proxy.answers import StreamBroken, fold, pass_whole, stream_through
-from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
+from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
+from supervisor.proxy.asgi import SSE_HEADERS, ClientGone, Responder, parse_object, read_body, while_connected
 from supervisor.proxy.server import transport_of
+from supervisor.proxy.toolcalls import Prepared, ToolCalls
 
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+PATHS = (
+    *("/v1/chat/completions", "/v1/completions", "/v1/embeddings"),
+    *("/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
+)
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
@@ -47,21 +55,12 @@ class Relaying:
     inflight: Inflight
     max_body: int
     render_error: RenderError
+    tool_calls: ToolCalls
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
     """The ASGI endpoint of every relayed path."""
     return {path: RelayEndpoint(path, relaying) for path in PATHS}
-
-
-@dataclass(frozen=True, slots=True)
-class _Asking:
-    """One request on its way to an engine."""
-
-    request: InflightRequest
-    acquire: Callable[[], Awaitable[Lease]]
-    plan: UpstreamPlan
-    payload: bytes
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ class RelayEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send, transport_of(scope))
+        responder = Responder(send, transport_of(scope), api_of(self.path))
         try:
             body = await read_body(receive, self.relaying.max_body)
             await while_connected(receive, self._answer(body, responder))
@@ -87,68 +86,132 @@ class RelayEndpoint:
         entry = self.relaying.registry.find(_model_name(asked))
         if entry.filters:
             body, asked = entry.filters.apply(body, asked)
-        plan = plan_upstream(self.path, asked)
-        payload = set_fields(body, plan.changes)
         acquire = partial(self.relaying.pool.acquire, entry.id, affinity_of(asked))
+        prepared = self.relaying.tool_calls.prepare(self.path, body, asked, entry)
+        plan = plan_upstream(prepared.path, prepared.asked)
         inflight = self.relaying.inflight
         request = inflight.enter(entry.id, self.path, stream=asked.get("stream") is True)
-        relay = Relay(drop_progress=plan.drop_progress)
-        asking = _Asking(request, acquire, plan, payload)
+        job = _Job(request, acquire, plan, prepared, api_of(self.path))
         try:
-            await self._retry(asking, relay, responder)
+            await self._tries(job, responder)
         except asyncio.CancelledError:
             error = request.was_cancelled()
             if error is None:
                 raise
             if not responder.started:
                 raise error from None
-            if relay.started:
-                await self._end_stream(relay, responder, error)
+            if not responder.ended:
+                await self._end_stream(job, responder, error)
         finally:
             inflight.leave(request)
+            if prepared.watch is not None:
+                prepared.watch.settle()
 
-    async def _retry(self, asking: _Asking, relay: Relay, responder: Responder) -> None:
-        try:
-            await self._try(asking, relay, responder)
-        except _TryAgain:
-            await self._try(asking, relay, responder, again=False)
+    async def _tries(self, job: _Job, responder: Responder) -> None:
+        """Answer; once more where an engine died, and as often as the watch wants."""
+        again = True
+        while True:
+            try:
+                return await self._try(job, responder, again=again)
+            except _TryAgain:
+                again = False
+                job.folding = None
+            except AskAgain as why:
+                await _keep(job, why, responder)
 
-    async def _try(self, asking: _Asking, relay: Relay, responder: Responder, *, again: bool = True) -> None:
+    async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
-        asking.request.engine = None
-        lease = await asking.acquire()
-        asking.request.engine = lease.number
+        job.request.engine = None
+        lease = await job.acquire()
+        job.request.engine = lease.number
         try:
-            async with lease.client.post(self.path, asking.payload) as upstream:
-                await _answer(asking.plan, upstream, relay, responder)
+            path, payload = await job.question(lease.client)
+            job.filtered = job.new_filter()
+            async with lease.client.post(path, payload) as upstream:
+                await _answer(job, upstream, job.filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
-            if gone and again and not lease.engine_stopped and not responder.started:
+            if gone and again and not lease.engine_stopped and not responder.started and not job.has_kept:
                 raise _TryAgain from error
             lost = _lost(lease, gone=gone)
             if not responder.started:
                 raise lost from error
-            await self._end_stream(relay, responder, lost)
+            await self._end_stream(job, responder, lost)
         except EngineStreamInvalid as error:
             if not responder.started:
                 raise
-            await self._end_stream(relay, responder, error)
+            await self._end_stream(job, responder, error)
         finally:
             lease.release()
 
-    async def _end_stream(self, relay: Relay, responder: Responder, error: SupervisorError) -> None:
+    async def _end_stream(self, job: _Job, responder: Responder, error: SupervisorError) -> None:
+        assert job.filtered is not None  # what was sent came through it
         _, envelope, _ = self.relaying.render_error(error)
-        await responder.end(relay.ending(json.loads(envelope)["error"]))
+        await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
 
 
-async def _answer(plan: UpstreamPlan, upstream: EngineResponse, relay: Relay, responder: Responder) -> None:
-    folding = plan.new_fold()
+async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
+    watch = job.prepared.watch
+    if job.folding is None:
+        job.folding = job.plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
-        await pass_whole(upstream, responder)
-    elif folding is not None:
-        await fold(upstream, folding, responder)
+        await pass_whole(upstream, responder, watch.answer if watch is not None else None)
+    elif job.folding is None:
+        await stream_through(upstream, filtered, responder)
+    elif watch is None:
+        await fold(upstream, job.folding, responder)
     else:
-        await stream_through(upstream, relay, responder)
+        await fold(upstream, job.folding, responder, filtered, watch.said)
+
+
+async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
+    """What the client keeps of an answer that is asked for once more."""
+    assert job.prepared.watch is not None  # who else looks into answers
+    if not why.keeps:
+        job.folding = None
+    elif job.folding is not None:
+        job.folding.feed(why.before)
+        job.has_kept = True
+    elif why.before:
+        if not responder.started:
+            await responder.start(200, SSE_HEADERS)
+        await responder.write(why.before)
+    job.prepared.watch.again(why, goes_on=responder.started or job.has_kept)
+
+
+@dataclass(slots=True)
+class _Job:
+    """One request on its way to an engine.
+
+    filtered: the way of the answer's bytes in the present try. folding: what becomes of them for a client that wants
+    one object; has_kept: something of an earlier try is in it.
+    """
+
+    request: InflightRequest
+    acquire: Callable[[], Awaitable[Lease]]
+    plan: UpstreamPlan
+    prepared: Prepared
+    api: Api
+    filtered: Filter | None = None
+    folding: StreamFold | None = None
+    has_kept: bool = False
+
+    async def question(self, client: EngineClient) -> tuple[str, bytes]:
+        """Path and body of the request to the engine."""
+        prepared, watch = self.prepared, self.prepared.watch
+        body = await watch.changed(client) if watch is not None else None
+        raw = await watch.raw_payload(client, body) if watch is not None and watch.raw else None
+        if raw is not None:
+            return COMPLETION_PATH, raw
+        if body is not None:
+            return prepared.path, json.dumps({**body, **self.plan.changes}).encode()
+        return prepared.path, set_fields(prepared.body, self.plan.changes)
+
+    def new_filter(self) -> Filter:
+        """The way of the answer's bytes; without a watch they are not looked into."""
+        watch = self.prepared.watch
+        relay = Relay(drop_progress=self.plan.drop_progress, api=self.api if watch is None else OPENAI)
+        return relay if watch is None else watch.stream(relay)
 
 
 class _TryAgain(Exception):

@@ -14,6 +14,7 @@ from supervisor.engine_log import OutputLog
 from supervisor.inflight import Inflight
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
+from supervisor.proxy.toolcalls import ToolCalls
 from tests.shell.pools import PoolBench
 
 
@@ -22,7 +23,8 @@ def service_of(pool: Pool) -> Service:
     inflight, pins = Inflight(lambda: 0.0), Pins(lambda model: ModelPolicy())
     unused = cast(Any, None)
     return Service(
-        pool, maker, unused, unused, OutputLog(None), "", 0.0, float, lambda: None, inflight=inflight, pins=pins
+        *(pool, maker, unused, unused, OutputLog(None), "", 0.0, float, lambda: None),
+        *(inflight, pins, ToolCalls()),
     )
 
 

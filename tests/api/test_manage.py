@@ -178,7 +178,10 @@ def test_status_and_logs(daemon: RunningDaemon, engine_binary: Path) -> None:
     assert status["url"] == daemon.url
     assert status["engine"]["path"] == str(engine_binary)
     assert status["engine"]["build"]
-    log = {"model": "demo", "lines": 1000}  # the engine says that it is ready, and then writes its last lines
+    log: dict[str, str | int] = {
+        "model": "demo",
+        "lines": 1000,
+    }  # the engine says that it is ready, and then writes its last lines
     wait_until(lambda: "listening" in daemon.http.get("/api/v1/logs", params=log).text, 5, "the engine's own words")
     own = daemon.http.get("/api/v1/logs").text
     assert "engine_ready" in own

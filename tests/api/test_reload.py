@@ -89,6 +89,33 @@ def test_a_stream_goes_on_through_a_reload_that_restarts_its_model(
         assert daemon.model("two")["pid"] == before["two"]
 
 
+def test_how_calls_are_looked_for_changes_in_the_run(home: Path, engine_binary: Path, talker: Path) -> None:
+    tool = {"type": "function", "function": {"name": "ping", "parameters": {"type": "object"}}}
+    asked = {"tools": [tool], "max_tokens": 5}
+    with running_daemon(home, engine_binary, {**QUIET, "models": models(talker)}) as daemon:
+        pid = daemon.load("one")["pid"]
+
+        def is_watched() -> bool:
+            before = watched(daemon)
+            assert daemon.chat("one", "hello", **asked).status_code == 200
+            return watched(daemon) > before
+
+        assert is_watched()
+        off = {**QUIET, "server": {**QUIET.get("server", {}), "tool_calls": "off"}}
+        assert reload(daemon, {**off, "models": models(talker)}).json()["relaunched"] == []
+        assert not is_watched()
+        assert reload(daemon, {**off, "models": models(talker), "defaults": {"tool_calls": "recover"}}).json()[
+            "adjusted"
+        ] == ["one", "two"]
+        assert is_watched()
+        assert daemon.model("one")["pid"] == pid
+
+
+def watched(daemon: RunningDaemon) -> int:
+    counts: int = daemon.http.get("/api/v1/toolcalls").json()["models"].get("one", {"answers": 0})["answers"]
+    return counts
+
+
 def test_a_bad_file_changes_nothing_and_says_why(home: Path, engine_binary: Path, talker: Path) -> None:
     with running_daemon(home, engine_binary, {**QUIET, "models": models(talker)}) as daemon:
         pid = daemon.load("one")["pid"]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.relay import Relay, broken_stream_ending
+from supervisor.core.apis import ANTHROPIC, OPENAI, RESPONSES
+from supervisor.core.relay import Relay
 from supervisor.core.sse import SseDecoder
 from supervisor.errors import EngineStreamInvalid
 
@@ -120,7 +121,7 @@ def test_cut_off_anywhere_it_ends_in_whole_events(size: int) -> None:
 
 def test_endings() -> None:
     error = {"message": "gone", "type": "server_error", "code": "engine_lost", "param": None}
-    assert broken_stream_ending(error) == b"data: " + json.dumps({"error": error}).encode() + b"\n\n" + DONE
+    assert OPENAI.stream_error(error) == b"data: " + json.dumps({"error": error}).encode() + b"\n\n" + DONE
 
     def ending_after(*events: bytes) -> bytes:
         relay = Relay(drop_progress=True)
@@ -128,13 +129,13 @@ def test_endings() -> None:
             relay.feed(part)
         return relay.ending(error)
 
-    assert ending_after() == broken_stream_ending(error)
-    assert ending_after(WORD) == broken_stream_ending(error)
+    assert ending_after() == OPENAI.stream_error(error)
+    assert ending_after(WORD) == OPENAI.stream_error(error)
     assert ending_after(WORD, FINISH, DONE) == b""
     assert ending_after(WORD, DONE, PING) == b""
     assert ending_after(WORD + ERROR) == DONE
-    assert ending_after(WORD, b'error: {"message":"no"}\n\n') == broken_stream_ending(error)
-    assert ending_after(event(delta(content='"error"'))) == broken_stream_ending(error)
+    assert ending_after(WORD, b'error: {"message":"no"}\n\n') == OPENAI.stream_error(error)
+    assert ending_after(event(delta(content='"error"'))) == OPENAI.stream_error(error)
 
 
 def test_started_means_an_event_and_not_a_ping() -> None:
@@ -150,3 +151,17 @@ def test_an_endless_event_is_an_error() -> None:
         assert relay.feed(b"0123456789") == b""
     with pytest.raises(EngineStreamInvalid, match="longer than 100 bytes"):
         relay.feed(b"0")
+
+
+def test_streams_of_other_apis_end_in_their_own_way() -> None:
+    error = {"message": "gone", "type": "server_error", "code": "engine_lost", "param": None}
+    for api, last in ((ANTHROPIC, b"message_stop"), (RESPONSES, b"response.completed")):
+        broken, whole = (Relay(drop_progress=False, api=api) for _ in range(2))
+        broken.feed(b'event: ping\ndata: {"type":"ping"}\n\n')
+        assert not broken.done
+        ending = broken.ending(error)
+        assert ending.startswith(b"event: error\ndata: ")
+        assert json.loads(ending.split(b"data: ")[1])["type"] == "error"
+        whole.feed(b"event: " + last + b"\ndata: {}\n\n")
+        assert whole.done
+        assert whole.ending(error) == b""

@@ -42,6 +42,12 @@ def test_options_that_people_gave_stay_until_the_configuration_changes_its_own()
     assert changes == Changes(relaunched=("a",))
 
 
+def test_how_calls_are_looked_for_needs_no_other_engine() -> None:
+    found, changes = reconcile(Registry((A,)), Registry((replace(A, tool_calls="raw"),)), Registry((A,)))
+    assert changes == Changes(adjusted=("a",))
+    assert found.find("a").tool_calls == "raw"
+
+
 def test_where_a_model_of_the_hub_was_found_stays() -> None:
     wanted = ModelEntry("h", Source.HUB, None, hub="o/r:Q4")
     found, changes = reconcile(Registry((wanted,)), Registry((wanted,)), Registry((replace(wanted, path="/cache/x"),)))

@@ -19,6 +19,7 @@ from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorE
 from supervisor.inflight import Inflight
 from supervisor.pool import Pool
 from supervisor.proxy.relay import RelayEndpoint, Relaying
+from supervisor.proxy.toolcalls import ToolCalls
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 NEVER_ENDING = b"data: " + b"x" * MAX_EVENT_BYTES
@@ -61,7 +62,7 @@ async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
     """What the endpoint sends."""
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
     inflight = Inflight(lambda: 0.0)
-    relaying = Relaying(cast(Pool, engine), registry, inflight, 1 << 20, render_error)
+    relaying = Relaying(cast(Pool, engine), registry, inflight, 1 << 20, render_error, ToolCalls())
     endpoint = RelayEndpoint("/v1/chat/completions", relaying)
     asked: list[Message] = [{"type": "http.request", "body": json.dumps({"model": "m", "stream": stream}).encode()}]
     sent: list[Message] = []

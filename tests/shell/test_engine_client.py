@@ -192,6 +192,21 @@ async def test_what_a_sink_raises_is_raised_by_pipe(tmp_path: Path) -> None:
             await response.pipe(refuse)
 
 
+async def test_what_a_sink_raises_on_the_last_piece_is_raised_too(tmp_path: Path) -> None:
+    def refuse(_data: bytes) -> bool:
+        raise ArithmeticError("too much")
+
+    async def late(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(STREAM)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(chunk(b"one") + chunk(b""))
+
+    async with engine(tmp_path, late) as client, client.get("/x") as response:
+        with pytest.raises(ArithmeticError):
+            await response.pipe(refuse)
+
+
 async def test_a_pipe_that_breaks_off(tmp_path: Path) -> None:
     got: list[bytes] = []
     async with engine(tmp_path, says(STREAM + chunk(b"half"))) as client, client.get("/x") as response:

@@ -1,0 +1,140 @@
+"""`toolcalls parse`: what the recovery of tool calls makes of a text."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.options import Subparsers, positive
+from supervisor.cli.render import print_json, print_json_line, write
+from supervisor.core.toolcalls import Options
+from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
+from supervisor.errors import InvalidRequest, SupervisorError
+
+_PARSE = """Read a model's answer from standard input and show the text and the tool calls that clients would get
+(docs/toolcalls.md). No daemon and no engine is needed."""
+_JSONL = """Read lines `{"text", "tools", "finish_reason", "reasoning_content", "tool_choice", "parallel_tool_calls"}`,
+all but `text` optional, and write an object, or `{"error": {"code", "message"}}`, for each."""
+_ENCODING = ("utf-8", "surrogatepass")
+_OF_TYPES: Mapping[str, tuple[type, ...]] = {
+    "text": (str,),
+    "tools": (list, type(None)),
+    "finish_reason": (str, type(None)),
+    "reasoning_content": (str, type(None)),
+    "tool_choice": (str, dict, type(None)),
+    "parallel_tool_calls": (bool, type(None)),
+}
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser("toolcalls", help="tool calls in a model's text")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="toolcalls_verb", required=True)
+    parse = verbs.add_parser("parse", help="find the calls in a text", description=_PARSE)
+    parse.add_argument("--tools", metavar="FILE", help="the request's tools: a JSON array, or a request that has one")
+    parse.add_argument("--finish-reason", metavar="REASON", default="stop", help="the engine's (default: %(default)s)")
+    parse.add_argument("--chunk", type=positive, metavar="N", help="feed N bytes at a time; the result is the same")
+    parse.add_argument("--jsonl", action="store_true", help=_JSONL)
+    parse.add_argument("--json", action="store_true", help="print JSON for programs")
+    parse.set_defaults(run=run_parse)
+
+
+def run_parse(args: argparse.Namespace) -> int:
+    """Parse standard input, whole or by line."""
+    tools = _tools(args.tools)
+    if args.jsonl:
+        return _run_lines(args, tools)
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
+    found = _parsed(asked, args.chunk)
+    if args.json:
+        print_json(found)
+    else:
+        _show(found)
+    return OK
+
+
+def _run_lines(args: argparse.Namespace, tools: object) -> int:
+    code = OK
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        try:
+            print_json_line(_parsed({"tools": tools, "finish_reason": args.finish_reason, **_asked(line)}, args.chunk))
+        except SupervisorError as error:
+            print_json_line({"error": {"code": error.code, "message": error.message}})
+            code = FAILED
+    return code
+
+
+def _asked(line: str) -> dict[str, Any]:
+    try:
+        asked = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"A line is not valid JSON: {error}.") from None
+    if not isinstance(asked, dict) or "text" not in asked:
+        raise InvalidRequest('A line must be a JSON object with "text".', param="text")
+    for name, types in _OF_TYPES.items():
+        if not isinstance(asked.get(name, ""), types) and name in asked:
+            raise InvalidRequest(f"`{name}` has the wrong type.", param=name)
+    return asked
+
+
+def _parsed(asked: Mapping[str, Any], chunk: int | None) -> dict[str, object]:
+    reason = asked.get("finish_reason") or "stop"
+    parallel = asked.get("parallel_tool_calls") is not False
+    options = Options(parallel_tool_calls=parallel, pieces_after=None)
+    request = Request(asked.get("tools"), asked.get("tool_choice"), options)
+    thought = _cut(asked.get("reasoning_content") or "", chunk)
+    answer = read_answer(request, _cut(asked["text"], chunk), thought, reason)
+    return _described(answer, reason)
+
+
+def _described(answer: Answer, reason: str) -> dict[str, object]:
+    return {
+        "content": answer.content,
+        "reasoning_content": answer.reasoning,
+        "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in answer.calls],
+        "dialect": answer.calls[0].dialect if answer.calls else None,
+        "finish_reason": finish_reason_of(answer, reason),
+    }
+
+
+def _cut(text: str, size: int | None) -> Iterator[str]:
+    """The text as it would come out of a decoder that gets so many bytes at a time."""
+    if size is None:
+        yield text
+        return
+    data = text.encode(*_ENCODING)
+    decoder = codecs.getincrementaldecoder(_ENCODING[0])(_ENCODING[1])
+    for start in range(0, len(data), size):
+        yield decoder.decode(data[start : start + size])
+    yield decoder.decode(b"", final=True)
+
+
+def _tools(file: str | None) -> object:
+    if file is None:
+        return None
+    try:
+        found = json.loads(Path(file).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"--tools {file} cannot be read: {error}.", param="tools") from None
+    found = found.get("tools") if isinstance(found, dict) else found
+    if not isinstance(found, list):
+        raise InvalidRequest(f"--tools {file} holds no JSON array of tools.", param="tools")
+    return found
+
+
+def _show(found: Mapping[str, Any]) -> None:
+    for name in ("reasoning_content", "content"):
+        if found[name]:
+            write(f"{name}:\n{found[name]}\n\n")
+    for call in found["tool_calls"]:
+        write(f"call: {call['name']} {call['arguments']}\n")
+    print(f"dialect: {found['dialect'] or '-'}, finish_reason: {found['finish_reason']}")

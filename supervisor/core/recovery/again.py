@@ -1,0 +1,74 @@
+"""Answers that are asked for once more: why, and what the client keeps of the first one."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+_SILENT: Final = 8
+
+
+class AskAgain(Exception):
+    """Ask the engine once more.
+
+    Attributes:
+        head: what the chunks of this answer share.
+        keeps: the client keeps what it has been given; the next answer goes on behind it.
+        before: what there is to send yet, with `keeps`.
+    """
+
+    def __init__(self, head: Mapping[str, Any], *, keeps: bool) -> None:
+        super().__init__()
+        self.head = head
+        self.keeps = keeps
+        self.before = b""
+
+
+class ParserFailed(AskAgain):
+    """The engine could not read its own model's text, and the client has not had any of it: its parser is left out."""
+
+
+class Nudged(AskAgain):
+    """The model announced that it would do something, and did not. `said`: its text."""
+
+    def __init__(self, head: Mapping[str, Any], said: str) -> None:
+        super().__init__(head, keeps=True)
+        self.said = said
+
+
+class Again(enum.Enum):
+    """When an answer that the engine's parser has failed on may be asked for anew."""
+
+    NEVER = "never"
+    UNTIL_SAID = "until said"  # while the client has had no text and no call
+    ALWAYS = "always"  # the client gets nothing before the end
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """An answer of one choice in which the model stopped and called nothing.
+
+    Attributes:
+        text: its content. size: bytes of all its text, reasoning included.
+        tokens: that the engine counted; None where it does not say.
+        head: what its chunks share.
+    """
+
+    text: str
+    size: int
+    tokens: int | None
+    head: Mapping[str, Any]
+
+    @property
+    def lacks_text(self) -> bool:
+        """Whether the engine's parser has swallowed text: a token that is text has a byte at least.
+
+        A handful of tokens show nothing: those that end a turn and those around reasoning.
+        """
+        return self.tokens is not None and self.size + _SILENT < self.tokens
+
+
+Judge: TypeAlias = Callable[[Ending], AskAgain | None]
+"""Whether an answer that ends so is to be asked for once more."""

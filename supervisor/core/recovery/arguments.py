@@ -1,0 +1,92 @@
+"""The arguments of a call that the engine has parsed: JSON text in pieces, seen to that it is JSON.
+
+The engine hands on what the model wrote: line ends inside of strings, and brackets that never close, come through.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
+_PAIRS: Final = {"{": "}", "[": "]"}
+
+
+class ArgumentsGuard:
+    """Follows the text of one call's arguments.
+
+    Attributes:
+        text: all of it so far, as it was given out.
+    """
+
+    def __init__(self) -> None:
+        self._given: list[str] = []
+        self._open: list[str] = []  # closing brackets that are due, the innermost last
+        self._in_string = False
+        self._escaped = False
+
+    @property
+    def text(self) -> str:
+        """What has been given out."""
+        return "".join(self._given)
+
+    def feed(self, piece: str) -> str:
+        """The piece, control characters inside of strings escaped."""
+        out: list[str] = []
+        for char in piece:
+            if self._in_string:
+                out.append(_escaped(char))
+                self._inside(char)
+                continue
+            out.append(char)
+            if char == '"':
+                self._in_string = True
+            elif char in _PAIRS:
+                self._open.append(_PAIRS[char])
+            elif self._open and char == self._open[-1]:
+                self._open.pop()
+        fixed = "".join(out)
+        self._given.append(fixed)
+        return fixed
+
+    def closing(self) -> str:
+        """What is missing at the end of a call that the model thought complete; empty where nothing would help.
+
+        Only brackets are added, never the end of a string: what a string was to hold cannot be known.
+        """
+        if self._in_string:
+            return ""
+        missing = "".join(reversed(self._open)) if self.text.strip() else "{}"
+        if missing and is_object(self.text + missing):
+            self._given.append(missing)
+            return missing
+        return ""
+
+    def is_whole(self) -> bool:
+        """Whether the text is a JSON object."""
+        return is_object(self.text)
+
+    def _inside(self, char: str) -> None:
+        if self._escaped:
+            self._escaped = False
+        elif char == "\\":
+            self._escaped = True
+        elif char == '"':
+            self._in_string = False
+
+
+def is_object(text: str) -> bool:
+    """Whether this is the text of a JSON object."""
+    try:
+        return isinstance(json.loads(text, parse_constant=_refuse), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _escaped(char: str) -> str:
+    return json.dumps(char)[1:-1] if _CONTROL.match(char) else char

@@ -1,0 +1,161 @@
+"""A chat's answer in chunks: those of the engine in, those for the client out; recovery for each choice of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from supervisor.core.chat import ChoiceFold
+from supervisor.core.recovery.choice import ChoiceRecovery, Delta
+from supervisor.core.recovery.tally import Tally
+from supervisor.core.toolcalls.whole import Request
+
+Chunk: TypeAlias = Mapping[str, Any]
+
+_SHARED: Final = ("id", "object", "created", "model", "system_fingerprint")
+_UNPARSED: Final = re.compile(r"Failed to parse input at pos \d+: ?")
+"""In this message, older builds of the engine put the text that their parser did not understand."""
+
+
+class ChatRecovery:
+    """The chunks of one answer.
+
+    Args:
+        request: its tools, and how to recover.
+        make_id: gives a call without an id one.
+        tally: counts what happens.
+        goes_on: what the chunks of an answer share that this one goes on behind, for the client knows of one only.
+
+    Attributes:
+        head: what the engine's chunks share.
+    """
+
+    def __init__(
+        self, request: Request, make_id: Callable[[], str], tally: Tally, goes_on: Mapping[str, Any] | None = None
+    ) -> None:
+        self._request = request
+        self._make_id = make_id
+        self._tally = tally
+        self._choices: dict[int, ChoiceRecovery] = {}
+        self._goes_on = goes_on
+        self.head: dict[str, Any] = {}
+
+    @property
+    def has_said(self) -> bool:
+        """Whether text or a call has been given out, or found."""
+        return any(choice.has_said for choice in self._choices.values())
+
+    def feed(self, chunk: Chunk) -> list[Chunk]:
+        """What goes to the client instead of this chunk; the chunk itself where nothing changes."""
+        if self._goes_on is not None:
+            chunk = {**chunk, **self._goes_on}
+        self.head = {key: chunk[key] for key in _SHARED if key in chunk}
+        choices = chunk.get("choices")
+        if not isinstance(choices, list) or not choices:
+            return [chunk]
+        out: list[Chunk] = []
+        for choice in choices:
+            out += self._choice(chunk, choice, alone=len(choices) == 1)
+        return out
+
+    def flush(self) -> list[Chunk]:
+        """What is held, where the answer broke off or ended without a finish reason."""
+        out: list[Chunk] = []
+        for index, choice in self._choices.items():
+            if not choice.finished:
+                deltas, _ = choice.finish(None)
+                out += [self._made(index, delta) for delta in deltas]
+        return out
+
+    def save(self, error: Mapping[str, object]) -> tuple[list[Chunk], bool]:
+        """What can be saved where the engine's parser failed: chunks, and whether they are a proper end.
+
+        They are where at least one call is complete and none is half said; else the error is for the client.
+        """
+        unparsed = _unparsed(error)
+        chunks: list[Chunk] = []
+        for index, choice in self._choices.items():
+            if unparsed and not choice.finished and len(self._choices) == 1:
+                chunks += [self._made(index, delta) for delta in choice.feed({"content": unparsed})]
+        chunks += self.flush()
+        given = self._choices.values()
+        saved = any(one.has_calls() for one in given) and all(one.is_whole() for one in given)
+        if saved:
+            self._tally.saved = True
+            for index, choice in self._choices.items():
+                chunks.append(self._made(index, {}, "tool_calls" if choice.has_calls() else "stop"))
+        return chunks, saved
+
+    def whole(self, answer: Chunk) -> dict[str, Any]:
+        """The same for an answer that was not streamed."""
+        choices = answer.get("choices")
+        if not isinstance(choices, list):
+            return dict(answer)
+        return {**answer, "choices": [self._message(choice) for choice in choices]}
+
+    def _message(self, choice: Mapping[str, Any]) -> dict[str, Any]:
+        """A choice with its message, folded from what its text and calls become."""
+        message = dict(choice.get("message") or {})
+        calls = [{**call, "index": index} for index, call in enumerate(message.get("tool_calls") or ())]
+        recovery = self._of(choice.get("index", 0))
+        deltas = recovery.feed({key: message.get(key) for key in ("reasoning_content", "content")})
+        deltas += recovery.feed({"tool_calls": calls}) if calls else []
+        rest, reason = recovery.finish(choice.get("finish_reason"))
+        fold = ChoiceFold(choice.get("index", 0))
+        for delta in [*deltas, *rest]:
+            fold.feed({"delta": delta})
+        folded = fold.result()["message"]
+        assert isinstance(folded, dict)
+        kept = {key: value for key, value in message.items() if key not in {"reasoning_content", "tool_calls"}}
+        return {
+            **choice,
+            "message": {**kept, **folded, "role": message.get("role", "assistant")},
+            "finish_reason": reason,
+        }
+
+    def _choice(self, chunk: Chunk, choice: Mapping[str, Any], *, alone: bool) -> list[Chunk]:
+        index = choice.get("index", 0)
+        recovery = self._of(index)
+        delta = choice.get("delta") or {}
+        deltas = recovery.feed(delta)
+        reason = choice.get("finish_reason")
+        if reason is None:
+            return self._going_on(chunk, choice, deltas, alone=alone)
+        rest, changed = recovery.finish(reason)
+        if alone and changed == reason and not rest and deltas == ([delta] if delta else []):
+            return [chunk]
+        reason = changed
+        out: list[Chunk] = [self._made(index, one) for one in [*deltas, *rest]]
+        out.append({**chunk, "choices": [{**choice, "delta": {}, "finish_reason": reason}]})
+        return out
+
+    def _going_on(self, chunk: Chunk, choice: Mapping[str, Any], deltas: list[Delta], *, alone: bool) -> list[Chunk]:
+        if alone and deltas == [choice.get("delta")]:
+            return [chunk]
+        out: list[Chunk] = []
+        for number, delta in enumerate(deltas):
+            more = (
+                {**choice, "delta": delta}
+                if number == 0
+                else {"finish_reason": None, "index": choice["index"], "delta": delta}
+            )
+            out.append({**chunk, "choices": [more]})
+        return out
+
+    def _of(self, index: int) -> ChoiceRecovery:
+        if index not in self._choices:
+            has_role = self._goes_on is not None
+            self._choices[index] = ChoiceRecovery(
+                self._request.recoverer, self._make_id, self._tally, has_role=has_role
+            )
+        return self._choices[index]
+
+    def _made(self, index: int, delta: Delta, reason: str | None = None) -> Chunk:
+        return {**self.head, "choices": [{"finish_reason": reason, "index": index, "delta": delta}]}
+
+
+def _unparsed(error: Mapping[str, object]) -> str:
+    message = error.get("message")
+    found = _UNPARSED.search(message) if isinstance(message, str) else None
+    return found.string[found.end() :] if found else ""

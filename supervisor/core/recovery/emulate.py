@@ -1,0 +1,249 @@
+"""Tools for templates that know none: described in the prompt, calls and results of earlier turns written out as text.
+
+The form is the one the model's family was shown in its maker's documentation: Gemma gets Python signatures and fences
+named `tool_code` and `tool_output`, all others get Hermes' JSON between tags. What the model answers is then found by
+the recoverer. A call that must be is enforced by a schema: the engine lets the model say nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+_NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
+_GEMMA_MARK: Final = "<start_of_turn>"
+_MEASURED_BUILD: Final = 11434
+_SWALLOWED: Final = (("<tool_call>", "<function=", "<parameter="), ("<|tool_call>",), ("[TOOL_CALLS]", "[ARGS]"))
+_HARMONY: Final = ("<|start|>", "<|channel|>", "<|message|>")
+_PYTHON: Final[Mapping[str, str]] = {
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+}
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFacts:
+    """What an engine says of its template.
+
+    Attributes:
+        tools: it shows tools to the model.
+        system: it knows a system message.
+        text: the template itself.
+        build: number of the engine's build; 0 where it does not say.
+    """
+
+    tools: bool = True
+    system: bool = True
+    text: str = ""
+    build: int = 0
+
+    @property
+    def is_harmony(self) -> bool:
+        """Whether answers are messages on channels, of which only the engine's parser makes one."""
+        return all(mark in self.text for mark in _HARMONY)
+
+    @property
+    def swallows(self) -> bool:
+        """Whether the engine's parser for this template drops text that is not in its form, without an error.
+
+        Measured on b11434: those for Qwen's XML, for Gemma 4 and for Mistral's `[ARGS]` do not ask whether they have
+        read everything. What earlier builds do is not known.
+        """
+        forms = any(all(mark in self.text for mark in marks) for marks in _SWALLOWED)
+        return self.build >= _MEASURED_BUILD and forms
+
+    @staticmethod
+    def from_props(props: Mapping[str, Any]) -> TemplateFacts:
+        """Read from `GET /props`; what it does not say is taken for granted."""
+        caps = props.get("chat_template_caps")
+        known = caps if isinstance(caps, Mapping) else {}
+        text = props.get("chat_template")
+        build = re.match(r"b(\d+)", str(props.get("build_info")))
+        return TemplateFacts(
+            tools=known.get("supports_tools") is not False,
+            system=known.get("supports_system_role") is not False,
+            text=text if isinstance(text, str) else "",
+            build=int(build[1]) if build else 0,
+        )
+
+
+class Style(Protocol):
+    """How tools, calls and results are written."""
+
+    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str: ...
+
+    def call(self, name: str, arguments: Any) -> str: ...
+
+    def result(self, name: str, content: str) -> str: ...
+
+
+class Hermes:
+    """JSON between tags."""
+
+    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str:
+        """The system message."""
+        listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+        return (
+            "You can call functions. These are their signatures:\n"
+            f"<tools>\n{listed}\n</tools>\n\n"
+            "To call a function, answer with its name and its arguments as JSON between these tags:\n"
+            '<tool_call>\n{"name": "FUNCTION", "arguments": {"PARAMETER": "VALUE"}}\n</tool_call>'
+        )
+
+    def call(self, name: str, arguments: Any) -> str:
+        """An earlier call."""
+        return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
+
+    def result(self, name: str, content: str) -> str:
+        """What an earlier call gave."""
+        return f"<tool_response>\n{content}\n</tool_response>"
+
+
+class Gemma:
+    """Python in fences."""
+
+    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str:
+        """The system message."""
+        listed = "\n\n".join(_signature(tool) for tool in tools)
+        return (
+            f"You can call these Python functions:\n\n```python\n{listed}\n```\n\n"
+            "To call functions, answer with nothing but the calls, with keyword arguments, in a fence like this:\n"
+            "```tool_code\nfunction(parameter=value)\n```\n"
+            "What they return comes in a fence named tool_output. Call one only if it is needed."
+        )
+
+    def call(self, name: str, arguments: Any) -> str:
+        """An earlier call."""
+        given = arguments.items() if isinstance(arguments, Mapping) else ()
+        return f"```tool_code\n{name}({', '.join(f'{key}={value!r}' for key, value in given)})\n```"
+
+    def result(self, name: str, content: str) -> str:
+        """What an earlier call gave."""
+        return f"```tool_output\n{content}\n```"
+
+
+def emulated(body: Mapping[str, Any], facts: TemplateFacts) -> dict[str, Any]:
+    """The request without tools, and with everything about them in its messages."""
+    style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
+    tools = [tool.get("function", tool) for tool in body["tools"] if isinstance(tool, Mapping)]
+    messages = [_written(message, style, names) for message, names in _with_names(body.get("messages"))]
+    messages = _introduced(messages, style.tools(tools), system=facts.system)
+    changed = {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": _merged(messages)}
+    wanted = _wanted(body.get("tool_choice"), tools)
+    if wanted:
+        schema = {"anyOf": [_call_schema(tool) for tool in wanted]}
+        changed["response_format"] = {"type": "json_schema", "json_schema": {"name": "call", "schema": schema}}
+    return changed
+
+
+def _wanted(choice: object, tools: list[Any]) -> list[Any]:
+    """The tools of which one must be called."""
+    if choice == "required":
+        return tools
+    inner = choice.get("function") if isinstance(choice, Mapping) else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return [tool for tool in tools if name is not None and tool.get("name") == name]
+
+
+def _call_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = tool.get("parameters") or {"type": "object"}
+    properties = {"name": {"const": tool.get("name")}, "arguments": arguments}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+
+
+def _with_names(messages: object) -> Iterator[tuple[Message, Mapping[str, str]]]:
+    """Each message, and the names of the calls so far by id."""
+    names: dict[str, str] = {}
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, Mapping):
+            for call in message.get("tool_calls") or ():
+                names[str(call.get("id"))] = (call.get("function") or {}).get("name", "")
+            yield dict(message), names
+
+
+def _written(message: Message, style: Style, names: Mapping[str, str]) -> Message:
+    if message.get("role") == "tool":
+        name = names.get(str(message.get("tool_call_id")), "")
+        return {"role": "user", "content": style.result(name, _text(message.get("content")))}
+    calls = message.pop("tool_calls", None)
+    if not calls:
+        return message
+    parts = [_text(message.get("content"))] if message.get("content") else []
+    for call in calls:
+        function = call.get("function") or {}
+        parts.append(style.call(function.get("name", ""), _arguments(function.get("arguments"))))
+    return {**message, "content": "\n".join(parts)}
+
+
+def _arguments(given: object) -> object:
+    try:
+        return json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return {}
+
+
+def _text(content: object) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+    return content if isinstance(content, str) else ""
+
+
+def _introduced(messages: list[Message], tools: str, *, system: bool) -> list[Message]:
+    """The messages with the tools in the system's; where there is none, in the first one."""
+    said = [_text(one.get("content")) for one in messages if one.get("role") in {"system", "developer"}]
+    others = [one for one in messages if one.get("role") not in {"system", "developer"}]
+    return [{"role": "system" if system else "user", "content": "\n\n".join([*said, tools])}, *others]
+
+
+def _merged(messages: list[Message]) -> list[Message]:
+    """Neighbours of one role as one message: many templates demand that roles alternate."""
+    out: list[Message] = []
+    for message in messages:
+        last = out[-1] if out else None
+        if last is None or last.get("role") != message.get("role"):
+            out.append(message)
+            continue
+        contents = [last.get("content"), message.get("content")]
+        if any(isinstance(content, list) for content in contents):
+            joined: Any = [part for content in contents for part in _parts(content)]
+        else:
+            joined = "\n\n".join(_text(content) for content in contents if content)
+        out[-1] = {**last, **message, "content": joined}
+    return out
+
+
+def _parts(content: object) -> list[Any]:
+    return content if isinstance(content, list) else [{"type": "text", "text": _text(content)}]
+
+
+def _signature(tool: Mapping[str, Any]) -> str:
+    schema = tool.get("parameters") or {}
+    required = schema.get("required") or ()
+    properties = schema.get("properties") or {}
+    ordered = sorted(properties, key=lambda key: key not in required)
+    given = [f"{key}: {_type(properties[key])}{'' if key in required else ' = None'}" for key in ordered]
+    about = [str(tool.get("description") or tool.get("name"))]
+    about += [f"{key}: {one['description']}" for key, one in properties.items() if one.get("description")]
+    text = "\n    ".join(about)
+    return f'def {tool.get("name")}({", ".join(given)}) -> dict:\n    """{text}"""'
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if schema.get("enum"):
+        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+    kind = schema.get("type")
+    return _PYTHON.get(kind, "Any") if isinstance(kind, str) else "Any"

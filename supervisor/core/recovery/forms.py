@@ -1,0 +1,35 @@
+"""The paths whose answers may hold calls: how a request becomes one for a chat, in which form its answer is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from supervisor.core.recovery.messages_request import chat_of_messages
+from supervisor.core.recovery.messages_voice import MessagesVoice
+from supervisor.core.recovery.responses_request import chat_of_responses
+from supervisor.core.recovery.responses_voice import ResponsesVoice
+from supervisor.core.recovery.voices import ChatVoice, Voice
+
+CHAT_PATH: Final = "/v1/chat/completions"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One API.
+
+    Attributes:
+        chat: the request as one for a chat; None where it can be none.
+        voice: of the answer to a request.
+    """
+
+    chat: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    voice: Callable[[Mapping[str, Any]], Voice]
+
+
+FORMS: Final[Mapping[str, Form]] = {
+    CHAT_PATH: Form(lambda asked: asked, lambda asked: ChatVoice()),
+    "/v1/responses": Form(chat_of_responses, ResponsesVoice),
+    "/v1/messages": Form(chat_of_messages, lambda asked: MessagesVoice()),
+}

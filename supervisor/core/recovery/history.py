@@ -1,0 +1,78 @@
+"""Calls of earlier turns in a request: arguments that no engine could read are mended, or emptied.
+
+The engine parses the arguments of every earlier call; one that is no JSON object fails the request, and every later one
+of the same conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from supervisor.core.recovery.arguments import is_object
+from supervisor.core.toolcalls.jsonscan import read_json
+from supervisor.core.toolcalls.jsontext import loads
+from supervisor.core.toolcalls.source import finished
+
+
+def mended_messages(messages: object) -> list[Any] | None:
+    """The messages with arguments that can be read; None where all can."""
+    if not isinstance(messages, list):
+        return None
+    mended = [_message(message) for message in messages]
+    return mended if any(new is not old for new, old in zip(mended, messages, strict=True)) else None
+
+
+def mended_input(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for the items of `/v1/responses`: the field `input` where it has to change."""
+    items = asked.get("input")
+    if not isinstance(items, list):
+        return {}
+    mended = [_item(item) for item in items]
+    return {"input": mended} if any(new is not old for new, old in zip(mended, items, strict=True)) else {}
+
+
+def mended_arguments(text: str) -> str:
+    """JSON text of an object: the text itself, the text mended, or `{}`."""
+    if is_object(text):
+        return text
+    for _ in range(2):  # an object, or a string that holds one
+        found = finished(read_json(text)) if text.strip() else None
+        if found is None:
+            return "{}"
+        if is_object(found):
+            return found
+        value = loads(found)
+        if not isinstance(value, str):
+            return "{}"
+        text = value
+    return "{}"
+
+
+def _item(item: object) -> object:
+    if not isinstance(item, Mapping) or item.get("type") != "function_call":
+        return item
+    text = item.get("arguments")
+    if not isinstance(text, str) or is_object(text):
+        return item
+    return {**item, "arguments": mended_arguments(text)}
+
+
+def _message(message: object) -> object:
+    calls = message.get("tool_calls") if isinstance(message, Mapping) else None
+    if not isinstance(message, Mapping) or not isinstance(calls, list):
+        return message
+    mended = [_call(call) for call in calls]
+    return {**message, "tool_calls": mended} if any(a is not b for a, b in zip(mended, calls, strict=True)) else message
+
+
+def _call(call: object) -> object:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        return call
+    arguments = function.get("arguments")
+    text = "{}" if arguments is None else arguments
+    if not isinstance(text, str):
+        return call
+    mended = mended_arguments(text)
+    return call if mended == arguments else {**call, "function": {**function, "arguments": mended}}

@@ -1,0 +1,133 @@
+"""An answer in the form of `/v1/messages`: blocks of thinking, text and calls, in the order in which they came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from supervisor.core.apis import ANTHROPIC
+from supervisor.core.recovery.voices import message_of, named
+
+_REASONS: Final[Mapping[str | None, str]] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+_TEXTS: Final = {"reasoning_content": ("thinking", "thinking_delta"), "content": ("text", "text_delta")}
+
+
+class MessagesVoice:
+    """One answer; see `Voice`."""
+
+    verbatim = False
+
+    def __init__(self) -> None:
+        self._started = False
+        self._blocks = 0
+        self._open: str | int | None = None  # the present block: a kind of text, or the index of a call
+        self._reason: str | None = None
+        self._usage: Mapping[str, Any] = {}
+
+    def chunk(self, chunk: Mapping[str, Any]) -> bytes:
+        """Its texts and calls as events of blocks."""
+        out: list[Mapping[str, Any]] = []
+        if not self._started:
+            self._started = True
+            out.append({"type": "message_start", "message": _message(chunk, [], None, {})})
+        self._usage = chunk.get("usage") or self._usage
+        for choice in chunk.get("choices") or ():
+            out += self._delta(choice.get("delta") or {})
+            self._reason = choice.get("finish_reason") or self._reason
+        return b"".join(map(named, out))
+
+    def end(self) -> bytes:
+        """Stop reason, usage and `message_stop`."""
+        last = {"stop_reason": _REASONS.get(self._reason, "end_turn"), "stop_sequence": None}
+        out = [
+            *self._closed(),
+            {"type": "message_delta", "delta": last, "usage": _usage(self._usage)},
+            {"type": "message_stop"},
+        ]
+        return b"".join(map(named, out))
+
+    def error(self, error: Mapping[str, Any]) -> bytes:
+        """The event `error`."""
+        return ANTHROPIC.stream_error(error)
+
+    def whole(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A message with all its blocks."""
+        message, reason = message_of(answer)
+        blocks: list[Mapping[str, Any]] = []
+        if message.get("reasoning_content"):
+            blocks.append({"type": "thinking", "thinking": message["reasoning_content"], "signature": ""})
+        if message.get("content"):
+            blocks.append({"type": "text", "text": message["content"]})
+        for call in message.get("tool_calls") or ():
+            function = call["function"]
+            used = {"type": "tool_use", "id": call.get("id"), "name": function.get("name")}
+            blocks.append({**used, "input": _input(function.get("arguments"))})
+        return _message(answer, blocks, _REASONS.get(reason, "end_turn"), answer.get("usage") or {})
+
+    def _delta(self, delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        out: list[Mapping[str, Any]] = []
+        for key, (kind, name) in _TEXTS.items():
+            text = delta.get(key)
+            if text:
+                empty = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
+                out += self._at(kind, empty)
+                out.append(self._piece({"type": name, kind: text}))
+        for part in delta.get("tool_calls") or ():
+            function = part.get("function") or {}
+            begun = {"type": "tool_use", "id": part.get("id"), "name": function.get("name"), "input": {}}
+            out += self._at(part.get("index", 0), begun)
+            if function.get("arguments"):
+                out.append(self._piece({"type": "input_json_delta", "partial_json": function["arguments"]}))
+        return out
+
+    def _at(self, block: str | int, begun: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Go to this block: the one before ends, this one begins."""
+        if self._open == block:
+            return []
+        out = self._closed()
+        self._open = block
+        self._blocks += 1
+        return [*out, {"type": "content_block_start", "index": self._blocks - 1, "content_block": begun}]
+
+    def _closed(self) -> list[Mapping[str, Any]]:
+        if self._open is None:
+            return []
+        signed = [self._piece({"type": "signature_delta", "signature": ""})] if self._open == "thinking" else []
+        self._open = None
+        return [*signed, {"type": "content_block_stop", "index": self._blocks - 1}]
+
+    def _piece(self, delta: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
+
+
+def _message(
+    chunk: Mapping[str, Any], blocks: list[Mapping[str, Any]], reason: str | None, usage: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    return {
+        "id": "msg_" + str(chunk.get("id", "")).removeprefix("chatcmpl-"),
+        "type": "message",
+        "role": "assistant",
+        "content": blocks,
+        "model": chunk.get("model"),
+        "stop_reason": reason,
+        "stop_sequence": None,
+        "usage": _usage(usage),
+    }
+
+
+def _usage(usage: Mapping[str, Any]) -> Mapping[str, int]:
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+    return {
+        "cache_read_input_tokens": cached,
+        "input_tokens": usage.get("prompt_tokens", 0) - cached,
+        "output_tokens": usage.get("completion_tokens", 0),
+    }
+
+
+def _input(arguments: str | None) -> Any:
+    """The arguments of a call as a value; of one that was cut, nothing."""
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return {}

@@ -1,0 +1,54 @@
+"""Whether and how calls are looked for: by the request, else the model, else the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from supervisor.core.toolcalls import Options
+from supervisor.core.toolmode import TOOL_MODES, ToolMode
+from supervisor.errors import InvalidRequest
+
+FIELD = "tool_calls"
+"""The field of a request that names a mode; the engine never sees it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicy:
+    """What holds for one request whose answer is watched."""
+
+    mode: ToolMode
+
+    def options(self, body: Mapping[str, Any]) -> Options:
+        """How to recover."""
+        return Options(
+            enabled=self.mode != "native",
+            parallel_tool_calls=body.get("parallel_tool_calls") is not False,
+            split_think=self.mode == "raw",
+        )
+
+
+def asked_mode(body: Mapping[str, Any], model: ToolMode | None, default: ToolMode) -> ToolMode:
+    """The mode for a request; raises InvalidRequest for one that there is not."""
+    asked = body.get(FIELD)
+    if asked is not None and asked not in TOOL_MODES:
+        raise InvalidRequest(f"`{FIELD}` must be one of {', '.join(TOOL_MODES)}.", param=FIELD)
+    return asked or model or default
+
+
+def offers_tools(chat: Mapping[str, Any]) -> bool:
+    """Whether tools are offered and may be called, so that the answer may hold calls."""
+    tools = chat.get("tools")
+    return isinstance(tools, list) and bool(tools) and chat.get("tool_choice") != "none"
+
+
+def only_named(chat: Mapping[str, Any]) -> dict[str, Any]:
+    """A named tool as the only one, which must be called: the engine takes no name for an order."""
+    choice, tools = chat.get("tool_choice"), chat.get("tools")
+    inner = choice.get("function") if isinstance(choice, Mapping) else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    if name is None or not isinstance(tools, list):
+        return {}
+    named = [one for one in tools if isinstance(one, Mapping) and (one.get("function") or {}).get("name") == name]
+    return {"tools": named[:1], "tool_choice": "required"} if named else {}

@@ -1,0 +1,144 @@
+"""The raw route: the engine renders the prompt and continues it, and its parser and grammar are left out.
+
+`POST /apply-template` gives the prompt, `POST /completion` continues it; the answer's events become chunks of a chat.
+Measured on llama-server b11434: the events of `/completion` end with one that has `stop`, there is no `[DONE]`; a token
+that is no text is shown only if it is named in `preserved_tokens`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
+from supervisor.core.toolcalls.dialects.closers import CLOSERS, ENDS, THINK
+
+TEMPLATE_PATH: Final = "/apply-template"
+COMPLETION_PATH: Final = "/completion"
+
+_OF_CHAT: Final = frozenset({
+    *(
+        "messages",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "model",
+        "stream_options",
+        "n",
+        "chat_template_kwargs",
+    ),
+    *("max_tokens", "max_completion_tokens", "reasoning_format", "add_generation_prompt", "chat_template"),
+    *("reasoning_effort", "reasoning_control", "thinking_forced_open", "functions", "function_call"),
+})
+_STREAMING: Final = frozenset({"stream", "stream_options", "return_progress"})
+_REASONS: Final[Mapping[str, str]] = {"eos": "stop", "word": "stop", "limit": "length"}
+_INNER: Final = (
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<|tool_call_argument_begin|>", "｜DSML｜"),
+    *("[ARGS]", "[CALL_ID]", "[TOOL_CONTENT]", '<|"|>', "<escape>", "<|sep|>", "<|open|>", "<|close|>", "<|plugin|>"),
+    *(
+        "<|interpreter|>",
+        "<｜tool▁sep｜>",
+        "<｜tool_sep｜>",
+        "<｜tool▁call▁begin｜>",
+        "<｜tool_call_begin｜>",
+        "<|role_sep|>",
+    ),
+    *("<|tool_call:name|>", "<|tool_call:args|>", "]<]minimax[>[", "</parameter>", "<|channel>", "<think>", "</think>"),
+)
+_HARMONY: Final = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>")
+_WORDS: Final = ("functools[", "call:", "Action:", ">>>")
+_MARKERS: Final = tuple(sorted({*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values(), *_INNER} - {*ENDS, *_WORDS}))
+"""Texts that may be tokens of their own, which are not shown unless they are asked for. Not those that end a turn."""
+
+
+def can_go_raw(body: Mapping[str, Any]) -> bool:
+    """Whether a request can be answered without the engine's parser and grammar."""
+    wanted = body.get("tool_choice")
+    constrained = wanted == "required" or isinstance(wanted, Mapping)
+    special = any(body.get(key) for key in ("response_format", "grammar", "json_schema", "logprobs", "n_probs"))
+    return not constrained and not special and body.get("n") in {None, 1} and _is_text(body.get("messages"))
+
+
+def template_request(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What to ask `/apply-template`."""
+    return {key: value for key, value in body.items() if key not in _STREAMING}
+
+
+def completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+    """What to ask `/completion`: the client's sampling, the prompt, and that markup be shown."""
+    asked = {key: value for key, value in body.items() if key not in _OF_CHAT}
+    most = body.get("max_completion_tokens", body.get("max_tokens"))
+    limit = {} if most is None else {"n_predict": most}
+    return {
+        **asked,
+        **limit,
+        "prompt": prompt,
+        "stream": True,
+        "return_progress": True,
+        "preserved_tokens": _shown(prompt),
+    }
+
+
+def _shown(prompt: str) -> tuple[str, ...]:
+    """The tokens to show; what ends a message within a turn in one family's format ends the turn in others."""
+    return (*_MARKERS, *_HARMONY) if "<|channel|>" in prompt else _MARKERS
+
+
+def opens_thought(prompt: str) -> bool:
+    """Whether the prompt ends inside a think block."""
+    return prompt.rstrip().endswith(tuple(THINK))
+
+
+class RawChunks:
+    """Events of `/completion` → chunks of a chat.
+
+    Args:
+        head: `id`, `created`, `model` of the chunks.
+        with_usage: the client asked for usage.
+        with_role: the client has not had the role yet.
+    """
+
+    def __init__(self, head: Mapping[str, Any], *, with_usage: bool, with_role: bool) -> None:
+        self._head = {**head, "object": "chat.completion.chunk"}
+        self._with_usage = with_usage
+        self._with_role = with_role
+        self.done = False
+
+    def feed(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The chunks of one event."""
+        out: list[Mapping[str, Any]] = []
+        if self._with_role:
+            self._with_role = False
+            out.append(self._chunk({"role": "assistant", "content": None}))
+        text = event.get("content")
+        if text:
+            out.append(self._chunk({"content": text}))
+        if event.get("stop"):
+            self.done = True
+            out += self._end(event)
+        return out
+
+    def _end(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        last: dict[str, Any] = self._chunk({}, _REASONS.get(event.get("stop_type", ""), "stop"))
+        timings = {"timings": event["timings"]} if "timings" in event else {}
+        if not self._with_usage:
+            return [{**last, **timings}]
+        read, written = event.get("tokens_evaluated", 0), event.get("tokens_predicted", 0)
+        usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+        return [last, {**self._head, "choices": [], "usage": usage, **timings}]
+
+    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
+        return {**self._head, "choices": [{"finish_reason": reason, "index": 0, "delta": dict(delta)}]}
+
+
+Convert = Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]
+"""An event of the engine → chunks of a chat."""
+
+
+def _is_text(messages: object) -> bool:
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, Mapping) else None
+        parts = content if isinstance(content, list) else ()
+        if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in parts):
+            return False
+    return True

@@ -1,0 +1,203 @@
+"""The byte path of an answer in which calls are looked for: whole events in, whole events out.
+
+An event of which nothing changes goes on as the engine wrote it. It stands behind `core/relay.py`, which cuts the bytes
+into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
+from supervisor.core.recovery.chunks import ChatRecovery, Chunk
+from supervisor.core.recovery.raw import RawChunks
+from supervisor.core.recovery.voices import ChatVoice, Voice
+from supervisor.core.relay import Relay
+from supervisor.core.sse import DONE
+
+_END: Final = b"\n\n"
+_KEEP_ALIVE: Final = b": keep-alive\n\n"
+_KEEP_ALIVE_S: Final = 2.0
+_PARSER: Final = re.compile(r"does not match the expected|Failed to parse input|grammar stack|parse error")
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How an answer is taken in and given out.
+
+    Attributes:
+        raw: the engine's events are those of a completion; this makes chunks of a chat of them.
+        again: when a failure of the engine's parser raises ParserFailed.
+        judge: asked where the model stops without a call; what it gives is raised.
+        voice: says it to the client.
+        lead: goes before the first text, where the client has some from before.
+    """
+
+    raw: RawChunks | None = None
+    again: Again = Again.NEVER
+    judge: Judge | None = None
+    voice: Voice = field(default_factory=ChatVoice)
+    lead: str = ""
+
+
+class RecoveredStream:
+    """Filter between the engine's bytes and the client's.
+
+    Args:
+        relay: cuts the bytes.
+        recovery: of this answer's chunks.
+        clock: seconds, for the comments that keep a connection alive while a call is held back.
+        ways: see `Ways`.
+
+    Attributes:
+        done: the client's stream has been given its end.
+        error: the engine's error object, where it is all there is to say.
+    """
+
+    def __init__(
+        self, relay: Relay, recovery: ChatRecovery, clock: Callable[[], float], ways: Ways | None = None
+    ) -> None:
+        self.done = False
+        self.error: Mapping[str, Any] | None = None
+        self._relay = relay
+        self._recovery = recovery
+        self._clock = clock
+        self._last = clock()
+        self._ways = ways or Ways()
+        self._voice = self._ways.voice
+        self._held: list[Chunk] | None = None  # the finish and what comes behind it, while it is judged
+        self._said: list[str] = []
+        self._size = 0
+        self._lead = self._ways.lead
+
+    def feed(self, arrived: bytes) -> bytes:
+        """What may be sent now. Raises AskAgain."""
+        whole = self._relay.feed(arrived)
+        if not whole or self.done:
+            return b""
+        events: list[bytes] = []
+        try:
+            for event in whole.split(_END)[:-1]:
+                events.append(self._event(event))
+        except AskAgain as again:
+            again.before = b"".join(events)
+            raise
+        out = b"".join(events)
+        now = self._clock()
+        if out:
+            self._last = now
+        elif now - self._last >= _KEEP_ALIVE_S:
+            self._last = now
+            return _KEEP_ALIVE
+        return out
+
+    def ending(self, error: Mapping[str, object]) -> bytes:
+        """What to send where the engine's stream broke off; see `Relay.ending`."""
+        if self.done:
+            return b""
+        self.done = True
+        return b"".join([*map(self._voice.chunk, self._recovery.flush()), self._voice.error(error)])
+
+    def _event(self, event: bytes) -> bytes:
+        if not event.startswith(b"data:"):
+            return event + _END
+        data = event[5:].strip()
+        if data == DONE.encode():
+            return self._end()
+        try:
+            chunk = json.loads(data)
+        except ValueError:
+            chunk = None
+        if not isinstance(chunk, dict):
+            return event + _END if self._voice.verbatim else b""
+        failure = chunk.get("error")
+        if failure is not None:
+            return self._failed(failure if isinstance(failure, dict) else {"message": str(failure)})
+        if self._ways.raw is not None:
+            return self._converted(self._ways.raw, chunk)
+        chunks = self._recovery.feed(chunk)
+        kept = self._kept(chunks)
+        if len(kept) == 1 and kept[0] is chunk and self._voice.verbatim:
+            return event + _END
+        return b"".join(map(self._voice.chunk, kept))
+
+    def _converted(self, raw: RawChunks, event: Mapping[str, Any]) -> bytes:
+        chunks = [out for chunk in raw.feed(event) for out in self._recovery.feed(chunk)]
+        out = b"".join(map(self._voice.chunk, self._kept(chunks)))
+        return out + self._end() if raw.done else out
+
+    def _kept(self, chunks: list[Chunk]) -> list[Chunk]:
+        """Those that can be said now: a finish without a call waits until it is judged."""
+        if self._lead:
+            chunks = [self._led(chunk) for chunk in chunks]
+        if self._ways.judge is None:
+            return chunks
+        out: list[Chunk] = []
+        for chunk in chunks:
+            if self._held is None and self._stops(chunk):
+                self._held = []
+            (out if self._held is None else self._held).append(chunk)
+        return out
+
+    def _led(self, chunk: Chunk) -> Chunk:
+        """With the lead before its text, where it is the first that has one."""
+        choices = list(chunk.get("choices") or ())
+        delta = choices[0].get("delta") or {} if choices else {}
+        if not self._lead or not delta.get("content"):
+            return chunk
+        lead, self._lead = self._lead, ""
+        first = {**choices[0], "delta": {**delta, "content": lead + delta["content"]}}
+        return {**chunk, "choices": [first, *choices[1:]]}
+
+    def _stops(self, chunk: Chunk) -> bool:
+        """Whether the model ends here and has called nothing; what it said is kept in mind."""
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            content = delta.get("content") or ""
+            self._said.append(content)
+            self._size += len(content.encode("utf-8", "replace"))
+            self._size += len((delta.get("reasoning_content") or "").encode("utf-8", "replace"))
+            if choice.get("finish_reason") == "stop":
+                return True
+        return False
+
+    def _end(self) -> bytes:
+        held, self._held = self._held, None
+        if held is not None and self._ways.judge is not None:
+            again = self._ways.judge(Ending("".join(self._said), self._size, _tokens(held), self._recovery.head))
+            if again is not None:
+                raise again
+        self.done = True
+        chunks = [*(held or ()), *self._recovery.flush()]
+        return b"".join([*map(self._voice.chunk, chunks), self._voice.end()])
+
+    def _failed(self, error: Mapping[str, Any]) -> bytes:
+        again = self._ways.again
+        late = again is Again.UNTIL_SAID and self._recovery.has_said
+        if again is not Again.NEVER and not late and is_parser_s(error):
+            raise ParserFailed(self._recovery.head, keeps=again is Again.UNTIL_SAID)
+        chunks, saved = self._recovery.save(error)
+        self.done = True
+        self.error = None if saved else error
+        end = self._voice.end() if saved else self._voice.error(error)
+        return b"".join([*map(self._voice.chunk, chunks), end])
+
+
+def _tokens(chunks: list[Chunk]) -> int | None:
+    """What the engine says of the answer's length."""
+    for chunk in chunks:
+        for key, name in (("timings", "predicted_n"), ("usage", "completion_tokens")):
+            found = (chunk.get(key) or {}).get(name)
+            if isinstance(found, int):
+                return found
+    return None
+
+
+def is_parser_s(error: Mapping[str, Any]) -> bool:
+    """Whether the engine failed over the model's text, not over anything else."""
+    message = error.get("message")
+    return isinstance(message, str) and _PARSER.search(message) is not None

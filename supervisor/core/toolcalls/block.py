@@ -1,0 +1,141 @@
+"""What a dialect's reader works with: the text, the tools, the options; and the writer of one call's arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from supervisor.core.toolcalls.jsontext import Json, dumps, quote
+from supervisor.core.toolcalls.options import Options
+from supervisor.core.toolcalls.source import Found, Piece, Source, Unknown, Wait
+from supervisor.core.toolcalls.tools import Tool, Tools
+
+NOWHERE: Final = Tool("")
+"""Stands for a tool that was not offered; nothing of its calls is given out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One attempt to read calls.
+
+    Attributes:
+        may_stream: long arguments may be given out while they arrive.
+        whole: only whole messages count here, so a call needs its arguments and no doubt.
+    """
+
+    src: Source
+    tools: Tools
+    options: Options
+    may_stream: bool = False
+    whole: bool = False
+
+    def resolve(self, written: str) -> Wait[Tool]:
+        """The tool of that name; NOWHERE, after a signal, if none was offered."""
+        tool = self.tools.find(written)
+        if tool is None:
+            yield Unknown()
+            return NOWHERE
+        return tool
+
+
+class CallWriter:
+    """Writes one call: whole once it is complete, or in pieces when a string in it grows long.
+
+    Args:
+        id: the model's own id of the call, if its format has one.
+    """
+
+    def __init__(self, block: Block, tool: Tool, dialect: str, id: str | None = None) -> None:
+        self.tool = tool
+        self.dialect = dialect
+        self.id = id
+        self.repaired = False
+        self.brackets = False
+        self.started = False
+        self.upto = -1  # what of the text has been written; -1: all that has been read
+        self._src = block.src
+        limit = block.options.pieces_after
+        self._limit = limit if block.may_stream and tool is not NOWHERE else None
+        self._items: dict[str, str] = {}
+        self._parts: list[str] = []
+        self._size = 0
+        self._key = ""
+        self._streaming = False  # the string that is being written is on its way already
+
+    def wait(self) -> None:
+        """Give nothing out before the call is complete."""
+        self._limit = None
+
+    def value(self, key: str, value: Json) -> Wait[None]:
+        """An argument, whole. The last one of a name counts, unless the first is on its way already."""
+        if not self.started:
+            self._items[key] = dumps(value)
+        elif key not in self._items:
+            yield self._piece(f"{self._separator()}{quote(key)}: {dumps(value)}")
+            self._items[key] = ""
+
+    def begin_string(self, key: str) -> None:
+        """A string argument begins; its parts follow."""
+        self._key, self._parts, self._size, self._streaming = key, [], 0, False
+
+    def string_part(self, text: str) -> Wait[None]:
+        """A part of the string: JSON text, without quotes."""
+        if self._streaming:
+            yield self._piece(text)
+            return
+        self._parts.append(text)
+        self._size += len(text)
+        if self._limit is not None and self._size > self._limit and self._key not in self._items:
+            begun = f'{self._separator()}{quote(self._key)}: "{"".join(self._parts)}'
+            if not self.started:
+                begun = "{" + ", ".join(f"{quote(name)}: {item}" for name, item in self._items.items()) + begun
+            self._parts.clear()
+            self.started = self._streaming = True
+            yield self._piece(begun)
+
+    def end_string(self) -> Wait[None]:
+        """The string is complete."""
+        text = f'"{"".join(self._parts)}"'
+        if self._streaming:
+            yield self._piece('"')
+            self._items[self._key] = ""
+        elif not self.started:
+            self._items[self._key] = text
+        elif self._key not in self._items:
+            yield self._piece(f"{self._separator()}{quote(self._key)}: {text}")
+            self._items[self._key] = ""
+
+    def end(self) -> Wait[None]:
+        """The call is complete."""
+        if self.started:
+            yield self._piece("}", last=True)
+        elif self.tool is not NOWHERE:
+            text = "{" + ", ".join(f"{quote(key)}: {item}" for key, item in self._items.items()) + "}"
+            yield Found(self.tool.name, text, self.dialect, self.id, self.repaired, self.brackets)
+
+    def broken(self) -> Wait[bool]:
+        """The text ended, or turned out to be no call. True if something had been given out, so it counts."""
+        if self.started:
+            yield self._piece("", last=True, complete=False)
+        return self.started
+
+    def item(self, key: str) -> str:
+        """An argument's JSON text; empty if there is none, or it has been given out."""
+        return self._items.get(key, "")
+
+    def put_back(self, key: str, text: str) -> None:
+        """Set an argument's JSON text, as `item` gave it."""
+        if not self.started:
+            self._items[key] = text
+
+    def is_schema(self) -> bool:
+        """Whether these arguments are no call but somebody's JSON schema."""
+        described = self._items.get("type") == '"object"' and self._items.get("properties", "").startswith("{")
+        return described and not {"type", "properties"} <= self.tool.types.keys()
+
+    def _separator(self) -> str:
+        return ", " if self._items else ""
+
+    def _piece(self, text: str, *, last: bool = False, complete: bool = True) -> Piece:
+        upto = self._src.pos if self.upto < 0 else self.upto
+        return Piece(self.tool.name, text, self.dialect, upto, self.id, last, complete, self.repaired, self.brackets)

@@ -1,0 +1,37 @@
+"""DeepSeek's DSML: the tags of `xml`, each with `｜DSML｜` before its name, types in an attribute."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from supervisor.core.toolcalls.block import Block
+from supervisor.core.toolcalls.dialects.xml import read_functions
+from supervisor.core.toolcalls.source import Literals, Wait, one_of, run_of, skip_space, take
+
+_PREFIX: Final = "｜DSML｜"
+_WORD: Final = re.compile(r"[a-z_ ]*")
+_WRAPPERS: Final = frozenset({"function_calls", "tool_calls", "calls"})
+_SPACED: Final = Literals([f"<{_PREFIX} "])
+_MAX_WORD: Final = 24
+
+
+def read_dsml(block: Block, opener: str) -> Wait[bool]:
+    """A call, or the block of several."""
+    src = block.src
+    start = src.pos - len(opener)
+    word = yield from run_of(src, _WORD, _MAX_WORD)
+    if word.strip() in _WRAPPERS:
+        closed = yield from take(src, ">")
+        if not closed:
+            return False
+        yield from skip_space(src)
+    elif word.strip() in {"invoke name", "invoke"}:
+        src.seek(start)
+    else:
+        return False
+    spaced = yield from one_of(src, _SPACED)
+    return (yield from read_functions(block, "deepseek-v3.2", f"{_PREFIX} " if spaced else _PREFIX, "pair"))
+
+
+READERS: Final = {f"<{_PREFIX}": read_dsml}

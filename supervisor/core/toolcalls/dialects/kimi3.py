@@ -1,0 +1,110 @@
+"""Kimi K3's XTML: `<|open|>call tool="NAME" index="1"<|sep|>` with an `argument` for each key, or one `json`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.jsonscan import JsonScan
+from supervisor.core.toolcalls.objects import write_text
+from supervisor.core.toolcalls.rawvalue import RawValue
+from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
+from supervisor.core.toolcalls.source import Literals, Wait, run_of, skip_space, take
+from supervisor.core.toolcalls.tools import MAX_NAME
+
+_CALL: Final = '<|open|>call tool="'
+_TOOLS: Final = "<|open|>tools<|sep|>"
+_ARGUMENT: Final = "<|open|>argument "
+_JSON: Final = "<|open|>json"
+_ATTRIBUTES: Final = re.compile(r"[^<\n]*")
+_ATTRIBUTE: Final = re.compile(r'(\w+)="([^"]*)"')
+_ENDS: Final = Literals(["<|close|>argument<|sep|>", "<|close|>call<|sep|>"])
+_HINTS: Final[Mapping[str, Types]] = {"string": STRING}
+
+
+def read_section(block: Block, opener: str) -> Wait[bool]:
+    """The first call of a section."""
+    yield from skip_space(block.src)
+    begins = yield from take(block.src, _CALL)
+    return begins and (yield from read_call(block, _CALL))
+
+
+def read_call(block: Block, opener: str) -> Wait[bool]:
+    """One call, behind the quote that begins its name."""
+    attributes = yield from _attributes(block)
+    if attributes is None:
+        return False
+    tool = yield from block.resolve(attributes.partition('"')[0])
+    writer = CallWriter(block, tool, "kimi-k3")
+    good = yield from _arguments(block, writer)
+    if not good:
+        return (yield from writer.broken())
+    yield from writer.end()
+    return True
+
+
+def _attributes(block: Block) -> Wait[str | None]:
+    text = yield from run_of(block.src, _ATTRIBUTES, MAX_NAME)
+    closed = yield from take(block.src, "<|sep|>")
+    return text if closed else None
+
+
+def _arguments(block: Block, writer: CallWriter) -> Wait[bool]:
+    src = block.src
+    count = 0
+    while True:
+        yield from skip_space(src)
+        closed = yield from take(src, "<|close|>call<|sep|>")
+        if closed:
+            return True
+        if src.at_end():
+            writer.repaired = True
+            return count > 0 and not src.cut
+        begins = yield from take(src, _ARGUMENT)
+        if not begins:
+            good = not count and (yield from _json(block, writer))
+            if not good:
+                return False
+            count += 1
+            continue
+        count += 1
+        text = yield from _attributes(block)
+        named = dict(_ATTRIBUTE.findall(text or ""))
+        if "key" not in named:
+            return False
+        hint = _HINTS.get(named.get("type", "string"), ANY_JSON)
+        value = RawValue(block, _ENDS, _Judge(block).judge)
+        good = yield from value.read(writer, named["key"], hint)
+        if not good:
+            return False
+
+
+def _json(block: Block, writer: CallWriter) -> Wait[bool]:
+    """All arguments as one JSON object."""
+    begins = yield from take(block.src, _JSON)
+    attributes = yield from _attributes(block)
+    if not begins or attributes is None:
+        return False
+    scan = JsonScan(block.src)
+    text = yield from scan.value()
+    good = text is not None and (yield from write_text(writer, text))
+    yield from scan.space()
+    yield from take(block.src, "<|close|>json<|sep|>")
+    return good
+
+
+class _Judge:
+    """An argument ends at its token; at that of the call, which stays, if its own is missing."""
+
+    def __init__(self, block: Block) -> None:
+        self.src = block.src
+
+    def judge(self, literal: str) -> Wait[int]:
+        """See `rawvalue.Judge`."""
+        yield from ()
+        return self.src.pos + (len(literal) if literal.startswith("<|close|>argument") else 0)
+
+
+READERS: Final = {_TOOLS: read_section, _CALL: read_call}

@@ -1,0 +1,103 @@
+"""Calls without a marker of their own. They count only if they are the whole message; who calls sees to that."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from supervisor.core.toolcalls.block import Block
+from supervisor.core.toolcalls.dialects import ANYWHERE, ANYWHERE_LITERALS
+from supervisor.core.toolcalls.dialects.closers import CLOSER_LITERALS
+from supervisor.core.toolcalls.dialects.lines import close_fence, read_name_line
+from supervisor.core.toolcalls.dialects.marked import read_json_or_python
+from supervisor.core.toolcalls.dialects.mistral import read_named
+from supervisor.core.toolcalls.objects import BARE, read_calls
+from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, run_of, skip_space, take, take_one
+from supervisor.core.toolcalls.tools import MAX_NAME
+
+_FENCE: Final = Literals(["```"])
+_INFO: Final = re.compile(r"[\w\-]*")
+_AFTER_NAME: Final = Literals(["\n{", "[ARGS]", "[CALL_ID]"])
+
+
+def read_whole(block: Block) -> Wait[bool]:
+    """Whatever of these begins at the source's position."""
+    char = yield from peek(block.src)
+    if char == "`":
+        return (yield from _read_fence(block)) if block.options.fence_calls else False
+    if not block.options.bare_json:
+        return False
+    if char == "{":
+        return (yield from read_calls(block, BARE))
+    if char == "[":
+        return (yield from _read_list(block))
+    return (yield from _read_named(block))
+
+
+def _read_list(block: Block) -> Wait[bool]:
+    """`[{…}]` or `[name(…)]`."""
+    src = block.src
+    start = src.pos
+    src.pos += 1
+    yield from skip_space(src)
+    char = yield from peek(src)
+    src.seek(start)
+    if char != "{" and not char.isalpha() and char != "_":
+        return False
+    return (yield from read_json_or_python(block, "xlam-2" if char == "{" else "llama-4"))
+
+
+def _read_named(block: Block) -> Wait[bool]:
+    """A declared name, then its arguments as Functionary or Mistral write them."""
+    src = block.src
+    while True:
+        rest = src.ahead(MAX_NAME)
+        name = next((one for one in block.tools.names if rest.startswith(one)), "")
+        if name or src.closed or not any(one.startswith(rest) for one in block.tools.names):
+            break
+        yield None
+    if not name:
+        return False
+    start = src.pos
+    src.pos += len(name)
+    after = yield from one_of(src, _AFTER_NAME)
+    src.seek(start)
+    if not after:
+        return False
+    return (yield from read_name_line(block) if after == "\n{" else read_named(block))
+
+
+def _read_fence(block: Block) -> Wait[bool]:
+    """A fence with nothing but calls in it."""
+    src = block.src
+    fence = yield from take_one(src, _FENCE)
+    if not fence:
+        return False
+    yield from run_of(src, _INFO, MAX_NAME)
+    any_call = False
+    while True:
+        yield from skip_space(src)
+        closed = any_call and ((yield from close_fence(block)) or src.at_end())
+        if closed:
+            return True
+        closer = yield from take_one(src, CLOSER_LITERALS)
+        if closer and any_call:
+            continue
+        good = yield from _read_in_fence(block)
+        if not good:
+            return False
+        any_call = True
+
+
+def _read_in_fence(block: Block) -> Wait[bool]:
+    src = block.src
+    char = yield from peek(src)
+    if char in {"{", "["}:
+        marker = yield from one_of(src, ANYWHERE_LITERALS)
+        if not marker:
+            return (yield from read_calls(block, BARE) if char == "{" else _read_list(block))
+    opener = yield from one_of(src, ANYWHERE_LITERALS)
+    if opener not in ANYWHERE:
+        return False
+    yield from take(src, opener)
+    return (yield from ANYWHERE[opener](block, opener))

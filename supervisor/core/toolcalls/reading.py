@@ -1,0 +1,97 @@
+"""One attempt of a dialect's reader: runs it, passes on what it finds, stops it where it may not go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from supervisor.core.toolcalls.block import Block
+from supervisor.core.toolcalls.source import Aside, Found, Piece, Resume, Unknown, Wait
+
+
+class Receiver(Protocol):
+    """The automaton, as far as a reading needs it."""
+
+    def give(self, signal: Found | Piece) -> None: ...
+
+    def set_aside(self, aside: Aside) -> None: ...
+
+    def pass_on(self) -> None: ...
+
+    def held(self) -> int: ...
+
+
+class Reading:
+    """Runs one reader and heeds its signals.
+
+    Attributes:
+        found: calls of a whole message, which are not given out yet.
+        passing: a call of an unknown tool is being read; its text is given out as it is.
+        last_is_call: the last thing that was read is a call of a known tool.
+    """
+
+    def __init__(self, automaton: Receiver, block: Block) -> None:
+        self.automaton = automaton
+        self.block = block
+        self.calls = 0
+        self.found: list[Found] = []
+        self.passing = False
+        self.last_is_call = False
+        self.too_long = False
+        self._begun: Piece | None = None  # the last piece of a call whose end has not been given out
+
+    def drive(self, reader: Wait[bool]) -> Wait[bool]:
+        """The reader's result; False if it was stopped. A call whose pieces are on their way ends in any case."""
+        good = yield from self._drive(reader)
+        if self._begun is None:
+            return good
+        end = replace(self._begun, text="", upto=self.block.src.pos, last=True, complete=False)
+        self.automaton.give(end)
+        self._begun = None
+        return True
+
+    def _drive(self, reader: Wait[bool]) -> Wait[bool]:
+        while True:
+            try:
+                signal = next(reader)
+            except StopIteration as stop:
+                return bool(stop.value)
+            if signal is None:
+                if self._stops():
+                    return False
+                yield None
+            elif not self._heed(signal):
+                return False
+
+    def _stops(self) -> bool:
+        """The reader waits: give out what is text anyway; stop it if too much is held."""
+        if self.passing:
+            self.automaton.pass_on()
+        self.too_long = self.automaton.held() > self.block.options.max_hold
+        return self.too_long
+
+    def _heed(self, signal: Found | Piece | Unknown | Resume | Aside) -> bool:
+        if isinstance(signal, Unknown):
+            self.passing, self.last_is_call = True, False
+            return not self.block.whole
+        if isinstance(signal, Resume):
+            if self.passing:
+                self.automaton.pass_on()
+            self.passing = False
+            return True
+        if isinstance(signal, Aside):
+            self.automaton.set_aside(signal)
+            return True
+        allowed = self.block.options.dialects
+        self.too_long = self.automaton.held() > self.block.options.max_hold
+        if self.too_long or (allowed is not None and signal.dialect not in allowed):
+            return False
+        if self.block.whole:
+            if isinstance(signal, Found):
+                self.found.append(signal)
+            return True
+        self.automaton.give(signal)
+        self._begun = signal if isinstance(signal, Piece) and not signal.last else None
+        self.calls += 1
+        self.last_is_call = True
+        return True

@@ -1,0 +1,253 @@
+"""Text that arrives in pieces, read by generators that wait for more.
+
+A reader is a generator: it yields None where it needs text that has not come yet, and other signals on its way; what it
+finds out is its return value. A reader never decides by where the text ends unless the source is closed, so how the
+text was cut cannot change what is found. Positions are counted from the start of the stream.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Signal: a call is complete, the source stands behind it.
+
+    Attributes:
+        arguments: text of a JSON object.
+        brackets: it ended with a bracket, so stray ones may follow.
+    """
+
+    name: str
+    arguments: str
+    dialect: str
+    id: str | None = None
+    repaired: bool = False
+    brackets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Signal: a piece of a long call's arguments; the first one begins the call.
+
+    Attributes:
+        upto: the position up to which the text is not needed any more.
+        last: the call ends with it.
+        complete: with `last`: the call was not cut.
+    """
+
+    name: str
+    text: str
+    dialect: str
+    upto: int
+    id: str | None = None
+    last: bool = False
+    complete: bool = True
+    repaired: bool = False
+    brackets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Signal: what is being read is a call of a tool that was not offered, so text up to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Signal: the unknown call ends here, what follows may be known again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Signal: between these positions stands text of the model, inside the markup of a call."""
+
+    start: int
+    stop: int
+
+
+Signal: TypeAlias = Found | Piece | Unknown | Resume | Aside | None
+Wait: TypeAlias = Generator[Signal, None, T]
+
+_BLOCK: Final = 4096
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+
+
+class Literals:
+    """A set of strings to be recognised at a position."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        ordered = sorted(set(texts), key=len, reverse=True)
+        self.pattern = re.compile("|".join(map(re.escape, ordered)))
+        self.prefixes = frozenset(text[:length] for text in ordered for length in range(len(text)))
+        self.texts = frozenset(ordered)
+        self.longest = len(ordered[0])
+
+
+class Source:
+    """The text, the reading position, and whether more can come.
+
+    Attributes:
+        pos: where reading is.
+        end: how much has come.
+        closed: nothing more comes.
+        cut: closed before the model was done; what is unfinished may not be finished by guessing.
+    """
+
+    def __init__(self, text: str = "", *, closed: bool = False) -> None:
+        self.pos = 0
+        self.end = len(text)
+        self.closed = closed
+        self.cut = False
+        self._kept: list[str] = []  # read text before the tail, from `_base` on
+        self._base = 0
+        self.tail = text
+        self.tail_at = 0
+
+    def feed(self, text: str) -> None:
+        """Append. What has been read is set aside in blocks, so that appending costs little however long it gets."""
+        read = self.pos - self.tail_at
+        if read > _BLOCK:
+            self._kept.append(self.tail[:read])
+            self.tail = self.tail[read:]
+            self.tail_at = self.pos
+        self.tail += text
+        self.end += len(text)
+
+    def forget(self, pos: int) -> None:
+        """Let go of the text before `pos`."""
+        if pos < self.tail_at:
+            return
+        self._kept.clear()
+        read = pos - self.tail_at
+        if read > _BLOCK and read * 2 > len(self.tail):
+            self.tail = self.tail[read:]
+            self.tail_at = pos
+        self._base = self.tail_at
+
+    def seek(self, pos: int) -> None:
+        """Go (back) to a position that has not been forgotten."""
+        if pos < self.tail_at:
+            self.tail = "".join([*self._kept, self.tail])
+            self.tail_at = self._base
+            self._kept.clear()
+        self.pos = pos
+
+    def slice(self, start: int, stop: int) -> str:
+        """The text between two positions that have not been forgotten."""
+        if start >= self.tail_at:
+            return self.tail[start - self.tail_at : stop - self.tail_at]
+        return "".join([*self._kept, self.tail])[start - self._base : stop - self._base]
+
+    def ahead(self, count: int) -> str:
+        """Up to `count` characters from the reading position, as far as they have come."""
+        at = self.pos - self.tail_at
+        return self.tail[at : at + count]
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """What the pattern matches at the reading position, within what has come."""
+        return pattern.match(self.tail, self.pos - self.tail_at)
+
+    def find(self, pattern: re.Pattern[str]) -> int:
+        """The position of the pattern's first match from the reading position on, or -1."""
+        found = pattern.search(self.tail, self.pos - self.tail_at)
+        return -1 if found is None else self.tail_at + found.start()
+
+    def at_end(self) -> bool:
+        """Whether the text is closed and all of it read."""
+        return self.closed and self.pos >= self.end
+
+
+def need(src: Source, count: int) -> Wait[bool]:
+    """Wait until `count` characters are ahead; False if there will never be so many."""
+    while src.end - src.pos < count and not src.closed:
+        yield None
+    return src.end - src.pos >= count
+
+
+def peek(src: Source) -> Wait[str]:
+    """The next character; empty at the end."""
+    while src.pos >= src.end and not src.closed:
+        yield None
+    return src.ahead(1)
+
+
+def skip_space(src: Source) -> Wait[None]:
+    """Go past blanks, tabs and line ends."""
+    while True:
+        found = src.match(_SPACE)
+        src.pos += len(found.group()) if found else 0
+        if src.pos < src.end or src.closed:
+            return
+        yield None
+
+
+def one_of(src: Source, literals: Literals) -> Wait[str]:
+    """The longest of the literals that stands here, or nothing. Does not move."""
+    while True:
+        rest = src.ahead(literals.longest)
+        if len(rest) == literals.longest or src.closed or rest not in literals.prefixes:
+            found = literals.pattern.match(rest)
+            return found.group() if found else ""
+        yield None
+
+
+def take(src: Source, text: str) -> Wait[bool]:
+    """Go past `text` if it stands here."""
+    while True:
+        rest = src.ahead(len(text))
+        if rest == text:
+            src.pos += len(text)
+            return True
+        if src.closed or not text.startswith(rest):
+            return False
+        yield None
+
+
+def take_one(src: Source, literals: Literals) -> Wait[str]:
+    """Go past one of the literals; which one, or nothing."""
+    found = yield from one_of(src, literals)
+    src.pos += len(found)
+    return found
+
+
+def run_of(src: Source, pattern: re.Pattern[str], limit: int) -> Wait[str]:
+    """Go past the longest run that the pattern (one class, repeated) matches; at most `limit` + 1 characters of it."""
+    start = src.pos
+    while True:
+        found = src.match(pattern)
+        src.pos += len(found.group()) if found else 0
+        if src.pos - start > limit or src.pos < src.end or src.closed:
+            src.pos = min(src.pos, start + limit + 1)
+            return src.slice(start, src.pos)
+        yield None
+
+
+def until(src: Source, stop: re.Pattern[str], limit: int) -> Wait[str | None]:
+    """The text up to the first character that `stop` (one class) matches; None if it does not come within `limit`."""
+    start = src.pos
+    while True:
+        found = src.find(stop)
+        src.pos = src.end if found < 0 else found
+        if src.pos - start > limit:
+            return None
+        if found >= 0:
+            return src.slice(start, found)
+        if src.closed:
+            return None
+        yield None
+
+
+def finished(reader: Wait[T]) -> T:
+    """The result of a reader on a closed source; its signals are ignored."""
+    while True:
+        try:
+            next(reader)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result

@@ -1,0 +1,174 @@
+"""The tools of a request: whose call a written name is, and which types its parameters have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from supervisor.core.toolcalls.jsontext import Json
+from supervisor.core.toolcalls.schema import Schema, Types, fitted, typed, types_of
+
+MAX_NAME: Final = 256
+_NAMESPACES: Final = ("functions.", "function.", "tools.", "default_api.")
+_NUMBER: Final = re.compile(r":[0-9]*$")
+_FOLD: Final = str.maketrans("-. ", "___")
+_ANY_NAME: Final = re.compile(r"[A-Za-z_][\w.-]{0,63}")
+_ANYTHING: Final[Schema] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool.
+
+    Attributes:
+        order: its parameters, required ones first: what positional arguments mean.
+        types: of each parameter that it names.
+        other: types of parameters that it does not name; None where the schema says nothing of them.
+        coerce: False leaves text strings and values alone.
+        scalars: see `Options.coerce_scalars`.
+    """
+
+    name: str
+    order: tuple[str, ...] = ()
+    types: Mapping[str, Types] = field(default_factory=dict)
+    other: Types | None = None
+    coerce: bool = True
+    scalars: bool = False
+
+    def from_text(self, key: str, text: str, hint: Types | None = None) -> Json:
+        """The value of a parameter that was written as text; `hint` counts where no schema does."""
+        if not self.coerce:
+            return text
+        known = self.types.get(key, self.other)
+        if known is not None:
+            return typed(text, known)
+        return typed(text, hint) if hint else text
+
+    def from_json(self, key: str, value: Json) -> Json:
+        """The value of a parameter that was written as JSON."""
+        known = self.types.get(key, self.other)
+        return value if known is None or not self.coerce else fitted(value, known, scalars=self.scalars)
+
+    def is_plain_string(self, key: str) -> bool:
+        """Whether text for this parameter is a string whatever it looks like."""
+        return not self.coerce or self.types.get(key, self.other) in (None, frozenset({"string"}))
+
+
+class Tools:
+    """The tools that may be called.
+
+    Args:
+        tools: as in the request: OpenAI's form, with or without `function` around it, or Anthropic's.
+        tool_choice: as in the request; a named tool leaves only that one, "none" leaves none.
+        coerce, scalars, forward_unknown: see `Options`.
+    """
+
+    def __init__(
+        self,
+        tools: object,
+        tool_choice: object = None,
+        *,
+        coerce: bool = True,
+        scalars: bool = False,
+        forward_unknown: bool = False,
+    ) -> None:
+        wanted = _wanted(tool_choice)
+        self._forward = forward_unknown
+        self._exact: dict[str, Tool] = {}
+        if tool_choice != "none":
+            for name, schema in _declared(tools):
+                if wanted is None or name == wanted:
+                    self._exact[name] = _tool(name, schema, coerce=coerce, scalars=scalars)
+        self._folded: dict[str, Tool | None] = {}
+        for name, tool in self._exact.items():
+            self._folded[_fold(name)] = None if _fold(name) in self._folded else tool
+        self._beginnings = frozenset(name[:count] for name in self._folded for count in range(len(name) + 1))
+        self.names = tuple(sorted(self._exact, key=len, reverse=True))
+
+    def __bool__(self) -> bool:
+        return bool(self._exact)
+
+    def find(self, written: str) -> Tool | None:
+        """The tool of this name: as declared, or without a known prefix and number, or the only one that differs in
+        case and in `-`, `_`, `.` and blank alone."""
+        name = written.strip()
+        for one in (name, _bare(name)):
+            if one in self._exact:
+                return self._exact[one]
+        for one in (name, _bare(name)):
+            found = self._folded.get(_fold(one))
+            if found is not None:
+                return found
+        bare = _bare(name)
+        return Tool(bare, types={}) if self._forward and self._exact and _ANY_NAME.fullmatch(bare) else None
+
+    def may_begin(self, written: str) -> bool:
+        """Whether the name of a tool may begin like this."""
+        if self._forward:
+            return True
+        name = written.lstrip()
+        for one in _NAMESPACES:
+            if one.startswith(name):
+                return True
+        folded = (_fold(_NUMBER.sub("", one).rstrip()) for one in (name, _unprefixed(name)))
+        return any(one in self._beginnings for one in folded)
+
+    def longest(self, text: str) -> str:
+        """The longest declared name that `text` begins with; nothing if there is none."""
+        return next((name for name in self.names if text.startswith(name)), "")
+
+
+def _fold(name: str) -> str:
+    return name.lower().translate(_FOLD)
+
+
+def _unprefixed(name: str) -> str:
+    for prefix in _NAMESPACES:
+        if name.startswith(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def _bare(name: str) -> str:
+    return _NUMBER.sub("", _unprefixed(name)).strip()
+
+
+def _wanted(tool_choice: object) -> str | None:
+    """The name that a named `tool_choice` forces."""
+    if not isinstance(tool_choice, Mapping):
+        return None
+    inner = tool_choice.get("function")
+    name = inner.get("name") if isinstance(inner, Mapping) else tool_choice.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _declared(tools: object) -> list[tuple[str, Schema]]:
+    found: list[tuple[str, Schema]] = []
+    for entry in tools if isinstance(tools, Sequence) and not isinstance(tools, str) else ():
+        if not isinstance(entry, Mapping):
+            continue
+        inner = entry.get("function")
+        described = inner if isinstance(inner, Mapping) else entry
+        name = described.get("name")
+        schema = described.get("parameters") or described.get("input_schema")
+        if isinstance(name, str) and name.strip() and len(name) <= MAX_NAME:
+            found.append((name, schema if isinstance(schema, Mapping) else _ANYTHING))
+    return found
+
+
+def _tool(name: str, schema: Schema, *, coerce: bool, scalars: bool) -> Tool:
+    properties = schema.get("properties")
+    described: Mapping[str, object] = properties if isinstance(properties, Mapping) else {}
+    listed = schema.get("required")
+    required = [key for key in listed if isinstance(key, str) and key in described] if isinstance(listed, list) else []
+    others = schema.get("additionalProperties")
+    return Tool(
+        name=name,
+        order=(*required, *(key for key in described if key not in required)),
+        types={key: types_of(one, schema) for key, one in described.items()},
+        other=types_of(others, schema) if isinstance(others, Mapping) and others else None,
+        coerce=coerce,
+        scalars=scalars,
+    )

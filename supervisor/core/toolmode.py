@@ -1,0 +1,12 @@
+"""How tool calls are looked for in answers: the choice that a configuration and a request have."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+ToolMode = Literal["auto", "native", "recover", "raw", "off"]
+"""recover: calls that the engine has parsed, and those in the text. raw: the engine's parser is left out, its text is
+read by us. auto: `recover`, and `raw` once the engine's parser has failed on a model's answers. native: only what the
+engine has parsed, seen to that it is well-formed. off: everything as it comes."""
+
+TOOL_MODES: tuple[str, ...] = get_args(ToolMode)

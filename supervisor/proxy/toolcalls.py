@@ -1,0 +1,324 @@
+"""The relay's side of tool calls: which requests are watched, what a watched answer becomes, counters and the log."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import structlog
+
+from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
+from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
+from supervisor.core.recovery.emulate import TemplateFacts, emulated
+from supervisor.core.recovery.forms import CHAT_PATH, FORMS, Form
+from supervisor.core.recovery.help import FIELD as HELP_FIELD
+from supervisor.core.recovery.help import AgentHelp, announces, asked_help, nudged, with_warnings
+from supervisor.core.recovery.history import mended_input
+from supervisor.core.recovery.policy import FIELD, asked_mode, offers_tools, only_named
+from supervisor.core.recovery.raw import (
+    TEMPLATE_PATH,
+    RawChunks,
+    can_go_raw,
+    completion_request,
+    opens_thought,
+    template_request,
+)
+from supervisor.core.recovery.stream import Ways, is_parser_s
+from supervisor.core.recovery.voices import ChatVoice, Voice
+from supervisor.core.registry import ModelEntry
+from supervisor.core.relay import Relay
+from supervisor.core.toolcalls.whole import Request
+from supervisor.core.toolmode import ToolMode
+from supervisor.core.upstream import set_fields
+from supervisor.engine_client import EngineClient
+
+_log = structlog.get_logger()
+_OURS = frozenset({FIELD, HELP_FIELD})
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def call_id() -> str:
+    """An id for a call, as OpenAI's look; unique for ever."""
+    return "call_" + "".join(secrets.choice(_DIGITS) for _ in range(24))
+
+
+@dataclass
+class Counts:
+    """One model's counters since the daemon started.
+
+    Attributes:
+        answers: that were watched. native: calls that the engine had parsed. recovered, repaired: calls found in text,
+            by dialect. left_as_text: what began like a call, by reason. repeated: calls that came twice and were given
+            once. saved: answers whose calls were saved from an error of the engine's parser. failed: answers that
+            such an error ended. swallowed: answers of which the engine's parser gave out less than the model wrote.
+    """
+
+    answers: int = 0
+    native: int = 0
+    recovered: Counter[str] = field(default_factory=Counter)
+    repaired: Counter[str] = field(default_factory=Counter)
+    left_as_text: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
+    saved: int = 0
+    failed: int = 0
+    swallowed: int = 0
+
+    def add(self, tally: Tally, *, failed: bool) -> None:
+        """Count one answer."""
+        self.answers += 1
+        self.native += tally.native
+        self.repeated += tally.repeated
+        self.saved += tally.saved
+        self.failed += failed
+        self.swallowed += tally.swallowed
+        self.recovered.update(tally.recovered)
+        self.repaired.update({dialect: count for dialect, count in tally.repaired.items() if count})
+        self.left_as_text.update(tally.left_as_text)
+
+    def to_json(self) -> dict[str, object]:
+        """As GET /api/v1/toolcalls shows it."""
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+
+
+class ToolCalls:
+    """Decides per request, and remembers per model.
+
+    Args:
+        default: the server's mode.
+        make_id: see `call_id`.
+        clock: seconds.
+
+    Attributes:
+        default: may be set anew.
+    """
+
+    def __init__(
+        self,
+        default: ToolMode = "auto",
+        make_id: Callable[[], str] = call_id,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts: dict[str, Counts] = {}
+        self.default = default
+        self.make_id = make_id
+        self.clock = clock
+        self._unparsable: set[str] = set()
+        self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
+
+    def prepare(self, path: str, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> Prepared:
+        """What to ask the engine, and the watch over its answer. Raises InvalidRequest."""
+        form = FORMS.get(path)
+        if form is None:
+            return Prepared(path, body, asked)
+        mode = asked_mode(asked, entry.tool_calls, self.default)
+        helping = asked_help(asked)
+        stripped = {key: value for key, value in asked.items() if key not in _OURS}
+        if len(stripped) < len(asked):
+            asked, body = stripped, json.dumps(stripped).encode()
+        chat = form.chat(asked) if mode != "off" else None
+        if chat is None:
+            return Prepared(path, body, asked)
+        changes = _changes(chat, helping)
+        if not offers_tools(chat):
+            own = changes if path == CHAT_PATH else mended_input(asked)
+            return Prepared(path, set_fields(body, own), {**asked, **own})
+        if path != CHAT_PATH:
+            body = json.dumps(chat).encode()
+            changes |= {"stream_options": {"include_usage": True}} if chat.get("stream") else {}
+        chat = {**chat, **changes}
+        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, asked)
+        return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch)
+
+    def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
+        """Count an answer and tell the log."""
+        self.counts.setdefault(model, Counts()).add(tally, failed=failed)
+        if tally.recovered or tally.saved or failed:
+            _log.info(
+                "tool_calls_recovered", model=model, calls=dict(tally.recovered), saved=tally.saved, failed=failed
+            )
+        for text in tally.dropped:
+            _log.debug("tool_call_markup", model=model, text=text)
+
+    async def template_facts(self, client: EngineClient) -> TemplateFacts:
+        """What an engine says of its template; asked once."""
+        if client not in self._facts:
+            async with client.get("/props") as answer:
+                props = await answer.json() if answer.status == 200 else {}
+            self._facts[client] = TemplateFacts.from_props(props if isinstance(props, dict) else {})
+        return self._facts[client]
+
+    def unparsed(self, model: str) -> None:
+        """The engine's parser has failed on this model; requests with mode `auto` leave it out from now on."""
+        if model not in self._unparsable:
+            _log.warning("engine_parser_failed", model=model, then="raw")
+        self._unparsable.add(model)
+
+    def goes_raw(self, policy: ToolPolicy, model: str) -> bool:
+        """Whether the engine's parser is to be left out."""
+        return policy.mode == "raw" or (policy.mode == "auto" and model in self._unparsable)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request for the engine: its path, its body, what that says; the watch over its answer, where one is needed."""
+
+    path: str
+    body: bytes
+    asked: Mapping[str, Any]
+    watch: Watch | None = None
+
+
+class Watch:
+    """One request whose answer may hold calls.
+
+    Attributes:
+        raw: the engine's parser is left out.
+    """
+
+    def __init__(
+        self,
+        owner: ToolCalls,
+        ways: tuple[ToolPolicy, AgentHelp, Form],
+        model: str,
+        chat: Mapping[str, Any],
+        asked: Mapping[str, Any],
+    ) -> None:
+        self._policy, helping, form = ways
+        self.raw = owner.goes_raw(self._policy, model) and can_go_raw(chat)
+        self._owner = owner
+        self._model = model
+        self._asked = chat
+        self._may_go_raw = can_go_raw(chat)
+        self._nudges = helping.nudges
+        self._nudged = False
+        self._new_voice: Callable[[], Voice] = lambda: form.voice(asked)
+        self._voice: Voice = self._new_voice()
+        self._goes_on = False
+        self._tally = Tally()
+        self._stream: RecoveredStream | None = None
+        self._head: Mapping[str, Any] = _new_head(chat)
+        self._thinking = False
+
+    def stream(self, relay: Relay) -> RecoveredStream:
+        """The way of the answer's bytes; anew for every try."""
+        self._tally = Tally()
+        if not self._goes_on:
+            self._voice = self._new_voice()
+        voice = self._voice if self._asked.get("stream") else ChatVoice()
+        lead = "\n\n" if self._nudged else ""
+        ways = Ways(raw=self._chunks(), again=self._again(), judge=self._judging(), voice=voice, lead=lead)
+        self._stream = RecoveredStream(relay, self._recovery(), self._owner.clock, ways)
+        return self._stream
+
+    def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An answer that came in one piece."""
+        return self.said(self._recovery().whole(body))
+
+    def said(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A whole answer in the client's form."""
+        return self._new_voice().whole(answer)
+
+    def again(self, why: AskAgain, *, goes_on: bool) -> None:
+        """The engine is asked once more; `goes_on`: the client has the beginning."""
+        self._goes_on = goes_on
+        self._head = why.head or self._head
+        if isinstance(why, Nudged):
+            self._nudges -= 1
+            self._nudged = True
+            self._asked = {**self._asked, "messages": nudged(self._asked.get("messages") or [], why.said)}
+        else:
+            self._owner.unparsed(self._model)
+            self.raw = True
+
+    async def changed(self, client: EngineClient) -> Mapping[str, Any] | None:
+        """The request, where it is another than at first: nudged, or with its tools in the prompt.
+
+        The latter is for templates that have no place for them. A template whose parser is known to swallow text sends
+        the request on the raw way.
+        """
+        asked = self._asked if self._nudged else None
+        if self._policy.mode == "native":
+            return asked
+        facts = await self._owner.template_facts(client)
+        if self._policy.mode != "raw":
+            self._may_go_raw = can_go_raw(self._asked) and not facts.is_harmony
+            wanted = self.raw or (self._policy.mode == "auto" and facts.swallows)
+            self.raw = self._may_go_raw and wanted
+        return asked if facts.tools else emulated(self._asked, facts)
+
+    async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
+        """The body of the raw route; None where the engine does not render the prompt."""
+        asked = template_request(body or self._asked)
+        async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
+            answer = await rendered.json() if rendered.status == 200 else {}
+        prompt = answer.get("prompt")
+        if not isinstance(prompt, str):
+            self.raw = False
+            return None
+        self._thinking = opens_thought(prompt)
+        return json.dumps(completion_request(self._asked, prompt)).encode()
+
+    def settle(self) -> None:
+        """The answer is over."""
+        failed = self._stream is not None and self._stream.error is not None
+        if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
+            self._owner.unparsed(self._model)
+        self._owner.settle(self._model, self._tally, failed=failed)
+
+    def _chunks(self) -> RawChunks | None:
+        if not self.raw:
+            return None
+        return RawChunks(self._head, with_usage=self._wants_usage(), with_role=not self._goes_on)
+
+    def _again(self) -> Again:
+        """Whether, and how long, the answer may be asked for anew without the engine's parser."""
+        if self.raw or self._policy.mode not in {"auto", "recover"} or not self._may_go_raw:
+            return Again.NEVER
+        return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
+
+    def _request(self) -> Request:
+        options = self._policy.options(self._asked)
+        if self.raw:
+            options = replace(options, split_think=True, think_open=self._thinking)
+        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+
+    def _recovery(self) -> ChatRecovery:
+        goes_on = self._head if self._goes_on else None
+        return ChatRecovery(self._request(), self._owner.make_id, self._tally, goes_on)
+
+    def _judging(self) -> Judge | None:
+        wanted = self._nudges > 0 or self._again() is not Again.NEVER
+        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+
+    def _judge(self, ending: Ending) -> AskAgain | None:
+        again = self._again()
+        if again is not Again.NEVER and ending.lacks_text:
+            self._tally.swallowed = True
+            if again is Again.ALWAYS or not ending.size:
+                return ParserFailed(ending.head, keeps=again is Again.UNTIL_SAID)
+            self._owner.unparsed(self._model)
+        return Nudged(ending.head, ending.text) if self._nudges > 0 and announces(ending.text) else None
+
+    def _wants_usage(self) -> bool:
+        options = self._asked.get("stream_options")
+        return not self._asked.get("stream") or (isinstance(options, Mapping) and bool(options.get("include_usage")))
+
+
+def _changes(chat: Mapping[str, Any], helping: AgentHelp) -> dict[str, Any]:
+    """What is changed in any request for a chat: a history that would fail, a choice that the engine does not know."""
+    changes = only_named(chat)
+    messages = mended_messages(chat.get("messages"))
+    warned = with_warnings(messages or chat.get("messages")) if helping.repeats else None
+    found = warned or messages
+    return changes if found is None else {**changes, "messages": found}
+
+
+def _new_head(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the chunks of an answer share."""
+    return {"created": int(time.time()), "id": f"chatcmpl-{secrets.token_hex(16)}", "model": asked.get("model")}

@@ -1,0 +1,97 @@
+"""Tools in the prompt, for templates that know none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from supervisor.core.recovery.emulate import TemplateFacts, emulated
+from tests.core.toolcalls.corpus import TOOLS
+
+GEMMA = TemplateFacts(tools=False, system=False, text="{{ '<start_of_turn>' }}")
+PHI = TemplateFacts(tools=False, system=True, text="<|user|>")
+FUNCTION = {"name": "get_weather", "arguments": '{"city": "Paris"}'}
+HISTORY: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Weather?"},
+    {"role": "assistant", "content": "I look.", "tool_calls": [{"id": "a", "type": "function", "function": FUNCTION}]},
+    {"role": "tool", "tool_call_id": "a", "content": "sunny"},
+    {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
+]
+BODY: dict[str, Any] = {"model": "m", "messages": HISTORY, "tools": TOOLS, "tool_choice": "auto", "temperature": 0}
+
+
+def test_hermes_form_for_most() -> None:
+    body = emulated(BODY, PHI)
+    assert body.keys() == {"model", "messages", "temperature"}
+    system, user, assistant, result = body["messages"]
+    assert system["role"] == "system"
+    assert system["content"].startswith("Be brief.\n\n")
+    assert '"name": "write_file"' in system["content"]
+    assert user == HISTORY[1]
+    call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+    assert assistant == {"role": "assistant", "content": f"I look.\n{call}"}
+    assert result["role"] == "user"
+    assert [part["text"] for part in result["content"]] == ["<tool_response>\nsunny\n</tool_response>", "And now?"]
+
+
+def test_python_for_gemma_and_no_system_message() -> None:
+    messages = emulated(BODY, GEMMA)["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"], "they alternate"
+    first = messages[0]["content"]
+    assert first.startswith("Be brief.")
+    assert first.endswith("Weather?")
+    assert 'def get_weather(city: str, days: int = None) -> dict:\n    """get_weather it"""' in first
+    assert messages[1]["content"] == "I look.\n```tool_code\nget_weather(city='Paris')\n```"
+    assert messages[2]["content"][0]["text"] == "```tool_output\nsunny\n```"
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ("auto", []),
+        ("required", [tool["function"]["name"] for tool in TOOLS]),
+        ({"type": "function", "function": {"name": "ping"}}, ["ping"]),
+    ],
+)
+def test_a_call_that_must_be_is_enforced_by_a_schema(choice: object, names: list[str]) -> None:
+    given = emulated({**BODY, "tool_choice": choice}, PHI).get("response_format")
+    found = given["json_schema"]["schema"]["anyOf"] if given else []
+    assert [one["properties"]["name"]["const"] for one in found] == names
+
+
+def test_odd_requests_pass() -> None:
+    for messages in (None, "x", [1], [{"role": "tool"}], [{"role": "assistant", "tool_calls": [{}]}]):
+        assert json.dumps(emulated({"messages": messages, "tools": [1, {}]}, GEMMA))
+
+
+def test_what_an_engine_does_not_say_is_taken_for_granted() -> None:
+    assert TemplateFacts.from_props({}) == TemplateFacts(tools=True, system=True, text="")
+    caps = {"supports_tools": False, "supports_system_role": False}
+    assert TemplateFacts.from_props({"chat_template_caps": caps, "chat_template": "x"}) == TemplateFacts(
+        False, False, "x"
+    )
+
+
+QWEN = "<tool_call>\n<function=x>\n<parameter=y>"
+
+
+@pytest.mark.parametrize(
+    ("template", "build", "swallows"),
+    [
+        (QWEN, "b11434-0123abc", True),
+        (QWEN, "b20000", True),
+        (QWEN, "b9000-0123abc", False),
+        (QWEN, "unknown", False),
+        (QWEN, None, False),
+        ("{{ '<|tool_call>call:' }}", "b11434-0", True),
+        ("[TOOL_CALLS]{{ name }}[ARGS]", "b11434-0", True),
+        ("[TOOL_CALLS] [", "b11434-0", False),
+        ("<tool_call>\n{", "b11434-0", False),
+    ],
+)
+def test_templates_whose_parser_swallows_text(template: str, build: str | None, swallows: bool) -> None:
+    facts = TemplateFacts.from_props({"chat_template": template, "build_info": build})
+    assert facts.swallows is swallows

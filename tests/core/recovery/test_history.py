@@ -1,0 +1,55 @@
+"""Arguments of earlier calls: what an engine could not read is mended or emptied, all else is left alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.core.recovery.history import mended_arguments, mended_input, mended_messages
+
+
+@pytest.mark.parametrize(
+    ("written", "mended"),
+    [
+        ('{"a":  1}', '{"a":  1}'),
+        ("", "{}"),
+        ("null", "{}"),
+        ("[1]", "{}"),
+        ('{"a": "b', "{}"),
+        ("{'a': True}", '{"a": true}'),
+        ('{"a": "x\ny"}', '{"a": "x\\ny"}'),
+        ('"{\\"a\\": 1}"', '{"a": 1}'),
+        ('{"a": NaN}', "{}"),
+    ],
+)
+def test_arguments(written: str, mended: str) -> None:
+    assert mended_arguments(written) == mended
+
+
+@given(st.text(alphabet="{}[]\"':,ab1\\\n ", max_size=30))
+def test_any_text_becomes_an_object(text: str) -> None:
+    assert isinstance(json.loads(mended_arguments(text)), dict)
+
+
+def message(arguments: Any) -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": arguments}}]}
+
+
+def test_only_what_is_broken_changes() -> None:
+    good = [{"role": "user", "content": "x"}, message("{}"), message({"a": 1}), "odd", {"tool_calls": [1, {}]}]
+    assert mended_messages(good) is None
+    assert mended_messages("no list") is None
+    assert mended_messages([*good, message("{")]) == [*good, message("{}")]
+    assert mended_messages([message(None)]) == [message("{}")]
+
+
+def test_items_of_the_other_api() -> None:
+    whole = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+    broken = {**whole, "arguments": "{'a': 1"}
+    assert mended_input({"input": [whole, {"role": "user", "content": "Hi"}]}) == {}
+    assert mended_input({"input": "Hi"}) == {}
+    assert mended_input({"input": [whole, broken]}) == {"input": [whole, {**broken, "arguments": '{"a": 1}'}]}

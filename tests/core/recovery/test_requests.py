@@ -1,0 +1,156 @@
+"""Requests of the other APIs as requests for a chat."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from supervisor.core.recovery.messages_request import chat_of_messages
+from supervisor.core.recovery.policy import only_named
+from supervisor.core.recovery.responses_request import chat_of_responses
+from tests.core.toolcalls.corpus import TOOLS
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+def test_a_conversation_of_messages() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "a", "name": "get_weather", "input": {"city": "Zürich"}},
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "sunny"}]},
+        {"type": "text", "text": "And now?"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+    ]
+    chat = chat_of_messages({
+        "model": "m",
+        "max_tokens": 5,
+        "stop_sequences": ["x"],
+        "system": [{"type": "text", "text": "Be brief."}],
+        "thinking": {"type": "enabled", "budget_tokens": 7},
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": blocks},
+            {"role": "user", "content": results},
+        ],
+        "tools": [{"name": "get_weather", "description": "d", "input_schema": SCHEMA}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "cache_control": "unknown to a chat",
+    })
+    assert chat is not None
+    messages = chat.pop("messages")
+    function = {"name": "get_weather", "arguments": json.dumps({"city": "Zürich"}, ensure_ascii=False)}
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    assert messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "I look."}],
+            "tool_calls": [{"id": "a", "type": "function", "function": function}],
+            "reasoning_content": "Hm.",
+        },
+        {"role": "user", "content": [{"type": "text", "text": "And now?"}, picture]},
+        {"role": "tool", "tool_call_id": "a", "content": "sunny"},
+    ]
+    tool = {"name": "get_weather", "description": "d", "parameters": SCHEMA}
+    assert chat == {
+        "model": "m",
+        "max_tokens": 5,
+        "stop": ["x"],
+        "thinking_budget_tokens": 7,
+        "tools": [{"type": "function", "function": tool}],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+    }
+
+
+def test_a_stamp_that_changes_with_every_request_is_made_even() -> None:
+    system = "x-anthropic-billing-header: v=1; cch=a5145;You are"
+    chat = chat_of_messages({"system": system, "messages": []})
+    assert chat is not None
+    assert chat["messages"][0]["content"] == "x-anthropic-billing-header: v=1; cch=fffff;You are"
+    other = chat_of_messages({"system": "cch=a5145;", "messages": []})
+    assert other is not None
+    assert other["messages"][0]["content"] == "cch=a5145;"
+
+
+@pytest.mark.parametrize("asked", [{}, {"messages": "Hi"}, {"messages": ["Hi"]}, {"messages": [{"content": ["x"]}]}])
+def test_messages_that_only_the_engine_can_judge(asked: dict[str, Any]) -> None:
+    assert chat_of_messages(asked) is None
+
+
+def test_a_conversation_of_items() -> None:
+    chat = chat_of_responses({
+        "model": "m",
+        "instructions": "Be brief.",
+        "max_output_tokens": 5,
+        "temperature": 0,
+        "reasoning": {"effort": "low"},
+        "tool_choice": {"type": "function", "name": "ping"},
+        "tools": [{"type": "function", "name": "ping", "parameters": SCHEMA}, {"type": "web_search"}],
+        "input": [
+            {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+            {"type": "function_call", "call_id": "a", "name": "ping", "arguments": "{}"},
+            {"type": "function_call", "call_id": "b", "name": "ping", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": "pong"},
+            {"type": "function_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "pong"}]},
+            {"type": "function_call", "call_id": "c", "name": "ping", "arguments": "{}"},
+        ],
+    })
+    assert chat is not None
+    messages = chat.pop("messages")
+    calls = [
+        {"id": one, "type": "function", "function": {"name": "ping", "arguments": "{}"}} for one in ("a", "b", "c")
+    ]
+    assert messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "I look."}],
+            "reasoning_content": "Hm.",
+            "tool_calls": calls[:2],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "pong"},
+        {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "pong"}]},
+        {"role": "assistant", "content": None, "tool_calls": calls[2:]},
+    ]
+    assert chat == {
+        "model": "m",
+        "max_tokens": 5,
+        "temperature": 0,
+        "reasoning_effort": "low",
+        "tools": [{"type": "function", "function": {"name": "ping", "parameters": SCHEMA}}],
+        "tool_choice": {"type": "function", "function": {"name": "ping"}},
+    }
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"input": 3},
+        {"input": "Hi", "previous_response_id": "r"},
+        {"input": [{"type": "item_reference", "id": "x"}]},
+        {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": "x"}]}]},
+        {"input": [{"type": "function_call", "name": "x"}]},
+        {"input": "Hi", "tools": ["x"]},
+    ],
+)
+def test_items_that_only_the_engine_can_judge(asked: dict[str, Any]) -> None:
+    assert chat_of_responses(asked) is None
+
+
+def test_a_named_tool_becomes_the_only_one() -> None:
+    named = only_named({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "ping"}}})
+    assert named["tool_choice"] == "required"
+    assert [tool["function"]["name"] for tool in named["tools"]] == ["ping"]
+    for choice in ("auto", None, {"type": "function", "function": {"name": "nobody"}}, {"type": "function"}):
+        assert only_named({"tools": TOOLS, "tool_choice": choice}) == {}

@@ -1,0 +1,139 @@
+"""Every row of the corpora, fed whole, by character, by byte and in random pieces, atomic and in pieces."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from supervisor.core.toolcalls import DIALECTS
+from tests.core.toolcalls.corpus import Case, dialects, malformations, negatives
+from tests.core.toolcalls.support import Result, recover
+
+CASES = [*dialects.CASES, *malformations.CASES, *negatives.CASES]
+# what turns out to be no call only behind a string that has been given out cannot be taken back
+BROKEN_LATE = ("M3-in-string", "M9", "M39")
+ATOMIC_OR_NOT = [case for case in CASES if not case.id.startswith(BROKEN_LATE)]
+BY_ID = {case.id: case for case in CASES}
+
+
+def _case(name: str) -> Case:
+    return BY_ID[name]
+
+
+POSITIVE = [case for case in CASES if case.calls]
+CALLING = st.sampled_from([case.id for case in POSITIVE]).map(_case)
+STREAMING = st.sampled_from([case.id for case in ATOMIC_OR_NOT]).map(_case)
+
+
+def by_bytes(text: str, count: int) -> Iterator[str]:
+    """The text as it comes out of a decoder that gets so many bytes at a time."""
+    data = text.encode("utf-8", "surrogatepass")
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
+    yield from (decoder.decode(data[start : start + count]) for start in range(0, len(data), count))
+    yield decoder.decode(b"", final=True)
+
+
+def check(case: Case, result: Result) -> None:
+    assert result.parsed() == case.calls
+    assert (result.content, result.reasoning) == (case.content, case.reasoning)
+    assert (result.dialects[0] if result.dialects else None) == case.dialect
+    assert case.ids is None or result.ids == case.ids
+    assert result.raw["content"] + result.raw["reasoning"] == _split_like(case, result)
+    assert all(result.complete)
+
+
+def _split_like(case: Case, result: Result) -> str:
+    """What was fed, in the order in which the channels are joined above."""
+    if case.reasoning_in or not result.raw["reasoning"]:
+        return case.text + case.reasoning_in
+    whole = case.text
+    assert sorted(whole) == sorted(result.raw["content"] + result.raw["reasoning"]), "not a character more or less"
+    return result.raw["content"] + result.raw["reasoning"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_whole_and_in_small_pieces(case: Case) -> None:
+    check(case, recover(case))
+    for count in (1, 2, 3, 7):
+        check(case, recover(case, by_bytes(case.text, count)))
+
+
+@pytest.mark.parametrize("case", ATOMIC_OR_NOT, ids=lambda case: case.id)
+def test_given_out_in_pieces_it_says_the_same(case: Case) -> None:
+    check(case, recover(case, case.text, pieces_after=0))
+    check(case, recover(case, pieces_after=0))
+
+
+@settings(max_examples=600, deadline=None)
+@given(STREAMING, st.lists(st.integers(0, 400), max_size=8), st.sampled_from([None, 0, 3]))
+def test_in_random_pieces(case: Case, borders: list[int], after: int | None) -> None:
+    cuts = sorted({border for border in borders if border < len(case.text)} | {0, len(case.text)})
+    pieces = [case.text[start:stop] for start, stop in pairwise(cuts)]
+    check(case, recover(case, pieces, pieces_after=after))
+
+
+@settings(max_examples=800, deadline=None)
+@given(CALLING, st.data())
+def test_cut_anywhere_no_call_has_other_arguments(case: Case, data: st.DataObject) -> None:
+    """A turn that ran out of tokens: what is called is what would have been called, or it stays text."""
+    upto = data.draw(st.integers(0, len(case.text)))
+    cut = Case(case.id, case.text[:upto], tools=case.tools, finish="length", choice=case.choice, options=case.options)
+    full = recover(case).calls
+    found = recover(cut)
+    assert found.calls == full[: len(found.calls)]
+    assert all(found.complete)
+
+
+@settings(max_examples=600, deadline=None)
+@given(CALLING, st.data())
+def test_what_was_given_out_in_pieces_is_a_beginning_of_the_whole(case: Case, data: st.DataObject) -> None:
+    upto = data.draw(st.integers(0, len(case.text)))
+    reason = data.draw(st.sampled_from(["length", "stop"]))
+    cut = Case(case.id, case.text[:upto], tools=case.tools, finish=reason, choice=case.choice, options=case.options)
+    full = [arguments for _, arguments in recover(case, pieces_after=0).calls]
+    found = recover(cut, pieces_after=0)
+    for complete, (_, arguments), whole in zip(found.complete, found.calls, full, strict=False):
+        assert complete or whole.startswith(arguments) or reason == "stop"
+        assert not complete or isinstance(json.loads(arguments), dict)
+
+
+@settings(max_examples=300, deadline=None)
+@given(CALLING, st.text(max_size=20))
+def test_without_tools_nothing_happens(case: Case, more: str) -> None:
+    plain = Case("x", case.text + more, tools=None)
+    assert recover(plain).content == case.text + more
+    assert recover(plain).calls == ()
+
+
+def test_every_dialect_and_every_malformation_has_its_row() -> None:
+    rows = {re.match(r"[A-Z]+\d*", case.id)[0] for case in CASES}  # type: ignore[index]  # every id matches
+    missing = {f"D{number}" for number in range(1, 47)} | {f"M{number}" for number in range(1, 44)}
+    assert missing <= rows
+    assert len(negatives.CASES) > 46
+    assert len(BY_ID) == len(CASES), "an id twice"
+
+
+def test_every_dialect_id_is_reached_and_documented() -> None:
+    reached = {dialect for case in POSITIVE for dialect in recover(case).dialects}
+    assert reached <= DIALECTS.keys()
+    assert DIALECTS.keys() - reached == set()
+
+
+def test_arguments_are_always_openai_s_json() -> None:
+    for case in POSITIVE:
+        for _, arguments in recover(case).calls:
+            assert isinstance(json.loads(arguments), dict)
+            arguments.encode("utf-8")
+
+
+def test_every_dialect_is_in_the_docs() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "toolcalls.md").read_text("utf-8")
+    assert [name for name, models in DIALECTS.items() if f"\n| `{name}` | {models} |" not in text] == []
