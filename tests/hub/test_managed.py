@@ -1,0 +1,183 @@
+"""What the daemon does around models of the hub: hints, restoring, sizes, events, what is unfinished on disk."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from supervisor.core.ggml import TENSOR_TYPES
+from tests.hub.conftest import SAID
+from tests.hub.test_choosing import KINDS, LAYER, publish
+from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
+from tests.support.hub import Fault, LocalHub
+from tests.support.split import split_gguf
+
+pytestmark = pytest.mark.engine
+
+PADDING = bytes(4 << 20)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with scratch_home() as folder:
+        yield folder
+
+
+@pytest.fixture
+def daemon(home: Path, engine_binary: Path, hub: LocalHub) -> Iterator[RunningDaemon]:
+    with running_daemon(home, engine_binary, env=hub.environment(home / "hf")) as running:
+        yield running
+
+
+def post(daemon: RunningDaemon, path: str, **body: Any) -> httpx.Response:
+    return daemon.http.post(path, json=body)
+
+
+def unfinished(daemon: RunningDaemon) -> list[dict[str, Any]]:
+    found = daemon.http.get("/api/v1/disk").json()["models"]
+    return [one for one in found if one["problem"]]
+
+
+def ready(daemon: RunningDaemon, model: str) -> bool:
+    found = daemon.http.get("/api/v1/models").json()["models"]
+    return any(one["id"] == model and one["state"] == "ready" for one in found)
+
+
+def test_what_does_not_fit_is_told_which_quant_of_the_repository_would(daemon: RunningDaemon, hub: LocalHub) -> None:
+    host = daemon.http.get("/api/v1/devices").json()["host"]
+    layer = sum(rows * columns for rows, columns in LAYER.values())
+    layers = int(1.5 * host["total_bytes"] / TENSOR_TYPES[KINDS["BF16"]].bytes_for(layer))
+    publish(hub, layers)
+    plans = {quant: post(daemon, "/api/v1/plan", target=f"a/llama:{quant}").json() for quant in KINDS}
+    assert not plans["BF16"]["fits"], plans["BF16"]
+    best = next((quant for quant in KINDS if plans[quant]["fits"]), None)
+    hints = [hint for hint in plans["BF16"]["hints"] if "a/llama" in hint]
+    assert (hints[0].startswith(f"a/llama:{best} (") and "would fit" in hints[0]) if best else not hints
+    answer = post(daemon, "/api/v1/models/load", target="a/llama:BF16")
+    assert answer.status_code != 200, "the hub has its beginning only"
+    note = daemon.model("a/llama:BF16")["note"]
+    assert hints[0] in note if best else note
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_a_model_of_the_hub_comes_back_by_its_reference(
+    end: signal.Signals, home: Path, engine_binary: Path, hub: LocalHub, talker: Path
+) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    env = hub.environment(home / "hf")
+    first = start_daemon(home, engine_binary, env=env)
+    with first.http:
+        loaded = first.load("a/b", ctx_size=4096, parallel=1)
+        wait_until(lambda: (home / "state.db").exists() or bool(list(home.rglob("*.db"))), 10, "it is written down")
+        time.sleep(0.5)
+        first.process.send_signal(end)
+        first.process.wait(30)
+    moved = home / "elsewhere"
+    (home / "hf").rename(moved)
+    with running_daemon(home, engine_binary, env=hub.environment(moved)) as second:
+        wait_until(partial(ready, second, "a/b:Q4_0"), 30, "it is ready")
+        shown = second.model("a/b:Q4_0")
+        assert (shown["hub"], shown["source"], shown["aliases"]) == ("a/b:Q4_0", "hub", ["a/b"])
+        assert (shown["n_ctx"], shown["n_slots"]) == (4096, 1)
+        assert shown["path"] != loaded["path"]
+        assert second.chat("a/b", "Hello?").json()["choices"][0]["message"]["content"] == SAID
+
+
+def test_defaults_count_for_models_of_the_hub(home: Path, engine_binary: Path, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    settings = {"defaults": {"parallel": 3, "ctx_size": 6144}}
+    with running_daemon(home, engine_binary, settings, env=hub.environment(home / "hf")) as daemon:
+        assert daemon.load("a/b:q4_0")["n_slots"] == 3
+
+
+def test_a_reload_that_changes_nothing_leaves_models_of_the_hub_alone(
+    home: Path, engine_binary: Path, hub: LocalHub, talker: Path
+) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    settings: dict[str, Any] = {"server": {"watch_config": False}, "models": {"mine": {"source": "a/b:Q4_0"}}}
+    with running_daemon(home, engine_binary, settings, env=hub.environment(home / "hf")) as daemon:
+        before = daemon.load("mine")
+        changes = post(daemon, "/api/v1/config/reload").json()
+        assert changes["relaunched"] == changes["adjusted"] == []
+        assert daemon.model("mine")["pid"] == before["pid"]
+        settings["models"]["mine"]["source"] = "a/b:Q8_0"
+        settings["hub"] = {"timeout": 3.0}
+        (home / "test.yaml").write_text(yaml.safe_dump(settings))
+        changes = post(daemon, "/api/v1/config/reload").json()
+        assert changes["relaunched"] == ["mine"]
+        assert changes["restart_needed"] == ["hub.timeout"]
+
+
+def test_the_size_is_that_of_all_shards(daemon: RunningDaemon, hub: LocalHub, talker: Path, tmp_path: Path) -> None:
+    parts = split_gguf(talker, tmp_path, "talker-Q8_0", 5)
+    hub.add("a/split", {part.name: part for part in parts})
+    assert daemon.load("a/split:Q8_0")["size_bytes"] == sum(part.stat().st_size for part in parts)
+
+
+def test_who_does_not_wait_is_answered_before_the_header_is_read(
+    daemon: RunningDaemon, hub: LocalHub, talker: Path
+) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    hold = hub.spoil(Fault("/storage/", method="GET", hold=threading.Event())).hold
+    assert hold is not None
+    answer = daemon.http.post("/api/v1/models/load", json={"target": "a/b:Q4_0", "wait": False}, timeout=5)
+    assert answer.status_code == 202
+    assert answer.json()["id"] == "a/b:Q4_0"
+    hold.set()
+    wait_until(partial(ready, daemon, "a/b:Q4_0"), 30, "it is ready")
+
+
+def test_events_tell_of_a_download_at_most_twenty_times_a_second(
+    daemon: RunningDaemon, hub: LocalHub, talker: Path
+) -> None:
+    files = {f"m-Q4_0-{part:05d}-of-00003.gguf": bytes([part]) * (1 << 20) for part in (1, 2, 3)}
+    hub.add("a/b", files)
+    hub.spoil(Fault("/storage/", method="GET", rate=1.5e6))
+    answer = post(daemon, "/api/v1/models/load", target="a/b:Q4_0", wait=False)
+    assert answer.status_code == 202
+    told: list[tuple[float, dict[str, Any]]] = []
+    with daemon.http.stream("GET", "/api/v1/events") as heard:
+        for line in heard.iter_lines():
+            if line.startswith("data:") and "models" not in (shown := json.loads(line[5:])):
+                told.append((time.monotonic(), shown))
+                if shown.get("state") in {"failed", "backoff", "unloaded"}:
+                    break
+    downloads = [shown["download"] for _, shown in told if shown.get("download")]
+    assert len(downloads) >= 5
+    done = [one["done_bytes"] for one in downloads]
+    assert done == sorted(done)
+    assert any(one["bytes_per_second"] and one["eta_seconds"] is not None for one in downloads)
+    seconds = told[-1][0] - told[0][0]
+    assert len(told) <= 20 * seconds + 2
+
+
+def test_what_is_unfinished_is_shown_and_removed_by_name(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker.read_bytes() + PADDING, "m-Q8_0.gguf": talker.read_bytes() + PADDING[1:]})
+    hub.spoil(Fault("/storage/", method="GET", rate=8e5))
+    for quant in ("Q4_0", "Q8_0"):
+        headers = {"Accept": "text/event-stream"}
+        body = {"model": f"a/b:{quant}"}
+        with daemon.http.stream("POST", "/api/v1/models", json=body, headers=headers) as answer:
+            for line in answer.iter_lines():
+                if "downloading" in line and '"done_bytes": 0,' not in line:
+                    break
+            assert "being downloaded" in str(unfinished(daemon))
+        wait_until(lambda: "being downloaded" not in str(unfinished(daemon)), 5, "it has ended")
+    assert [one["name"] for one in sorted(unfinished(daemon), key=lambda one: one["name"])] == ["a/b:Q4_0", "a/b:Q8_0"]
+    size = next(one["size_bytes"] for one in unfinished(daemon) if one["name"] == "a/b:Q4_0")
+    removed = daemon.http.delete("/api/v1/models", params={"model": "a/b:q4_0"}).json()
+    assert (removed["freed_bytes"], len(removed["files"])) == (size, 1)
+    assert [one["name"] for one in unfinished(daemon)] == ["a/b:Q8_0"]
+    assert daemon.http.delete("/api/v1/models", params={"model": "a/b"}).status_code == 200
+    assert daemon.http.get("/api/v1/disk").json()["models"] == []
+    assert daemon.http.delete("/api/v1/models", params={"model": "a/b"}).status_code == 404
