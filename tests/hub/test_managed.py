@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from supervisor.core.ggml import TENSOR_TYPES
+from tests.api.test_restore import known
 from tests.hub.conftest import SAID
 from tests.hub.test_choosing import KINDS, LAYER, publish
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
@@ -75,16 +76,15 @@ def test_a_model_of_the_hub_comes_back_by_its_reference(
 ) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": talker})
     env = hub.environment(home / "hf")
-    first = start_daemon(home, engine_binary, env=env)
+    first = start_daemon(home, engine_binary, {"restore": True}, env=env)
     with first.http:
         loaded = first.load("a/b", ctx_size=4096, parallel=1)
-        wait_until(lambda: (home / "state.db").exists() or bool(list(home.rglob("*.db"))), 10, "it is written down")
-        time.sleep(0.5)
+        wait_until(lambda: known(home, engine_binary) == ["a/b:Q4_0"], 10, "it is written down")
         first.process.send_signal(end)
         first.process.wait(30)
     moved = home / "elsewhere"
     (home / "hf").rename(moved)
-    with running_daemon(home, engine_binary, env=hub.environment(moved)) as second:
+    with running_daemon(home, engine_binary, {"restore": True}, env=hub.environment(moved)) as second:
         wait_until(partial(ready, second, "a/b:Q4_0"), 30, "it is ready")
         shown = second.model("a/b:Q4_0")
         assert (shown["hub"], shown["source"], shown["aliases"]) == ("a/b:Q4_0", "hub", ["a/b"])
@@ -95,9 +95,10 @@ def test_a_model_of_the_hub_comes_back_by_its_reference(
 
 def test_defaults_count_for_models_of_the_hub(home: Path, engine_binary: Path, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": talker})
-    settings = {"defaults": {"parallel": 3, "ctx_size": 6144}}
+    settings = {"defaults": {"parallel": 2, "ctx_size": 8192}}
     with running_daemon(home, engine_binary, settings, env=hub.environment(home / "hf")) as daemon:
-        assert daemon.load("a/b:q4_0")["n_slots"] == 3
+        shown = daemon.load("a/b:q4_0")
+        assert (shown["n_slots"], shown["n_ctx"]) == (2, 4096)
 
 
 def test_a_reload_that_changes_nothing_leaves_models_of_the_hub_alone(
