@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import struct
 import threading
 import time
+import zlib
+from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -21,11 +24,25 @@ from tests.hub.conftest import SAID
 from tests.hub.test_choosing import KINDS, LAYER, publish
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
 from tests.support.hub import Fault, LocalHub
+from tests.support.projector import PATCH, SIDE, write_projector
 from tests.support.split import split_gguf
 
 pytestmark = pytest.mark.engine
 
 PADDING = bytes(4 << 20)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+PNG = (
+    b"\x89PNG\r\n\x1a\n"
+    + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0))
+    + chunk(b"IDAT", zlib.compress((b"\0" + bytes(3 * SIDE)) * SIDE))
+    + chunk(b"IEND", b"")
+)
+"""A black picture."""
 
 
 @pytest.fixture
@@ -182,3 +199,21 @@ def test_what_is_unfinished_is_shown_and_removed_by_name(daemon: RunningDaemon, 
     assert daemon.http.delete("/api/v1/models", params={"model": "a/b"}).status_code == 200
     assert daemon.http.get("/api/v1/disk").json()["models"] == []
     assert daemon.http.delete("/api/v1/models", params={"model": "a/b"}).status_code == 404
+
+
+def test_a_picture_is_seen_with_the_projector_of_the_repository(
+    daemon: RunningDaemon, hub: LocalHub, talker: Path, tmp_path: Path
+) -> None:
+    projector = write_projector(tmp_path / "p.gguf", n_embd=128)
+    hub.add("a/see", {"m-Q4_0.gguf": talker, "mmproj-F16.gguf": projector})
+    assert daemon.load("a/see:Q4_0", ctx_size=4096)["state"] == "ready"
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(PNG).decode()}"}}
+    question = {"role": "user", "content": [picture, {"type": "text", "text": "Hello?"}]}
+    body = {"model": "a/see:Q4_0", "messages": [question], "max_tokens": 4}
+    answer = post(daemon, "/v1/chat/completions", **body)
+    assert answer.status_code == 200, answer.text
+    without = post(daemon, "/v1/chat/completions", **{**body, "messages": [{"role": "user", "content": "Hello?"}]})
+    more = answer.json()["usage"]["prompt_tokens"] - without.json()["usage"]["prompt_tokens"]
+    assert more >= (SIDE // PATCH) ** 2, "the picture's patches are tokens"
+    daemon.load("a/see:Q4_0", ctx_size=4096, mmproj_auto=False)
+    assert post(daemon, "/v1/chat/completions", **body).status_code != 200
