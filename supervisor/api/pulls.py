@@ -55,7 +55,8 @@ class Pulls:
             answer = await entry_for(self._maker, self._planner, Asked(target), self._pool.residents)
             if answer.entry.hub is None:
                 raise InvalidRequest(f"'{target}' is no model of a hub.", param="model")
-            chosen = await asyncio.to_thread(self._maker.fetcher.chosen, answer.entry)
+            entry = await self._maker.settled(answer.entry)
+            chosen = await asyncio.to_thread(self._maker.fetcher.chosen, entry)
         commit = chosen.repository.commit
         told = {
             "model": chosen.reference,

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 import yaml
 
 from supervisor.core.ggml import TENSOR_TYPES
 from tests.api.test_restore import known
 from tests.hub.conftest import SAID
-from tests.hub.test_choosing import KINDS, LAYER, publish
+from tests.hub.test_choosing import KINDS, LAYER, llama_8b, publish
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
 from tests.support.hub import Fault, LocalHub
 from tests.support.projector import PATCH, SIDE, write_projector
@@ -217,3 +218,24 @@ def test_a_picture_is_seen_with_the_projector_of_the_repository(
     assert more >= (SIDE // PATCH) ** 2, "the picture's patches are tokens"
     daemon.load("a/see:Q4_0", ctx_size=4096, mmproj_auto=False)
     assert post(daemon, "/v1/chat/completions", **body).status_code != 200
+
+
+def test_a_configured_repository_takes_the_best_that_fits_and_stays_with_it(
+    home: Path, engine_binary: Path, hub: LocalHub, talker: Path
+) -> None:
+    """The best quality is far too large here; nothing of it but its header is fetched."""
+    total = psutil.virtual_memory().total
+    layer = sum(rows * columns for rows, columns in LAYER.values())
+    large, size = llama_8b(KINDS["BF16"], int(3 * total / TENSOR_TYPES[KINDS["BF16"]].bytes_for(layer)))
+    repo = hub.add("a/b", {"m-BF16.gguf": large, "m-Q4_0.gguf": talker})
+    repo.says_size["m-BF16.gguf"] = size
+    settings = {"models": {"mine": {"source": "hf://a/b", "ctx_size": 4096}}}
+    with running_daemon(home, engine_binary, settings, env=hub.environment(home / "hf")) as daemon:
+        planned = post(daemon, "/api/v1/plan", target="mine").json()
+        assert planned["fits"]
+        assert daemon.chat("mine", "Hello?").json()["choices"][0]["message"]["content"] == SAID
+        assert daemon.model("mine")["path"].endswith("m-Q4_0.gguf")
+        asked = len(hub.requests("/api/models"))
+        post(daemon, "/api/v1/models/unload", model="mine")
+        assert daemon.load("mine")["path"].endswith("m-Q4_0.gguf")
+        assert len(hub.requests("/api/models")) == asked, "what is chosen is on disk, nobody needs to be asked"
