@@ -15,16 +15,18 @@ from supervisor.core.registry import ModelEntry
 from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
 from supervisor.fetching import wants_projector
 from supervisor.hub.models import Chosen, Found
+from supervisor.hub.stores import ollama_blob
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
 from supervisor.targets import known_entry, new_entry, resolve_target, with_options
 
+OLLAMA = "ollama:"
 _HOST = "CPU"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What to load or plan: `demo`, an absolute path, a model of the hub or an id; a name for it; changed options."""
+    """What to load or plan: `demo`, a path, a model of the hub, `ollama:NAME` or an id; its name; changed options."""
 
     target: str
     model_id: str | None = None
@@ -54,6 +56,8 @@ async def entry_for(
     can be taken.
     """
     hub = maker.fetcher.hub
+    if asked.target.startswith(OLLAMA):
+        asked = await asyncio.to_thread(_kept_by_ollama, hub.access.env, asked)
     reference = None if asked.target.startswith("/") else hub.parse(asked.target)
     known = None if reference is None else known_entry(maker.registry, asked.target)
     if reference is None or known is not None:
@@ -100,6 +104,11 @@ def _choice(maker: EngineMaker, planner: Planner, asked: Asked, found: Found, re
     """For a model of which nothing is configured."""
     options = with_options(new_entry(maker.registry, "", None), asked.options).options
     return _Choice(maker, planner, found, residents, lambda chosen: _entry(maker, chosen, asked), options)
+
+
+def _kept_by_ollama(env: Mapping[str, str], asked: Asked) -> Asked:
+    name = asked.target.removeprefix(OLLAMA)
+    return replace(asked, target=str(ollama_blob(env, name)), model_id=asked.model_id or name.removesuffix(":latest"))
 
 
 async def _with_verdicts(

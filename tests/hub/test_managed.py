@@ -23,6 +23,7 @@ from supervisor.core.ggml import TENSOR_TYPES
 from tests.api.test_restore import known
 from tests.hub.conftest import SAID
 from tests.hub.test_choosing import KINDS, LAYER, llama_8b, publish
+from tests.hub.test_stores import ollama
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
 from tests.support.hub import Fault, LocalHub
 from tests.support.projector import PATCH, SIDE, write_projector
@@ -239,3 +240,18 @@ def test_a_configured_repository_takes_the_best_that_fits_and_stays_with_it(
         post(daemon, "/api/v1/models/unload", model="mine")
         assert daemon.load("mine")["path"].endswith("m-Q4_0.gguf")
         assert len(hub.requests("/api/models")) == asked, "what is chosen is on disk, nobody needs to be asked"
+
+
+def test_a_model_of_ollama_is_loaded_by_its_name(home: Path, engine_binary: Path, hub: LocalHub, talker: Path) -> None:
+    store = home / "ollama"
+    ollama(store, "registry.ollama.ai/library/talker/latest", talker.read_bytes())
+    before = sorted(store.rglob("*"))
+    with running_daemon(
+        home, engine_binary, env={**hub.environment(home / "hf"), "OLLAMA_MODELS": str(store)}
+    ) as daemon:
+        assert daemon.load("ollama:talker", ctx_size=4096)["id"] == "talker"
+        assert daemon.load("ollama:talker:latest", ctx_size=4096)["pid"] == daemon.model("talker")["pid"]
+        assert daemon.chat("talker", "Hello?").json()["choices"][0]["message"]["content"] == SAID
+        missing = post(daemon, "/api/v1/models/load", target="ollama:other")
+        assert (missing.status_code, "talker:latest" in missing.json()["error"]["message"]) == (404, True)
+    assert sorted(store.rglob("*")) == before
