@@ -16,16 +16,18 @@ from supervisor.core.registry import ModelEntry
 from supervisor.errors import DiskFull, ModelDoesNotFit, ModelLoadFailed, SupervisorError, VariantNotFound
 from supervisor.fetching import wants_projector
 from supervisor.hub.models import Chosen, Found
+from supervisor.hub.stores import ollama_blob
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
 from supervisor.targets import known_entry, new_entry, resolve_target, with_options
 
+OLLAMA = "ollama:"
 _HOST = "CPU"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What to load or plan: `demo`, an absolute path, a model of the hub or an id; a name for it; changed options."""
+    """What to load or plan: `demo`, a path, a model of the hub, `ollama:NAME` or an id; its name; changed options."""
 
     target: str
     model_id: str | None = None
@@ -55,6 +57,8 @@ async def entry_for(
     can be taken.
     """
     hub = maker.fetcher.hub
+    if asked.target.startswith(OLLAMA):
+        asked = await asyncio.to_thread(_kept_by_ollama, hub.access.env, asked)
     reference = None if asked.target.startswith("/") else hub.parse(asked.target)
     known = None if reference is None else known_entry(maker.registry, asked.target)
     if reference is None or known is not None:
@@ -71,7 +75,41 @@ async def entry_for(
     if named:
         chosen = found.choice(found.candidates[0])
         return Answer(_entry(maker, chosen, asked), note=found.note)
-    return await _Choice(maker, planner, asked, found, residents()).answer(reference)
+    choice, table = await _choice(maker, planner, asked, found, residents()).pick()
+    entry = _entry(maker, found.choice(choice), asked, alias=str(reference))
+    return Answer(entry, tuple(_row(one, choice) for one in table), found.note)
+
+
+async def settled(
+    maker: EngineMaker, planner: Planner, residents: Callable[[], Sequence[Resident]], entry: ModelEntry
+) -> ModelEntry:
+    """The entry of a model whose configuration names a repository, with the variant that it takes.
+
+    Raises as `entry_for`.
+    """
+    hub = maker.fetcher.hub
+    reference = hub.parse(entry.hub or "")
+    if reference is None or reference.quant is not None or reference.path is not None:
+        return entry
+    found = await asyncio.to_thread(hub.look, reference)
+
+    def of(chosen: Chosen) -> ModelEntry:
+        return replace(entry, hub=chosen.reference)
+
+    others = [one for one in residents() if one.model != entry.id]
+    choice, _ = await _Choice(maker, planner, found, others, of, entry.options).pick()
+    return of(found.choice(choice))
+
+
+def _choice(maker: EngineMaker, planner: Planner, asked: Asked, found: Found, residents: Sequence[Resident]) -> _Choice:
+    """For a model of which nothing is configured."""
+    options = with_options(new_entry(maker.registry, "", None), asked.options).options
+    return _Choice(maker, planner, found, residents, lambda chosen: _entry(maker, chosen, asked), options)
+
+
+def _kept_by_ollama(env: Mapping[str, str], asked: Asked) -> Asked:
+    name = asked.target.removeprefix(OLLAMA)
+    return replace(asked, target=str(ollama_blob(env, name)), model_id=asked.model_id or name.removesuffix(":latest"))
 
 
 async def _with_verdicts(
@@ -87,7 +125,7 @@ async def _with_verdicts(
         found = await asyncio.to_thread(
             maker.fetcher.hub.look, HubReference(reference.repo, revision=reference.revision)
         )
-        table, _ = await _Choice(maker, planner, asked, found, residents).table(found.candidates)
+        table, _ = await _choice(maker, planner, asked, found, residents).table(found.candidates)
     except SupervisorError:
         return error
     wanted = reference.path or reference.quant
@@ -114,9 +152,10 @@ class _Choice:
 
     maker: EngineMaker
     planner: Planner
-    asked: Asked
     found: Found
     residents: Sequence[Resident]
+    entry_of: Callable[[Chosen], ModelEntry]
+    options: LaunchOptions
 
     async def table(self, variants: Sequence[Variant]) -> tuple[list[Assessment], Variant]:
         """How every variant would do, and the one whose header was read."""
@@ -125,8 +164,8 @@ class _Choice:
         known = await self._read(base)
         return [self._forecast(known, base, variant) for variant in variants], base
 
-    async def answer(self, reference: HubReference) -> Answer:
-        """The entry of the best, with the table."""
+    async def pick(self) -> tuple[Variant, list[Assessment]]:
+        """The best, with the table. Raises DiskFull, ModelDoesNotFit."""
         table, base = await self.table(self._with_room())
         exact = {base.path}
         while (choice := best(table)) is not None and choice.path not in exact:
@@ -135,8 +174,7 @@ class _Choice:
             table = [self._assess(known, one.variant) if one.variant == choice else one for one in table]
         if choice is None:
             raise ModelDoesNotFit(f"No variant of {self.found.repository.id} fits here: {listing(table)}.")
-        entry = _entry(self.maker, self.found.choice(choice), self.asked, alias=str(reference))
-        return Answer(entry, tuple(_row(one, choice) for one in table), self.found.note)
+        return choice, table
 
     def _with_room(self) -> list[Variant]:
         """The variants that the disk has room for. Raises DiskFull where there is none."""
@@ -162,10 +200,10 @@ class _Choice:
 
     @property
     def _vision(self) -> bool:
-        return wants_projector(self._options)
+        return wants_projector(self.options)
 
     async def _read(self, variant: Variant) -> Known:
-        entry = _entry(self.maker, self.found.choice(variant), self.asked)
+        entry = self.entry_of(self.found.choice(variant))
         subject = await asyncio.to_thread(self.maker.fetcher.of, entry, self.found.choice(variant))
         return await asyncio.to_thread(self.maker.known, entry, subject)
 
@@ -197,12 +235,7 @@ class _Choice:
     @property
     def _on_devices(self) -> bool:
         """Whether there are devices to fill, and they may be."""
-        return bool(self.planner.budgets.devices) and self._options.device != ()
-
-    @property
-    def _options(self) -> LaunchOptions:
-        """Those of a model of which nothing is configured."""
-        return with_options(new_entry(self.maker.registry, "", None), self.asked.options).options
+        return bool(self.planner.budgets.devices) and self.options.device != ()
 
 
 def _row(one: Assessment, chosen: Variant) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -39,6 +39,9 @@ class EngineMaker:
     """Builds engines for the pool, and keeps the log of each model through all of its engines.
 
     Slow work (files, running the binary for its flags) happens in a thread beside the event loop.
+
+    Attributes:
+        settle: finds the variant for a model of the hub of which only the repository is named; asked once for each.
     """
 
     registry: Registry
@@ -49,8 +52,10 @@ class EngineMaker:
     learning: Learning
     fetcher: Fetcher
     slots: SlotStore | None = None
+    settle: Callable[[ModelEntry], Awaitable[ModelEntry]] | None = None
     cores: int | None = field(default_factory=physical_cores)
     _logs: dict[str, OutputLog] = field(default_factory=dict)
+    _settled: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headers = HeaderCache(self.places.cache / "headers")
@@ -62,7 +67,7 @@ class EngineMaker:
         """
         await asyncio.to_thread(self.binary)
         if entry.hub is not None:
-            here, siblings = await self.fetcher.ensure(entry)
+            here, siblings = await self.fetcher.ensure(await self.settled(entry))
             self.registry.locate(entry.id, here.path)
             known = await asyncio.to_thread(self._known, here, Path(here.path or ""))
             return replace(known, subject=replace(known.subject, siblings=siblings))
@@ -71,9 +76,18 @@ class EngineMaker:
     async def glance(self, entry: ModelEntry) -> Known:
         """The same on a machine that may have no engine, and without a download."""
         if entry.hub is not None:
-            return await asyncio.to_thread(self._glance_at_hub, entry)
+            return await asyncio.to_thread(self._glance_at_hub, await self.settled(entry))
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
         return await asyncio.to_thread(self._known, entry, path)
+
+    async def settled(self, entry: ModelEntry) -> ModelEntry:
+        """The entry with the variant that it takes, the same one each time. Raises as `choosing.settled`."""
+        if self.settle is None or entry.hub is None:
+            return entry
+        key = entry.id, entry.hub
+        if key not in self._settled:
+            self._settled[key] = (await self.settle(entry)).hub or entry.hub
+        return replace(entry, hub=self._settled[key])
 
     async def prepare(self, known: Known, placed: Placed, devices: Sequence[Device]) -> Engine:
         """The engine for a model at its place, not started; `devices` are those of the placement, in its order.

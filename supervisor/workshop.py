@@ -6,8 +6,10 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from supervisor.child import StopGrace
+from supervisor.choosing import settled
 from supervisor.config import Settings
 from supervisor.core.devices import Holding, Machine
 from supervisor.engine import EngineLimits
@@ -73,9 +75,12 @@ def without_daemon(
         contextlib.closing(engine_maker(settings, where, env, learning)) as maker,
     ):
         if machine is None:
-            yield maker, planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
+            planner = planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
         else:
-            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda again, ours: machine)
+            maker = replace(maker, cores=None)
+            planner = planner_of(settings, maker, tuple, lambda again, ours: machine)
+        maker.settle = partial(settled, maker, planner, tuple)
+        yield maker, planner
 
 
 def look(settings: Callable[[], Settings], maker: EngineMaker, prober: Prober) -> Look:

@@ -175,8 +175,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "choosing": ("config", *CORE, "fetching", "hub", "planning", "prepare", "targets"),
     "planned": ("choosing", "core.devices", "core.plan", "core.schedule", "planning", "prepare"),
     "workshop": (
-        *("child", "config", "core.devices", "engine", "fetching", "hub", "kv_store", "learning", "paths", "planning"),
-        *("prepare", "probe", "store", "targets"),
+        *("child", "choosing", "config", "core.devices", "engine", "fetching", "hub", "kv_store", "learning", "paths"),
+        *("planning", "prepare", "probe", "store", "targets"),
     ),
     "reloading": (
         *("config", "core.registry", "core.reload", "llamacpp", "modelfolders"),

@@ -6,27 +6,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from supervisor.api.errors import envelope
-from supervisor.api.service import Service
+from supervisor.api.service import Service, ServiceOf
 from supervisor.errors import SupervisorError
 from supervisor.hub.models import Chosen
 
 router = APIRouter()
 _background: set[asyncio.Task[Any]] = set()
-
-
-def _service(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
-
-
-ServiceOf = Annotated[Service, Depends(_service)]
 
 
 class PullRequest(BaseModel):
@@ -61,10 +53,10 @@ async def disk(service: ServiceOf) -> dict[str, Any]:
 @router.post("/api/v1/models", response_model=None)
 async def pull(body: PullRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
     """Download without loading. With `Accept: text/event-stream` the progress is streamed; who leaves calls it off."""
-    told, chosen = await service.disk.pull(body.model, update=body.update)
+    told, chosen = await service.disk.pulls.find(body.model, update=body.update)
     if "text/event-stream" in request.headers.get("accept", ""):
         return StreamingResponse(_progress(service, told, chosen), media_type="text/event-stream")
-    return JSONResponse({**told, **await service.disk.fetch(chosen)})
+    return JSONResponse({**told, **await service.disk.pulls.fetch(chosen)})
 
 
 @router.delete("/api/v1/models")
@@ -82,7 +74,7 @@ async def verify(body: VerifyRequest, service: ServiceOf) -> dict[str, Any]:
 @router.post("/models")
 async def router_pull(body: RouterPullRequest, service: ServiceOf) -> dict[str, bool]:
     """Begin a download and answer at once; what cannot be found is refused before."""
-    _, chosen = await service.disk.pull(body.model, update=False)
+    _, chosen = await service.disk.pulls.find(body.model, update=False)
     task = asyncio.ensure_future(_quietly(service, chosen))
     _background.add(task)
     task.add_done_callback(_background.discard)
@@ -100,12 +92,12 @@ async def router_remove(model: str, service: ServiceOf) -> dict[str, bool]:
 
 async def _quietly(service: Service, chosen: Chosen) -> None:
     with suppress(SupervisorError):
-        await service.disk.fetch(chosen)
+        await service.disk.pulls.fetch(chosen)
 
 
 async def _progress(service: Service, told: dict[str, Any], chosen: Chosen) -> AsyncIterator[str]:
     try:
-        async for line in service.disk.follow(chosen):
+        async for line in service.disk.pulls.follow(chosen):
             yield f"data: {json.dumps({**told, **line})}\n\n"
     except SupervisorError as error:
         yield f"data: {json.dumps({**told, 'state': 'failed', **envelope(error)})}\n\n"

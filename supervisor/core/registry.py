@@ -117,8 +117,9 @@ class Registry:
         return self._entries[model_id]
 
     def by_hub(self, reference: str) -> ModelEntry | None:
-        """The model that was made from this reference."""
-        return next((entry for entry in self._entries.values() if entry.hub == reference), None)
+        """The model that was made from this reference, in whatever case it was written."""
+        wanted = reference.lower()
+        return next((entry for entry in self._entries.values() if (entry.hub or "").lower() == wanted), None)
 
     def locate(self, model_id: str, path: str | None) -> None:
         """Note where a model of the hub is on disk; None: it is not any more."""

@@ -22,9 +22,10 @@ from supervisor.core.gguf import GgufHeader
 from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess
-from supervisor.hub.api import HubClient, Repository
+from supervisor.hub.api import MAIN, HubClient, Repository
 from supervisor.hub.cachedir import Cached, HubCache
 from supervisor.hub.download import Downloads, Progress
+from supervisor.hub.partial import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.modelfiles import ModelFile, open_model
 from supervisor.paths import safe_name
@@ -77,6 +78,15 @@ class Local:
 
     path: Path
     projector: Path | None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The beginning of a file; `reference`: of its variant, or of the repository where nobody knows better."""
+
+    repo: str
+    reference: str
+    path: Path
 
 
 class HubModels:
@@ -162,6 +172,13 @@ class HubModels:
         """What is on disk. Blocks."""
         return self.cache.scan()
 
+    def unfinished(self) -> list[Unfinished]:
+        """What broken-off downloads left, to be gone on with. Blocks."""
+        return [
+            Unfinished(repo, self._part_of(repo, path.name.removesuffix(SUFFIX)) or repo, path)
+            for repo, path in self.cache.partials()
+        ]
+
     def expected(self, repo: str, commit: str) -> dict[str, RepoFile]:
         """What the hub said of the files of a commit, by path; empty where nobody asked."""
         known = self._listing(Repository(repo, commit, commit, ()))
@@ -170,6 +187,15 @@ class HubModels:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    def _part_of(self, repo: str, etag: str) -> str | None:
+        """The reference of the variant that a content is part of."""
+        for place in sorted(self._listings.glob(f"{safe_name(repo)}@*.json")):
+            known = self._listing(Repository(repo, place.stem.rpartition("@")[2], MAIN, ()))
+            for variant in catalog_of(known.files).variants if known else ():
+                if known and etag in {part.etag for part in variant.parts}:
+                    return Chosen(None, known, variant, None).reference
+        return None
 
     def _place(self, repo: str, commit: str) -> Path:
         return self._listings / f"{safe_name(repo)}@{commit}.json"

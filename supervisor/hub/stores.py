@@ -16,7 +16,7 @@ from typing import Any
 from supervisor.core.architectures import lookup
 from supervisor.core.catalog import RepoFile, catalog_of
 from supervisor.core.gguf import GgufHeader
-from supervisor.errors import ModelFileError
+from supervisor.errors import ModelFileError, ModelNotFound
 from supervisor.modelfiles import open_model
 
 Json = dict[str, Any]
@@ -32,8 +32,22 @@ def store_models(env: Mapping[str, str]) -> list[Json]:
     found: list[Json] = []
     for folder in (home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"):
         found += _lm_studio(folder)
-    ollama = Path(env["OLLAMA_MODELS"]) if env.get("OLLAMA_MODELS") else home / ".ollama" / "models"
-    return [*found, *_ollama(ollama)]
+    return [*found, *_ollama(_ollama_folder(env))]
+
+
+def ollama_blob(env: Mapping[str, str], name: str) -> Path:
+    """The file of a model that Ollama keeps, by the name that Ollama has for it. Blocks.
+
+    Raises ModelNotFound with the names there are, ModelFileError for one that llama.cpp could not load.
+    """
+    there = {one["name"]: one for one in _ollama(_ollama_folder(env))}
+    found = there.get(name) or there.get(f"{name}:latest")
+    if found is None:
+        known = ", ".join(there) or "none"
+        raise ModelNotFound(f"Ollama keeps no model '{name}'. It keeps: {known}.", param="target")
+    if found["problem"]:
+        raise ModelFileError(f"{name} of Ollama: {found['problem']}")
+    return Path(found["path"])
 
 
 def problem_of(path: Path) -> str | None:
@@ -68,6 +82,12 @@ def _lm_studio(folder: Path) -> Iterator[Json]:
             for variant in catalog_of(files).variants:
                 name = f"{repo.parent.name}/{repo.name}/{variant.path}"
                 yield _shown("lmstudio", name, repo / variant.path, variant.size, list(variant.missing))
+
+
+def _ollama_folder(env: Mapping[str, str]) -> Path:
+    if env.get("OLLAMA_MODELS"):
+        return Path(env["OLLAMA_MODELS"])
+    return Path(env.get("HOME") or Path.home()) / ".ollama" / "models"
 
 
 def _ollama(folder: Path) -> Iterator[Json]:

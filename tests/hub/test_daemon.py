@@ -41,6 +41,11 @@ def workers(daemon: RunningDaemon) -> list[psutil.Process]:
     return found
 
 
+def is_on_disk(daemon: RunningDaemon) -> bool:
+    found = daemon.http.get("/api/v1/disk").json()["models"]
+    return bool(found) and not any(one["problem"] for one in found)
+
+
 def padded(path: Path, size: int) -> bytes:
     """The model with so many bytes more at its end, which no reader minds."""
     return path.read_bytes() + bytes(size)
@@ -187,7 +192,7 @@ def test_an_update_leaves_a_running_engine_alone(daemon: RunningDaemon, hub: Loc
 def test_what_is_damaged_on_disk_is_found(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": talker})
     assert daemon.http.post("/models", json={"model": "a/b:Q4_0"}).json() == {"success": True}
-    wait_until(lambda: bool(daemon.http.get("/api/v1/disk").json()["models"]), 20, "it is on disk")
+    wait_until(lambda: is_on_disk(daemon), 20, "it is on disk")
     [one] = daemon.http.get("/api/v1/disk").json()["models"]
     blob = Path(one["path"]).resolve()
     data = bytearray(blob.read_bytes())
