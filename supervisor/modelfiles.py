@@ -93,7 +93,8 @@ def _read(path: Path, cache: HeaderCache | None) -> tuple[GgufHeader, int]:
     except PermissionError:
         raise ModelFileError(f"{path} may not be read by this user; change its permissions") from None
     except GgufError as error:
-        raise GgufError(f"{path} is not a usable GGUF file: {error.reason}", offset=error.offset) from error
+        told = f"{path} is not a usable GGUF file; copy or download it again: {error.reason}"
+        raise GgufError(told, offset=error.offset) from error
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
 

@@ -12,7 +12,7 @@ from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_common, count, positive, require
 from supervisor.cli.reading import reader
-from supervisor.cli.render import print_json, print_json_line
+from supervisor.cli.render import note, print_json, print_json_line
 from supervisor.core.ggml import CACHE_TYPES
 from supervisor.core.memory import EstimateOptions
 from supervisor.errors import InvalidRequest, SupervisorError
@@ -72,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
             if number:
                 print()
             print_estimate(spec, one, options)
+        if options.n_gpu_layers is None and not options.tensor_split:
+            note("for one GPU that holds all layers; -ngl 0: the processor alone; `plan` says where it goes here")
     return OK
 
 
@@ -111,4 +113,7 @@ def _contexts(text: str) -> tuple[int, ...]:
 
 
 def _split(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of shares, such as 3,1") from None

@@ -44,7 +44,8 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
         if given:
             path = Path(given).expanduser().absolute()
             if not path.is_file():
-                raise ConfigError(f"The configuration file {path} does not exist.")
+                how = "is a folder; name the file in it" if path.is_dir() else "does not exist"
+                raise ConfigError(f"The configuration file {path} {how}.")
             return path
     here = cwd / FILE_NAME
     if here.is_file() and _is_private(here):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
+from supervisor.core.nearest import did_you_mean
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
@@ -110,8 +111,10 @@ class Registry:
         model_id = self._names.get(name)
         if model_id is None:
             known = ", ".join(self._entries) or "none"
+            near = did_you_mean(name, self._names)
             raise ModelNotFound(
-                f"There is no model '{name}'. Known models: {known}. Add one with `supervisor load PATH`.",
+                f"There is no model '{name}'{near or '.'} Known models: {known}. "
+                "Add one with `supervisor load PATH`, or one of the hub with `supervisor load owner/repo:quant`.",
                 param="model",
             )
         return self._entries[model_id]

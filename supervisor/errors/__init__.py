@@ -4,6 +4,7 @@ SupervisorError                     internal_error
 ├─ ConfigError                      config_invalid
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
+├─ SystemRefused                    system_refused
 ├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
@@ -73,6 +74,7 @@ from supervisor.errors.base import (
     PackageOverwritten,
     ProfileInvalid,
     SupervisorError,
+    SystemRefused,
     UsageError,
 )
 from supervisor.errors.daemon import (
@@ -199,6 +201,7 @@ __all__ = [
     "StoreTooNew",
     "StoreUnusable",
     "SupervisorError",
+    "SystemRefused",
     "Unauthorized",
     "UsageError",
     "VariantAmbiguous",

@@ -292,7 +292,7 @@ def test_events_are_a_line_each(cli: Cli, daemon: FakeDaemon) -> None:
         ("request_done", {"id": 1}),
     ]
     assert cli("events").out.splitlines() == [
-        "1 models, 0 requests in flight",
+        "models: 1, requests in flight: 0",
         "a: failed, 0 at work, 0 waiting [does_not_fit]",
         "request 1: /v1/completions of a, running",
         "request 1: over",

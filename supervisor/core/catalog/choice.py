@@ -11,6 +11,7 @@ from supervisor.core.catalog.variants import Catalog, RepoFile, Variant
 from supervisor.errors import ShardMissing, VariantAmbiguous, VariantNotFound
 
 _SPILLED_FROM = ORDER.index("Q4_K_M")
+_MIB = 1 << 20
 _GIB = 1 << 30
 _MAX_NAMED = 3
 
@@ -123,6 +124,7 @@ def _not_found(catalog: Catalog, repo: str, wanted: str | None) -> str:
 
 def _entry(one: Assessment) -> str:
     size = one.variant.size
-    known = "" if size is None else f" ({size / _GIB:.1f} GiB)"
-    verdict = {True: ", fits", False: ", does not fit", None: ""}[one.fits]
-    return f"{one.variant.name}{known}{verdict}"
+    known = None if size is None else f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{-(-size // _MIB)} MiB"
+    verdict = {True: "fits", False: "does not fit", None: None}[one.fits]
+    told = ", ".join(filter(None, (known, verdict)))
+    return f"{one.variant.name} ({told})" if told else one.variant.name

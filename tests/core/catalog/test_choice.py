@@ -104,7 +104,7 @@ def test_what_is_chosen_fits_and_nothing_better_does_as_well(verdicts: dict[str,
 
 def test_the_listing_has_sizes_and_verdicts() -> None:
     shown = listing(assessed(Q8_0="no", Q4_K_M="well"))
-    assert shown == "Q8_0 (1.0 GiB), does not fit, Q4_K_M (1.0 GiB), fits"
+    assert shown == "Q8_0 (1.0 GiB, does not fit), Q4_K_M (1.0 GiB, fits)"
 
 
 def test_the_documentation_has_the_order() -> None:
