@@ -76,6 +76,10 @@ class OutputLog:
         self._closed = True
         for follower in tuple(self._followers):
             follower.close()
+        self.rest()
+
+    def rest(self) -> None:
+        """Hold no open file until the next line: a machine may know more models than it may have files open."""
         if self._file is not None:
             self._file.close()
             self._file = None

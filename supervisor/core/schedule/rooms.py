@@ -97,6 +97,7 @@ def _seek(state: State, engine: Engine, ahead: Sequence[Engine], now: float) -> 
         engine.ordered, engine.used_bytes = now, plan.used_bytes
         engine.verdicts.clear()
         state.facts += 1
+        state.starts += 1
         state.out.append(StartEngine(engine.id, engine.model.id, plan))
 
 
@@ -176,9 +177,13 @@ def _must_go(state: State, victim: Engine, claimant: Model, now: float) -> bool:
 
 
 def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) -> None:
-    """Let the victims go, unless that was done too often."""
+    """Let the victims go, unless that was done too often in vain.
+
+    Room in which another engine was started was not made in vain: whoever waits gets his turn by `max_swap_wait`.
+    """
     if any(victim.state is EngineState.READY for victim in victims):
-        engine.rounds += 1
+        engine.rounds = engine.rounds + 1 if engine.rounds_at == state.starts else 1
+        engine.rounds_at = state.starts
     if engine.rounds > state.limits.room_rounds:
         message = (
             f"Room for '{engine.model.id}' was made {state.limits.room_rounds} times and taken by others each time. "
