@@ -6,7 +6,7 @@ import json
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Client(threading.Thread):
     Attributes:
         seen: how often what happened, as `kind: how`; `how` is `ok`, `left` or the code of an error.
         waits: seconds of whole requests that were answered.
-        told: the last message of each code of an error.
+        told: the messages of each code of an error.
         failed: what should not have happened.
     """
 
@@ -43,7 +43,7 @@ class Client(threading.Thread):
         self._http = httpx.Client(base_url=url, timeout=150, trust_env=False)
         self.seen: Counter[str] = Counter()
         self.waits: list[float] = []
-        self.told: dict[str, str] = {}
+        self.told: defaultdict[str, set[str]] = defaultdict(set)
         self.failed: list[str] = []
 
     def run(self) -> None:
@@ -105,7 +105,7 @@ class Client(threading.Thread):
         return "ok" if answer.status_code == 200 else self._told(answer.json()["error"])
 
     def _told(self, error: dict[str, str]) -> str:
-        self.told[error["code"]] = error["message"]
+        self.told[error["code"]].add(error["message"])
         return error["code"]
 
 

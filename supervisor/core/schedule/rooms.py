@@ -181,10 +181,14 @@ def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) 
 
     Room in which another engine was started was not made in vain: whoever waits gets his turn by `max_swap_wait`.
     """
-    if any(victim.state is EngineState.READY for victim in victims):
-        engine.rounds = engine.rounds + 1 if engine.rounds_at == state.starts else 1
-        engine.rounds_at = state.starts
-    if engine.rounds > state.limits.room_rounds:
+    found = frozenset(victim.id for victim in victims if victim.state is EngineState.READY)
+    if found:
+        if engine.rounds_at != state.starts:
+            engine.rounds = 0
+        elif engine.made and engine.made.isdisjoint(state.engines):
+            engine.rounds += 1
+        engine.made, engine.rounds_at = found, state.starts
+    if engine.rounds >= state.limits.room_rounds:
         message = (
             f"Room for '{engine.model.id}' was made {state.limits.room_rounds} times and taken by others each time. "
             "End what else uses the devices, or repeat the request."

@@ -37,8 +37,9 @@ class Engine:
 
     Attributes:
         looking: the ended engines whose memory the present look waits for; None: no look is under way.
-        rounds: how often in a row engines have left for it without any engine being started.
-        rounds_at: `State.starts` at the last of these.
+        made: the engines that were made to leave for it last.
+        rounds: how often in a row such engines were gone, it found no room, and no other engine was started in it.
+        rounds_at: `State.starts` when they were made to leave.
         plan: where it will go; until it is `ordered`, a claim that later ones respect.
         victims: engines that leave for that plan.
         ordered: when it was told to start; None: it waits for its room.
@@ -53,6 +54,7 @@ class Engine:
     state: EngineState = EngineState.RESERVED
     looking: frozenset[EngineId] | None = None
     looked: bool = False
+    made: frozenset[EngineId] = frozenset()
     rounds: int = 0
     rounds_at: int = 0
     plan: Plan | None = None
