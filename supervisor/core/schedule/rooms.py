@@ -110,7 +110,7 @@ def _ask(
     barred = [other for other in living if groups.excludes(state, engine.model, other.model)]
     never = next((other for other in barred if other in pinned), None)
     if never is not None:
-        return groups.refusal(engine.model, never.model), None, []
+        return groups.refusal(engine.model.id, never.model.id), None, []
     if any(groups.excludes(state, engine.model, other.model) for other in ahead):
         return None, None, []
     claims = [other for other in ahead if other.plan is not None]
