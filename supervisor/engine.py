@@ -266,6 +266,7 @@ class Engine:
     def _ended(self, status: ExitStatus) -> None:
         if not self._exit.done():
             Path(self.socket).unlink(missing_ok=True)
+            self._log.rest()
             self._exit.set_result(status)
             self._settle(status)
 

@@ -81,7 +81,8 @@ class Service:
 
         Engines of the model itself count as gone, as they would be when it is loaded anew.
         """
-        return await planned(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+        asked = Asked(target, model_id, options)
+        return await planned(self.maker, self.planner, asked, self.pool.residents, self.pins)
 
     async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
         """What an engine would allocate for a load target with these options of llama-server, and its own defaults.

@@ -32,7 +32,7 @@ async def plan_here(args: argparse.Namespace, target: str, options: Json, env: M
     machine = _machine(args.devices) if args.devices else None
     asked = Asked(target, None, _checked(options) if options else None)
     with without_daemon(settings, where, env, machine) as (maker, planner):
-        return await planned(maker, planner, asked, tuple)
+        return await planned(maker, planner, asked, tuple, maker.registry.policy_of)
 
 
 def _machine(name: str) -> Machine:

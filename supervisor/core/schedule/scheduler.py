@@ -30,7 +30,7 @@ from supervisor.core.events import (
 )
 from supervisor.core.lifecycle import EngineState, Trigger, step
 from supervisor.core.plan import Resident
-from supervisor.core.schedule import crash, idle, queue, replicas, rooms
+from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.state import Model, Planner, State
 from supervisor.core.schedule.view import ModelView, view_of
@@ -165,6 +165,9 @@ def _policy_changed(state: State, event: PolicyChanged, now: float) -> None:
     state.facts += 1
     if state.limits_of is not None:
         state.limits = state.limits_of()
+    for engine in () if state.closing else groups.parted(state):
+        state.let_go(engine, now=False)
+        replicas.one_less(engine.model)
 
 
 def _launch_changed(state: State, event: LaunchChanged, now: float) -> None:
