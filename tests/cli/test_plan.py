@@ -149,7 +149,7 @@ def test_the_devices_of_another_machine(bare: Cli, models: Path) -> None:
     (("demo", "--devices", "2x24gb", "--extra-arg=--port"), 1, "invalid_request", "--port cannot be given"),
     (("./absent.gguf",), 1, "model_file_invalid", "does not exist"),
     (("nobody",), 1, "model_not_found", "Known models: demo"),
-    (("owner/repo:Q4_K_M",), 2, "usage", "hub"),
+    (("owner/repo:Q4_K_M",), 1, "hub_unreachable", "Nothing of owner/repo is in"),
     ((), 2, "usage", "TARGET"),
     (("demo", "--config", "absent.yaml"), 1, "config_invalid", "does not exist"),
     (("demo", "--url", "http://127.0.0.1:1"), 3, "daemon_unreachable", "No daemon answers"),
