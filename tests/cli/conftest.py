@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.fakes.fake_daemon import FakeDaemon
+from tests.support.daemon import NO_HUB
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,10 +37,12 @@ class Cli:
     def __init__(self, folder: Path, **env: str) -> None:
         self.folder = folder
         self.state = folder / "home"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("SUPERVISOR_", "XDG_"))}
+        own = ("SUPERVISOR_", "XDG_", "HF_")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         (folder / "run").mkdir(mode=0o700, exist_ok=True)
         self.env = {
             **kept,
+            **NO_HUB,
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder),
             "SUPERVISOR_HOME": str(self.state),

@@ -21,6 +21,9 @@ import yaml
 Settings: TypeAlias = Mapping[str, Any] | None
 
 ROOT = Path(__file__).parents[2]
+NO_HUB = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+"""No test asks a hub that it did not make."""
+_OWN = ("SUPERVISOR_", "XDG_", "LLAMA_", "HF_")
 
 
 class RunningDaemon:
@@ -83,11 +86,12 @@ def scratch_home() -> Iterator[Path]:
 
 def environment(home: Path, engine: Path, **more: str) -> dict[str, str]:
     """The environment of a scratch installation that uses the test engine."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SUPERVISOR_", "XDG_", "LLAMA_"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     runtime = home / "run"
     runtime.mkdir(mode=0o700, exist_ok=True)
     return {
         **kept,
+        **NO_HUB,
         "PYTHONPATH": str(ROOT),
         "HOME": str(home),
         "SUPERVISOR_HOME": str(home),

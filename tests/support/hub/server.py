@@ -51,9 +51,9 @@ class Fault:
     hold: threading.Event | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Seen:
-    """One request that was answered; `sent`: bytes of its body."""
+    """One request, noted before its answer begins; `sent`: bytes of the answer's body, counted before they leave."""
 
     method: str
     path: str
@@ -61,7 +61,7 @@ class Seen:
     range: str | None
     authorization: str | None
     host: str
-    sent: int
+    sent: int = 0
 
 
 @dataclass
@@ -197,7 +197,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         hub = self.owner
         time.sleep(hub.latency)
-        self._sent, self._status = 0, 0
         parts = urlsplit(self.path)
         path = unquote(parts.path)
         self._fault = hub.fault_for(self.command, path)
@@ -210,9 +209,6 @@ class _Handler(BaseHTTPRequestHandler):
                 self._route(path, parse_qs(parts.query))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
-        host = (self.headers.get("Host") or "").partition(":")[0]
-        headers = self.headers.get("Range"), self.headers.get("Authorization"), host
-        hub.note(Seen(self.command, path, self._status, *headers, self._sent))
 
     def _route(self, path: str, query: Mapping[str, list[str]]) -> None:
         if match := _STORAGE.fullmatch(path):
@@ -312,16 +308,19 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 status, told["Content-Range"] = 206, f"bytes {first}-{last}/{len(body)}"
                 body = body[first : last + 1]
-        self._status = status
+        host = (self.headers.get("Host") or "").partition(":")[0]
+        path = unquote(urlsplit(self.path).path)
+        seen = Seen(self.command, path, status, self.headers.get("Range"), self.headers.get("Authorization"), host)
+        self.owner.note(seen)
         self.send_response(status)
         for name, value in told.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self._send(body)
+            self._send(body, seen)
 
-    def _send(self, body: bytes) -> None:
+    def _send(self, body: bytes, seen: Seen) -> None:
         fault = self._fault
         end = len(body)
         if fault is not None and fault.cut_after is not None and fault.cut_after < end:
@@ -330,7 +329,7 @@ class _Handler(BaseHTTPRequestHandler):
         step = _CHUNK if fault is None or fault.rate is None else max(1, int(fault.rate / 20))
         for start in range(0, end, step):
             piece = body[start : min(start + step, end)]
+            seen.sent += len(piece)
             self.wfile.write(piece)
-            self._sent += len(piece)
             if fault is not None and fault.rate is not None:
                 time.sleep(len(piece) / fault.rate)
