@@ -72,6 +72,8 @@ def _supervisor_error(_request: Request, error: Exception) -> Response:
 def _validation_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return error_response(InvalidRequest(f"The request body is not valid JSON: {first['ctx']['error']}."))
     where = ".".join(str(part) for part in first["loc"] if part not in {"body", "query", "path"})
     return error_response(InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
 
@@ -84,6 +86,8 @@ def _told(fault: Mapping[str, Any]) -> str:
         return f"there is no such key here{near}" + ("" if near else "; docs/rest.md and docs/launch.md list them")
     if fault["type"] == "model_attributes_type":
         return "must be a JSON object; send it with `Content-Type: application/json`"
+    if fault["type"] == "missing":
+        return "is missing"
     message = str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
     return message[:1].lower() + message[1:]
 

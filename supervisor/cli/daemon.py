@@ -69,12 +69,19 @@ def connect(args: argparse.Namespace) -> Daemon:
 
 
 def ensure(args: argparse.Namespace, report: Report) -> Daemon:
-    """The daemon these arguments mean, started in the background if none runs locally. Raises as `connect`."""
+    """The daemon these arguments mean, started in the background if none runs locally.
+
+    Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
+    """
     daemon = find(args)
     extra = background_arguments(args)
     if daemon is None:
         from supervisor.cli.background import serve_command, start  # noqa: PLC0415 - needs subprocess; seldom used
 
+        if getattr(args, "engine", None):
+            from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - seldom used
+
+            locate(places(os.environ), os.environ, args.engine)
         report("starting the daemon", None)
         return start(serve_command(extra), places(os.environ), api_key(args))
     if extra:

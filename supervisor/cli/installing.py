@@ -33,15 +33,23 @@ def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
         return engine
     if explicit_url(args):
         raise EngineNotFound(f"The daemon at {daemon.client.url} has no engine; run `engine install` on its machine.")
+    if args.engine:
+        raise EngineNotFound(
+            f"The daemon that runs has no engine that it can use, and does not take over --engine {args.engine}; "
+            "end it with `stop`, then repeat this."
+        )
     from supervisor.llamacpp.ensure import ensure_engine  # noqa: PLC0415 - only the first load needs it
     from supervisor.smoke import SmokeTest  # noqa: PLC0415 - as above
 
     where, env = places(os.environ), os.environ
     smoke_test = SmokeTest(where, env)
-    run_until_signal(ensure_engine(where, env, args.engine, smoke_test=smoke_test, progress=teller(report)))
+    run_until_signal(ensure_engine(where, env, None, smoke_test=smoke_test, progress=teller(report)))
     engine = daemon.client.get("/api/v1/status").get("engine")
     if not isinstance(engine, dict):
-        raise EngineNotFound("An engine was installed, but the daemon does not find it; see `engine which`.")
+        raise EngineNotFound(
+            "There is an engine, but the daemon keeps to the one that its own --engine or `engine.path` names, which "
+            "cannot be used. Correct it, or `stop` the daemon and start it without."
+        )
     return engine
 
 

@@ -112,7 +112,7 @@ def _run(arguments: list[str]) -> int:
     asked = arguments[0] if arguments else ""
     if asked not in VERBS and not asked.startswith("-") and asked:
         raise UsageError(_no_verb(asked))
-    parser = build_parser([asked] if asked in VERBS else list(VERBS))
+    parser = build_parser([asked] if asked in VERBS else [] if asked == "--version" else list(VERBS))
     args, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise UsageError(f"Unrecognized arguments: {' '.join(unknown)}. Try `{parser.prog} {args.verb} --help`.")

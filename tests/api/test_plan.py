@@ -74,6 +74,9 @@ def test_wrong_plans_are_refused(daemon: RunningDaemon) -> None:
     assert misspelt["message"] == "options.ctx_sise: there is no such key here; did you mean ctx_size?"
     form = daemon.http.post(path, content='{"target": "demo"}', headers={"content-type": "text/plain"}).json()["error"]
     assert "Content-Type: application/json" in form["message"]
+    assert daemon.http.post(path, json={}).json()["error"]["message"] == "target: is missing"
+    broken = daemon.http.post(path, content="{x", headers={"content-type": "application/json"}).json()["error"]
+    assert broken["message"].startswith("The request body is not valid JSON: ")
 
 
 def test_a_load_that_no_memory_would_help_says_so(daemon: RunningDaemon) -> None:

@@ -106,6 +106,12 @@ def test_folders_that_cannot_be_written_are_said_in_a_sentence(tmp_path: Path, v
     assert told.endswith("[system_refused]")
 
 
+def test_no_daemon_is_started_for_an_engine_that_cannot_be_used(cli: Cli) -> None:
+    for engine, code in (("/absent", "engine_not_found"), (sys.executable, "engine_unusable")):
+        assert cli("load", "demo", "--engine", engine).err.endswith(f"[{code}]\n")
+    assert cli("ps").code == 3
+
+
 def test_doctor_looks_at_everything_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = Cli(tmp_path, SUPERVISOR_HOME=str(tmp_path / "file" / "home"))("doctor")
