@@ -56,7 +56,11 @@ print(json.dumps(dict(seconds=seconds, peak_megabytes=peak / 1e6, added_megabyte
 def write_model(path: Path) -> None:
     """The file to be read; its tensors' data is a hole."""
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_uint32("llama.block_count", 100)
+    writer.add_block_count(100)
+    writer.add_context_length(131_072)
+    writer.add_embedding_length(256)
+    writer.add_feed_forward_length(256)
+    writer.add_head_count(8)
     writer.add_chat_template("{% for message in messages %}{{ message.content }}{% endfor %}" * 50)
     tokens = [f"▁{number:x}"[: 2 + number % 7] + f"{number:x}" for number in range(_TOKENS)]
     writer.add_token_list(tokens)
@@ -64,7 +68,8 @@ def write_model(path: Path) -> None:
     writer.add_token_types([1] * _TOKENS)
     writer.add_token_merges([f"{tokens[n % _TOKENS]} {tokens[n * 7 % _TOKENS]}" for n in range(_MERGES)])
     for number in range(_TENSORS):
-        writer.add_tensor_info(f"blk.{number}.weight", [256, 256], np.dtype(np.float32), 256 * 256 * 4)
+        name = f"blk.{number % 100}.part_{number // 100}.weight"
+        writer.add_tensor_info(name, [256, 256], np.dtype(np.float32), 256 * 256 * 4)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()

@@ -10,9 +10,11 @@ All models of a size are links to one file. The mixes:
     in turn       1 client, A B C A B C …; room for 1: nobody can do better than a load for each request
     by bytes      6 clients over 2 models and, one time in twenty, a third one that needs the room of both.
                   The router counts: with more than 1 it would have a small and the large one in memory together
+    kept slots    2 conversations with a model each, taking turns; room for 1: how much of a conversation is processed
+                  again after a swap, with `keep_kv`, without it, and by the router
 
 The room of this program is set by `devices.limit_mib`, that of the router by `--models-max`. A swap is one engine
-started. Both servers are fresh for every mix and answer the same requests; the table goes to stdout, and after it one
+started. Both servers are fresh for every mix and answer the same requests; the tables go to stdout, and after them one
 line of JSON. Where `SWAP_LOGS` names a folder, the servers' logs are kept there.
 """
 
@@ -27,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +46,10 @@ _LARGE_SHARE = 1 / 20
 _STARTED = {"supervisor": "engine_start", "router": "spawning server instance with name="}
 _LIMIT_S = 600.0
 
+KEPT = "kept slots"
+_KEEPERS = {"keep_kv": ("supervisor", {"keep_kv": True}), "without": ("supervisor", {}), "router": ("router", {})}
+_CONVERSATION = 1500  # bytes that a conversation begins with; each is a token
+
 Choice = Callable[[int, int, random.Random], str]
 """Client, number of its request, its own dice → the model."""
 
@@ -59,6 +65,7 @@ class Mix:
     models_max: int
     choose: Choice
     requests: float = 1.0  # of the number asked for, per client
+    options: Mapping[str, object] = field(default_factory=dict)  # of every model, for this program alone
 
 
 @dataclass
@@ -143,7 +150,13 @@ class Bench:
     def _supervisor(self, mix: Mix, folder: Path) -> Iterator[str]:
         common = {"parallel": _SLOTS, "kv_unified": True, "ctx_size": 4096, "cache_ram": 0, "threads": 1}
         models = {
-            name: {"file": str(self.file(name, share)), "load_mode": "none", "embeddings": "off", **common}
+            name: {
+                "file": str(self.file(name, share)),
+                "load_mode": "none",
+                "embeddings": "off",
+                **common,
+                **mix.options,
+            }
             for name, share in mix.sizes.items()
         }
         with serving(self.binary, folder, {"models": models}) as (_, url):
@@ -198,8 +211,10 @@ def main(argv: Sequence[str]) -> int:
                 found.setdefault(mix.name, {}).setdefault(which, []).append(
                     _measure(bench, mix, which, arguments.requests)
                 )
-    print("\n".join(_table(found)))
-    print(json.dumps({mix: {which: _medians(results) for which, results in by.items()} for mix, by in found.items()}))
+        kept = _kept(bench, arguments.requests) if not arguments.mixes or KEPT in arguments.mixes.split(",") else {}
+    print("\n".join([*(_table(found) if found else ()), *(_kept_table(kept) if kept else ())]))
+    medians = {mix: {which: _medians(results) for which, results in by.items()} for mix, by in found.items()}
+    print(json.dumps(medians | ({KEPT: kept} if kept else {})))
     return 1 if any(one.failed for by in found.values() for results in by.values() for one in results) else 0
 
 
@@ -218,6 +233,48 @@ def _measure(bench: Bench, mix: Mix, which: str, requests: int) -> Result:
     for failure in result.failed[:3]:
         print(f"  {failure}", file=sys.stderr)
     return result
+
+
+def _kept(bench: Bench, turns: int) -> dict[str, dict[str, float]]:
+    """What the turns of two conversations cost, by who has the slots."""
+    found = {}
+    for name, (which, options) in _KEEPERS.items():
+        mix = Mix(KEPT, 1, {"a": 1.0, "b": 1.25}, 1.25, 1, _round("ab"), options=options)
+        for model, share in mix.sizes.items():
+            bench.file(model, share)
+        bench.warm(mix)
+        with bench.server(which, mix) as (url, log):
+            found[name] = converse(url, turns)
+            found[name]["swaps"] = float(log.read_text(errors="replace").count(_STARTED[which]))
+        shown = ", ".join(f"{measure} {value:.1f}" for measure, value in found[name].items())
+        print(f"{KEPT}, {name}: {shown} (load average {os.getloadavg()[0]:.1f})", file=sys.stderr, flush=True)
+    return found
+
+
+def converse(url: str, turns: int) -> dict[str, float]:
+    """Medians over all turns but each conversation's first, every one of them after a swap."""
+    dice = random.Random(1)
+    texts = {model: "".join(dice.choices("abcdefgh ", k=_CONVERSATION)) for model in "ab"}
+    measured: list[tuple[float, float, float, float]] = []
+    for turn in range(turns):
+        for model, text in texts.items():
+            said = f" And then, {turn}?" if turn else ""
+            texts[model] = text + said
+            body = {"model": model, "messages": [{"role": "user", "content": texts[model]}], "max_tokens": 4}
+            begun = time.perf_counter()
+            timings = post(f"{url}/v1/chat/completions", body)["timings"]
+            seconds = time.perf_counter() - begun
+            if turn:
+                measured.append((len(texts[model]), len(said), timings["prompt_n"], seconds))
+    names = ("prompt tokens", "of them new", "processed after a swap", "wait [s]")
+    return {name: statistics.median(values) for name, values in zip(names, zip(*measured, strict=True), strict=True)}
+
+
+def _kept_table(kept: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    yield f"\n| {KEPT} | {' | '.join(kept)} |"
+    yield "|---" * (1 + len(kept)) + "|"
+    for measure in next(iter(kept.values())):
+        yield f"| {measure} | {' | '.join(f'{figures[measure]:.4g}' for figures in kept.values())} |"
 
 
 def _medians(results: Sequence[Result]) -> dict[str, float]:

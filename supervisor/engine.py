@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -216,7 +217,8 @@ class Engine:
             child = await asyncio.shield(self._spawning)
         except OSError as error:
             program, reason = self._launch.argv[0], error.strerror or error
-            raise EngineStartFailed(f"{program} could not be started: {reason}") from error
+            full = "; free some room on the disk of the state folder" if error.errno == errno.ENOSPC else ""
+            raise EngineStartFailed(f"{program} could not be started: {reason}{full}") from error
         watchers = (asyncio.create_task(self._watch_for_stall(child)), asyncio.create_task(self._poll_health()))
         try:
             outcome = await asyncio.shield(self._outcome)
@@ -264,6 +266,7 @@ class Engine:
     def _ended(self, status: ExitStatus) -> None:
         if not self._exit.done():
             Path(self.socket).unlink(missing_ok=True)
+            self._log.rest()
             self._exit.set_result(status)
             self._settle(status)
 

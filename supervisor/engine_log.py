@@ -76,21 +76,28 @@ class OutputLog:
         self._closed = True
         for follower in tuple(self._followers):
             follower.close()
+        self.rest()
+
+    def rest(self) -> None:
+        """Hold no open file until the next line: a machine may know more models than it may have files open."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _to_file(self, path: Path, data: bytes) -> None:
-        if self._file is not None and self._size + len(data) > self._max_bytes and self._size > 0:
-            self._file.close()
-            self._file = None
+        file = self._file or self._open(path)
+        if self._size + len(data) > self._max_bytes and self._size > 0:
+            self.rest()
             self._rotate(path)
-        if self._file is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab", buffering=0)  # whole lines, also when we are killed
-            self._size = self._file.tell()
-        self._file.write(data)
+            file = self._open(path)
+        file.write(data)
         self._size += len(data)
+
+    def _open(self, path: Path) -> BinaryIO:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab", buffering=0)  # whole lines, also when we are killed
+        self._size = self._file.tell()
+        return self._file
 
     def _rotate(self, path: Path) -> None:
         for number in range(self._backups - 1, 0, -1):

@@ -30,25 +30,39 @@ class HeaderCache:
 
     def find(self, path: Path, found: os.stat_result) -> GgufHeader | None:
         """What the file said when it was `found` to be as it is now."""
-        try:
-            checksum, _, body = self._entry(path).read_bytes().partition(b"\n")
-            if checksum != _checksum(body):
-                return None
-            entry = json.loads(body)
-            return _header(entry["header"]) if entry["of"] == _identity(path, found) else None
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
+        return self._find(self._entry(os.fsencode(path)), _identity(path, found))
 
     def keep(self, path: Path, found: os.stat_result, header: GgufHeader) -> None:
         """Remember the header; a folder that cannot be written to only makes the next look slower."""
-        body = json.dumps({"of": _identity(path, found), "header": _plain(header)}, separators=(",", ":")).encode()
+        self._keep(self._entry(os.fsencode(path)), _identity(path, found), header)
+
+    def recall(self, key: str) -> GgufHeader | None:
+        """What was remembered under a key that stands for one content, wherever it is: a hash of it, say."""
+        return self._find(self._entry(key.encode()), [_FORMAT, key])
+
+    def remember(self, key: str, header: GgufHeader) -> None:
+        """Remember the header under such a key."""
+        self._keep(self._entry(key.encode()), [_FORMAT, key], header)
+
+    def _find(self, place: Path, identity: list[object]) -> GgufHeader | None:
+        try:
+            checksum, _, body = place.read_bytes().partition(b"\n")
+            if checksum != _checksum(body):
+                return None
+            entry = json.loads(body)
+            return _header(entry["header"]) if entry["of"] == identity else None
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    def _keep(self, place: Path, identity: list[object], header: GgufHeader) -> None:
+        body = json.dumps({"of": identity, "header": _plain(header)}, separators=(",", ":")).encode()
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            _replace(self._entry(path), _checksum(body) + b"\n" + body)
+            _replace(place, _checksum(body) + b"\n" + body)
             self._forget_oldest()
 
-    def _entry(self, path: Path) -> Path:
-        return self._folder / f"{hashlib.sha256(os.fsencode(path)).hexdigest()[:32]}.header"
+    def _entry(self, name: bytes) -> Path:
+        return self._folder / f"{hashlib.sha256(name).hexdigest()[:32]}.header"
 
     def _forget_oldest(self) -> None:
         entries = list(self._folder.glob("*.header"))

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class SlotKeeper:
     bytes_per_token: int
 
     def __post_init__(self) -> None:
-        self._restored: list[Path] = []
+        self._restored: dict[int, Path] = {}  # by slot
 
     async def restore(self, client: EngineClient, slots: int) -> None:
         """Fill the slots of an engine that has just become ready with the newest saved ones."""
@@ -125,14 +125,15 @@ class SlotKeeper:
             _log.warning("kv_not_restored", model=self.model, reason=_reason(error))
 
     async def save(self, client: EngineClient) -> None:
-        """Save what the idle slots hold, the longest first; older files of theirs go once a newer one is whole."""
-        saved = 0
+        """Save what the idle slots hold, the longest first; older files of theirs go once a newer one is whole.
+
+        A slot that was filled and not used since is not among them: what it was filled from stays.
+        """
         try:
             async with asyncio.timeout(self.store.within):
-                for slot in await self._held(client):
-                    saved += await self._save(client, slot)
+                saved = [slot.id for slot in await self._held(client) if await self._save(client, slot)]
             if saved:
-                await asyncio.to_thread(self._tidy)
+                await asyncio.to_thread(self._tidy, saved)
         except (TimeoutError, OSError, _Refused, EngineUnreachable) as error:
             _log.warning("kv_not_saved", model=self.model, reason=_reason(error))
 
@@ -154,7 +155,7 @@ class SlotKeeper:
             _log.warning("kv_not_restored", model=self.model, reason=_reason(error))
             return
         busy.rename(whole)
-        self._restored.append(whole)
+        self._restored[slot] = whole
         _log.info("kv_restored", model=self.model, slot=slot, tokens=answer.get("n_restored"))
 
     async def _held(self, client: EngineClient) -> tuple[HeldSlot, ...]:
@@ -183,10 +184,11 @@ class SlotKeeper:
         _log.info("kv_saved", model=self.model, slot=slot.id, tokens=slot.tokens, bytes=written)
         return True
 
-    def _tidy(self) -> None:
-        for path in self._restored:
-            path.unlink(missing_ok=True)
-        self._restored.clear()
+    def _tidy(self, saved: Iterable[int]) -> None:
+        for slot in saved:
+            older = self._restored.pop(slot, None)
+            if older is not None:
+                older.unlink(missing_ok=True)
         self.store.trim()
 
 

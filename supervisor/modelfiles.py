@@ -41,7 +41,7 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
     here can load it. Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its
     subclasses GgufError (not a GGUF, damaged) and ShardMissing (a part is not there).
     """
-    parts = _parts(path.absolute())
+    parts = parts_of(path.absolute())
     headers: list[GgufHeader] = []
     size_bytes = 0
     for number, part in enumerate(parts):
@@ -59,7 +59,8 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
     return ModelFile(parts[0], parts, header, size_bytes)
 
 
-def _parts(path: Path) -> tuple[Path, ...]:
+def parts_of(path: Path) -> tuple[Path, ...]:
+    """All files of the model of which `path` is one. Raises ModelFileError, ShardMissing."""
     match = _PART.fullmatch(path.name)
     if match is None:
         return (path,)
@@ -92,7 +93,8 @@ def _read(path: Path, cache: HeaderCache | None) -> tuple[GgufHeader, int]:
     except PermissionError:
         raise ModelFileError(f"{path} may not be read by this user; change its permissions") from None
     except GgufError as error:
-        raise GgufError(f"{path} is not a usable GGUF file: {error.reason}", offset=error.offset) from error
+        told = f"{path} is not a usable GGUF file; copy or download it again: {error.reason}"
+        raise GgufError(told, offset=error.offset) from error
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
 

@@ -3,52 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from supervisor.config.settings import ModelOptions
+from supervisor.choosing import Asked, entry_for
 from supervisor.core.devices.describe import problems_json
 from supervisor.core.plan import DoesNotFit, Placement, Resident
-from supervisor.core.schedule import barred_by
+from supervisor.core.schedule import ModelPolicy, barred_by, refusal
 from supervisor.errors import EstimateRefused
 from supervisor.planning import Known, Planner
 from supervisor.prepare import EngineMaker
-from supervisor.targets import resolve_target
 
-
-@dataclass(frozen=True)
-class Asked:
-    """What to plan for, as in a load: `demo`, an absolute path or an id; a name for it; options that are to change."""
-
-    target: str
-    model_id: str | None = None
-    options: ModelOptions | None = None
+__all__ = ["Asked", "planned", "planned_json"]
 
 
 async def planned(
-    maker: EngineMaker, planner: Planner, asked: Asked, residents: Callable[[], Sequence[Resident]]
+    maker: EngineMaker,
+    planner: Planner,
+    asked: Asked,
+    residents: Callable[[], Sequence[Resident]],
+    policy_of: Callable[[str], ModelPolicy],
 ) -> dict[str, Any]:
     """Where the model would go now, beside these engines; nothing is loaded or remembered.
+
+    `policy_of`: what holds for a model now, pinned by people included.
 
     Engines of the model itself count as gone, as they would be when it is loaded anew. Raises ModelNotFound,
     ModelFileError, EstimateRefused, InvalidRequest, OptionNotSupported and their like.
     """
-    entry = await asyncio.to_thread(resolve_target, maker.registry, asked.target, asked.model_id, asked.options)
+    answer = await entry_for(maker, planner, asked, residents)
+    entry = answer.entry
     if asked.options is not None:
         await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args)
     known = await maker.glance(entry)
     machine = await planner.look()
-    found = planned_json(maker, planner, known, [one for one in residents() if one.model != entry.id])
-    return found | {"problems": problems_json(machine)}
+    others = [one for one in residents() if one.model != entry.id]
+    leaving = barred_by(policy_of, entry.id, others)
+    never = next((one for one in leaving if policy_of(one.model).pinned), None)
+    if never is None:
+        found = planned_json(maker, planner, known, others, leaving)
+    else:
+        message = refusal(entry.id, never.model).message
+        found = DoesNotFit(entry.id, later=True, message=message, blockers=(never.engine,)).to_json()
+        found |= {"blocking_models": [never.model]}
+    return found | {"problems": problems_json(machine), "variants": list(answer.table), "note": answer.note}
 
 
-def planned_json(maker: EngineMaker, planner: Planner, known: Known, residents: Sequence[Resident]) -> dict[str, Any]:
+def planned_json(
+    maker: EngineMaker,
+    planner: Planner,
+    known: Known,
+    residents: Sequence[Resident],
+    leaving: Collection[Resident] = (),
+) -> dict[str, Any]:
     """The placement or the refusal (docs/rest.md): with the models to evict, and what llama-server would be given.
+
+    `leaving`: residents that have to leave however much room there is.
 
     Raises InvalidRequest, OptionNotSupported; EstimateRefused where the engine would not start whatever the memory.
     """
-    leaving = barred_by(maker.registry.policy_of, known.entry.id, residents)
     found = planner.decide(known, known.entry.options, [one for one in residents if one not in leaving])
     if isinstance(found, DoesNotFit) and found.refusal is not None:
         raise EstimateRefused(found.refusal.code, found.refusal.message)

@@ -22,13 +22,14 @@ from supervisor.core.devices import (
     visible_env,
 )
 from supervisor.core.events import Failure
+from supervisor.core.failures import OPTION
 from supervisor.core.identity import Start
 from supervisor.core.ladder import Detour, detoured, next_detour, without_draft
 from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
-from supervisor.core.plan import DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
+from supervisor.core.plan import DoesNotFit, Forecast, Placement, PlanRequest, Policy, Resident, forecast, plan
 from supervisor.core.registry import ModelEntry, Registry
-from supervisor.errors import ModelFileError
+from supervisor.errors import ModelFileError, ModelLoadFailed
 from supervisor.learning import intent_of, start_of
 from supervisor.probe.drivers import holding
 from supervisor.subjects import Subject
@@ -145,9 +146,15 @@ class Planner:
         return self._known[model]
 
     def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        """Where the model would go beside these engines. Raises InvalidRequest for options that cannot be planned."""
+        """Where the model would go beside these engines.
+
+        Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with.
+        """
         known = self._known[model]
-        return self.decide(known, known.entry.options, residents)
+        found = self.decide(known, known.entry.options, residents)
+        if isinstance(found, DoesNotFit) and found.refusal is not None:
+            raise ModelLoadFailed(found.refusal.message, code=OPTION)
+        return found
 
     def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
         """A plan, made again with what earlier starts teach about the first one."""
@@ -159,6 +166,11 @@ class Planner:
         if isinstance(found, DoesNotFit) and known.detour.steps:
             return replace(found, message=" ".join((found.message, *known.detour.steps)))
         return found
+
+    def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
+        """How a quantisation would do of which only the size is known: `scale` is (its size, that of `known`)."""
+        request = known.subject.request(known.entry.id, known.entry.options)
+        return forecast(request, self.budgets, residents, self._rules.policy, scale)
 
     def placed(self, placement: Placement) -> Placed:
         """What an engine has to be told so that it goes where the plan says."""

@@ -61,11 +61,11 @@ class Pool:
         self._request_ids = itertools.count(1)
         self._watchers: set[asyncio.Event] = set()
         self._tasks = asyncio.TaskGroup()
-        self._checks: set[asyncio.Task[None]] = set()
+        self._checks: dict[EngineId, asyncio.Task[None]] = {}
         self._look: asyncio.Future[Mapping[str, int]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for: float | None = None
-        self._tender = Tender(edges, self._limits, self._apply, self._tell_watchers)
+        self._tender = Tender(edges, self._limits, self._apply, self.changed)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -75,7 +75,7 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._apply(ShutdownAsked(now=True))
-        for task in self._checks:
+        for task in self._checks.values():
             task.cancel()
         if self._look is not None:
             self._look.cancel()
@@ -182,18 +182,28 @@ class Pool:
         for command in self._scheduler.handle(event, self._edges.clock()):
             self._execute(command)
         self._set_timer()
-        self._tell_watchers()
+        self._call_off_checks()
+        self.changed()
 
-    def _tell_watchers(self) -> None:
+    def changed(self) -> None:
+        """Let those who follow a model look again."""
         for watcher in self._watchers:
             watcher.set()
+
+    def _call_off_checks(self) -> None:
+        """What is read or downloaded for an engine that nobody wants any more ends at once."""
+        for engine, task in list(self._checks.items()):
+            if task.done():
+                del self._checks[engine]
+            elif not self._scheduler.lives(engine) and task is not asyncio.current_task():
+                del self._checks[engine]
+                task.cancel()
 
     def _execute(self, command: Command) -> None:
         match command:
             case CheckRoom():
                 task = self._tasks.create_task(self._check_room(command), name=f"room-{command.engine}")
-                self._checks.add(task)
-                task.add_done_callback(self._checks.discard)
+                self._checks[command.engine] = task
             case StartEngine(engine, model, plan):
                 self._running[engine] = Running(engine, model, plan, self._edges.clock())
                 self._tasks.create_task(self._live(self._running[engine]), name=f"engine-{engine}")

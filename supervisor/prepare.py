@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
@@ -14,12 +14,13 @@ from supervisor.core.devices import Device
 from supervisor.core.keeping import kept, slots_key
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.plan import Placement
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.registry import ModelEntry, Registry
 from supervisor.cores import physical_cores
 from supervisor.demo.builtin import demo_file_name
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, ModelFileError, ModelLoadFailed
+from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, ModelLoadFailed
+from supervisor.fetching import Fetcher
 from supervisor.header_cache import HeaderCache
 from supervisor.kv_store import SlotKeeper, SlotStore
 from supervisor.learning import Learning, StartNotes, intent_of, start_of
@@ -30,7 +31,7 @@ from supervisor.llamacpp.probe import capabilities
 from supervisor.paths import Places
 from supervisor.planning import Known
 from supervisor.sockets import fresh_socket
-from supervisor.subjects import read_subject
+from supervisor.subjects import Subject, read_subject
 
 
 @dataclass
@@ -38,6 +39,9 @@ class EngineMaker:
     """Builds engines for the pool, and keeps the log of each model through all of its engines.
 
     Slow work (files, running the binary for its flags) happens in a thread beside the event loop.
+
+    Attributes:
+        settle: finds the variant for a model of the hub of which only the repository is named; asked once for each.
     """
 
     registry: Registry
@@ -46,9 +50,12 @@ class EngineMaker:
     engine_path: str | None
     limits: EngineLimits
     learning: Learning
+    fetcher: Fetcher
     slots: SlotStore | None = None
+    settle: Callable[[ModelEntry], Awaitable[ModelEntry]] | None = None
     cores: int | None = field(default_factory=physical_cores)
     _logs: dict[str, OutputLog] = field(default_factory=dict)
+    _settled: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headers = HeaderCache(self.places.cache / "headers")
@@ -59,14 +66,28 @@ class EngineMaker:
         Raises EngineNotFound, EngineUnusable, ModelFileError, ShardMissing and their like.
         """
         await asyncio.to_thread(self.binary)
+        if entry.hub is not None:
+            here, siblings = await self.fetcher.ensure(await self.settled(entry))
+            self.registry.locate(entry.id, here.path)
+            known = await asyncio.to_thread(self._known, here, Path(here.path or ""))
+            return replace(known, subject=replace(known.subject, siblings=siblings))
         return await self.glance(entry)
 
     async def glance(self, entry: ModelEntry) -> Known:
-        """The same on a machine that may have no engine."""
-        if entry.source is Source.HUB:
-            raise ModelFileError(f"'{entry.id}' is to come from {entry.hub}, which this version cannot download yet.")
+        """The same on a machine that may have no engine, and without a download."""
+        if entry.hub is not None:
+            return await asyncio.to_thread(self._glance_at_hub, await self.settled(entry))
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
-        return await asyncio.to_thread(self._know, entry, path)
+        return await asyncio.to_thread(self._known, entry, path)
+
+    async def settled(self, entry: ModelEntry) -> ModelEntry:
+        """The entry with the variant that it takes, the same one each time. Raises as `choosing.settled`."""
+        if self.settle is None or entry.hub is None:
+            return entry
+        key = entry.id, entry.hub
+        if key not in self._settled:
+            self._settled[key] = (await self.settle(entry)).hub or entry.hub
+        return replace(entry, hub=self._settled[key])
 
     async def prepare(self, known: Known, placed: Placed, devices: Sequence[Device]) -> Engine:
         """The engine for a model at its place, not started; `devices` are those of the placement, in its order.
@@ -123,9 +144,16 @@ class EngineMaker:
         """Close the logs."""
         for log in self._logs.values():
             log.close()
+        self.fetcher.hub.close()
 
-    def _know(self, entry: ModelEntry, path: Path) -> Known:
-        subject = read_subject(path, entry.options, self._headers)
+    def _glance_at_hub(self, entry: ModelEntry) -> Known:
+        return self.known(*self.fetcher.subject(entry))
+
+    def _known(self, entry: ModelEntry, path: Path) -> Known:
+        return self.known(entry, read_subject(path, entry.options, self._headers))
+
+    def known(self, entry: ModelEntry, subject: Subject) -> Known:
+        """What was read of a model, with what earlier starts of it showed."""
         found = self._usable()
         if found is None:
             return Known(entry, subject)

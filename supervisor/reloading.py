@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from supervisor.config import Settings
+from supervisor.config.settings import HubSettings
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.core.reload import Changes, reconcile
 from supervisor.errors import ConfigError, SupervisorError
@@ -30,8 +31,8 @@ from supervisor.targets import configured_models
 from supervisor.workshop import adopt
 
 WATCH_SECONDS = 1.0
-_FIXED = ("host", "port", "max_body_mib")
-"""Settings of `server` that count from the next start on."""
+_FIXED = {"server": ("host", "port", "max_body_mib"), "hub": tuple(HubSettings.model_fields)}
+"""Settings that count from the next start on."""
 
 Signature: TypeAlias = tuple[object, ...]
 _log = structlog.get_logger()
@@ -71,7 +72,7 @@ class Reloader:
         self._models = Registry(self._maker.registry, self._maker.registry.defaults)
         self._loaded_at = clock()
         self._error: SupervisorError | None = None
-        self._first = configured.settings.server
+        self._first = configured.settings
         self._restart: tuple[str, ...] = ()
         self._seen = self._signature()
         self._turn = asyncio.Lock()
@@ -151,9 +152,7 @@ class Reloader:
         self._models = models
         adopt(settings, self._maker, self._planner)
         self.settings = settings
-        self._restart = tuple(
-            f"server.{key}" for key in _FIXED if getattr(self._first, key) != getattr(settings.server, key)
-        )
+        self._restart = _differing(self._first, settings)
         self._took(settings)
         self._error, self._loaded_at = None, self._clock()
         self._pool.policies_changed()
@@ -170,6 +169,16 @@ class Reloader:
         """Changes when the file does, or when models come to `models_dir` or leave it."""
         folder = self.settings.models_dir
         return _stamp(self._path), scan(Path(folder)) if folder is not None else ()
+
+
+def _differing(first: Settings, now: Settings) -> tuple[str, ...]:
+    """The settings that a new start would change."""
+    return tuple(
+        f"{part}.{key}"
+        for part, keys in _FIXED.items()
+        for key in keys
+        if getattr(getattr(first, part), key) != getattr(getattr(now, part), key)
+    )
 
 
 def _stamp(path: Path | None) -> Signature:

@@ -15,7 +15,7 @@ from supervisor.core.registry import ModelEntry, Registry
 from supervisor.errors import ModelNotFound, SupervisorError
 from supervisor.learning import Learning
 from supervisor.store import LoadedModel, LoadedModels
-from supervisor.targets import resolve_target
+from supervisor.targets import new_entry, resolve_target, with_options
 
 _log = structlog.get_logger()
 
@@ -41,7 +41,9 @@ class Remembered:
             entry = self._registry.find(model)
         except ModelNotFound:
             return
-        loaded = LoadedModel(entry.id, entry.path, _given(entry.options), self._clock())
+        loaded = LoadedModel(
+            entry.id, entry.path, _given(entry.options), self._clock(), hub=entry.hub, aliases=entry.aliases
+        )
         self._learning.later("loaded", lambda database: LoadedModels(database).add(loaded))
 
     def gone(self, model: str) -> None:
@@ -56,7 +58,7 @@ class Remembered:
     def begin(self, *, restore: bool) -> list[str]:
         """A new daemon starts: the models to load again, in the order in which they were.
 
-        Those that were loaded by path are known from now on; those that are no more are forgotten.
+        Those that were loaded by path or from the hub are known from now on; those that are no more are forgotten.
         """
         if not restore:
             self._learning.later("unloaded", lambda database: LoadedModels(database).clear())
@@ -70,6 +72,8 @@ class Remembered:
         for loaded in before:
             try:
                 found.append(self._entry(loaded).id)
+                if found[-1] != loaded.id:  # another name means it now
+                    self.gone(loaded.id)
             except (SupervisorError, ValueError) as error:
                 _log.warning("not_restored", model=loaded.id, reason=str(error))
                 self.gone(loaded.id)
@@ -80,10 +84,14 @@ class Remembered:
         try:
             return self._registry.find(loaded.id)
         except ModelNotFound:
-            if loaded.path is None:
+            if loaded.path is None and loaded.hub is None:
                 raise
         options = ModelOptions.model_validate(loaded.options)
-        entry = resolve_target(self._registry, loaded.path, loaded.id, options)
+        if loaded.hub is not None:
+            known = self._registry.by_hub(loaded.hub)
+            entry = known or with_options(new_entry(self._registry, loaded.id, loaded.hub, loaded.aliases), options)
+        else:
+            entry = resolve_target(self._registry, loaded.path or "", loaded.id, options)
         self._registry.add(entry)
         return entry
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.describe import tensor_bytes
+from supervisor.core.gguf import GgufHeader
 from supervisor.core.identity import model_identity
 from supervisor.core.launch import (
     LaunchOptions,
@@ -30,6 +31,7 @@ class Subject:
         identity: the same for every copy of the model.
         projector_bytes: weights of the projector that will be loaded.
         draft: the second model that drafts.
+        siblings: other quantisations in its repository, with their sizes.
     """
 
     model: ModelFile
@@ -38,6 +40,7 @@ class Subject:
     identity: str
     projector_bytes: int = 0
     draft: ModelSpec | None = None
+    siblings: tuple[tuple[str, int], ...] = ()
 
     def request(self, name: str, options: LaunchOptions) -> PlanRequest:
         """What to ask the planner. Raises InvalidRequest for options that cannot be planned."""
@@ -48,6 +51,7 @@ class Subject:
             explicit_of(options),
             self.projector_bytes,
             self.draft,
+            siblings=self.siblings,
         )
 
 
@@ -58,13 +62,26 @@ def read_subject(path: Path, options: LaunchOptions, cache: HeaderCache | None =
     facts = facts_of(model.header, None if beside is None else str(beside))
     projector = projector_of(options, facts)
     offloaded = projector if options.mmproj_offload is not False else None
+    header = open_model(Path(offloaded), cache=cache).header if offloaded else None
+    return _subject(model, facts, header, _draft(options, cache))
+
+
+def remote_subject(
+    model: ModelFile, projector: GgufHeader | None, options: LaunchOptions, cache: HeaderCache | None = None
+) -> Subject:
+    """The same for a model that is not here: `model` has its header, its paths are only names."""
+    header = projector if options.mmproj_offload is not False else None
+    return _subject(model, facts_of(model.header), header, _draft(options, cache))
+
+
+def _subject(model: ModelFile, facts: ModelFacts, projector: GgufHeader | None, draft: ModelSpec | None) -> Subject:
     return Subject(
         model,
         read_spec(model.header),
         facts,
         model_identity(model.header),
-        tensor_bytes(open_model(Path(offloaded), cache=cache).header.tensors) if offloaded else 0,
-        _draft(options, cache),
+        tensor_bytes(projector.tensors) if projector else 0,
+        draft,
     )
 
 

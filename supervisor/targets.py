@@ -75,18 +75,24 @@ def _with_companions(options: LaunchOptions, found: Found) -> LaunchOptions:
     return options
 
 
-def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
-    """The entry for a load target, known or new; the registry stays as it is.
-
-    Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
-    """
-    entry = _existing(registry, target) or _from_file(registry, target, model_id)
+def with_options(entry: ModelEntry, options: ModelOptions | None) -> ModelEntry:
+    """The entry with these options; those that are not given stay as they were."""
     if options is None:
         return entry
     return replace(entry, options=replace(entry.options, **options.model_dump(exclude_unset=True)))
 
 
-def _existing(registry: Registry, target: str) -> ModelEntry | None:
+def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
+    """The entry for a load target, known or new; the registry stays as it is.
+
+    Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
+    """
+    entry = known_entry(registry, target) or _from_file(registry, target, model_id)
+    return with_options(entry, options)
+
+
+def known_entry(registry: Registry, target: str) -> ModelEntry | None:
+    """The entry with this id or alias; None: the target may be a path or a model of the hub. Raises ModelNotFound."""
     try:
         return registry.find(target)
     except ModelNotFound:
@@ -99,7 +105,9 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     path = Path(target)
     if not path.is_absolute():
         raise InvalidRequest(
-            f"'{target}' is neither a known model nor an absolute path to a .gguf file.", param="target"
+            f"'{target}' is neither a known model, nor one of the hub (owner/repo:Q4_K_M), nor an absolute path to a "
+            ".gguf file.",
+            param="target",
         )
     first = str(open_model(path).path)
     known = registry.by_path(first)
@@ -108,6 +116,12 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     name = model_id or _SHARD.sub("", Path(first).stem)
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
+    return replace(new_entry(registry, name, None), path=first)
+
+
+def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str, ...] = ()) -> ModelEntry:
+    """A model of which nothing is configured: of the hub where there is a reference, else of a file."""
     given = registry.defaults
-    entry = ModelEntry(name, Source.FILE, first, given.options)
+    source = Source.FILE if hub is None else Source.HUB
+    entry = ModelEntry(name, source, None, given.options, aliases, hub)
     return replace(entry, policy=given.policy, filters=given.filters, tool_calls=given.tool_calls)

@@ -22,6 +22,7 @@ from supervisor.api.errors import render_error
 from supervisor.api.guard import Guard
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
+from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
@@ -126,6 +127,8 @@ async def _serve(
         calls.default = changed.server.tool_calls
 
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
+        maker.fetcher.on_change = pool.changed
+        maker.settle = partial(settled, maker, planner, pool.residents)
         reloader = Reloader(
             source.first,
             (maker, planner, pool),

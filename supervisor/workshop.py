@@ -6,12 +6,16 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from supervisor.child import StopGrace
+from supervisor.choosing import settled
 from supervisor.config import Settings
 from supervisor.core.devices import Holding, Machine
 from supervisor.engine import EngineLimits
 from supervisor.errors import StoreUnusable
+from supervisor.fetching import Fetcher, fetcher_of
+from supervisor.hub.access import HubChoices, hub_access
 from supervisor.kv_store import SlotStore
 from supervisor.learning import Learning
 from supervisor.paths import Places
@@ -33,7 +37,14 @@ def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], lear
         limits=_limits(settings),
         learning=learning,
         slots=SlotStore(where.cache / "kv", settings.kv_store.max_mib << 20),
+        fetcher=fetcher(settings, where, env),
     )
+
+
+def fetcher(settings: Settings, where: Places, env: Mapping[str, str]) -> Fetcher:
+    """What finds and fetches models of the hub by a configuration."""
+    access = hub_access(env, HubChoices(**settings.hub.model_dump()))
+    return fetcher_of(access, where)
 
 
 def planner_of(
@@ -59,12 +70,17 @@ def without_daemon(
 ) -> Iterator[tuple[EngineMaker, Planner]]:
     """The two for somebody who plans and starts nothing. Of a `machine` nothing was learned; None: this one."""
     database = _remembered(where) if machine is None else Database.empty()
-    with contextlib.closing(Learning(database, time.time)) as learning:
-        maker = engine_maker(settings, where, env, learning)
+    with (
+        contextlib.closing(Learning(database, time.time)) as learning,
+        contextlib.closing(engine_maker(settings, where, env, learning)) as maker,
+    ):
         if machine is None:
-            yield maker, planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
+            planner = planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
         else:
-            yield replace(maker, cores=None), planner_of(settings, maker, tuple, lambda again, ours: machine)
+            maker = replace(maker, cores=None)
+            planner = planner_of(settings, maker, tuple, lambda again, ours: machine)
+        maker.settle = partial(settled, maker, planner, tuple)
+        yield maker, planner
 
 
 def look(settings: Callable[[], Settings], maker: EngineMaker, prober: Prober) -> Look:

@@ -29,7 +29,9 @@ SHELL = (
     "edges",
     "engine",
     "engine_client",
+    "choosing",
     "engine_log",
+    "fetching",
     "estimating",
     "header_cache",
     "headers",
@@ -102,7 +104,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.launch": ("core.capabilities", "core.gguf", "core.memory", "core.plan", "core.statelines"),
     "core.filters": (),
     "core.reload": ("core.registry",),
-    "core.registry": ("core.filters", "core.launch", "core.schedule", "core.toolmode"),
+    "core.registry": ("core.filters", "core.launch", "core.nearest", "core.schedule", "core.toolmode"),
     "core.failures": (),
     "core.keeping": ("core.capabilities", "core.launch"),
     "core.ladder": ("core.events", "core.failures", "core.launch", "core.plan"),
@@ -110,7 +112,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.events": (),
     "core.schedule": ("core.events", "core.lifecycle", "core.plan"),
     "core.watch": ("core.memory",),
-    "core.catalog": (),
+    "core.catalog": ("core.catalog",),
     "core.params": ("core.spec",),
     "core.sse": (),
     "core.toolcalls": ("core.toolcalls",),
@@ -122,6 +124,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.chat": ("core.fold", "core.sse", "core.toolcalls"),
     "core.completions": ("core.fold",),
     "core.affinity": (),
+    "core.nearest": (),
     "core.engine_errors": (),
     "core.relay": ("core.apis", "core.sse"),
     "core.apis": ("core.sse",),
@@ -142,10 +145,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "estimating": ("core.describe", "core.memory", "core.spec", "modelfiles"),
     "header_cache": ("core.gguf",),
     "kv_store": ("core.keeping", "engine_client"),
-    "headers": ("core.spec", "demo", "header_cache", "modelfiles", "paths"),
+    "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
     "modelfolders": (),
-    "hub": ("core.catalog", "core.gguf", "paths"),
+    "hub": ("child", "core.architectures", "core.catalog", "core.gguf", "header_cache", "modelfiles", "paths"),
     "llamacpp": (*CORE, "paths"),
     "learning": (*CORE, "llamacpp", "processes", "store"),
     "engine": (
@@ -161,18 +164,20 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("modelfiles", "modelfolders", "paths"),
     ),
     "prepare": (
-        *(*CORE, "cores", "demo", "engine", "engine_log", "header_cache", "kv_store", "learning"),
+        *(*CORE, "cores", "demo", "engine", "engine_log", "fetching", "header_cache", "kv_store", "learning"),
         *("llamacpp", "paths", "planning", "sockets", "subjects"),
     ),
     "subjects": (
-        *("core.describe", "core.identity", "core.launch", "core.plan", "core.spec"),
+        *("core.describe", "core.gguf", "core.identity", "core.launch", "core.plan", "core.spec"),
         *("header_cache", "modelfiles", "projectors"),
     ),
     "planning": (*CORE, "learning", "probe", "subjects"),
-    "planned": ("config", "core.devices", "core.plan", "core.schedule", "planning", "prepare", "targets"),
+    "fetching": ("core.catalog", "core.launch", "core.registry", "header_cache", "hub", "paths", "subjects"),
+    "choosing": ("config", *CORE, "fetching", "hub", "planning", "prepare", "targets"),
+    "planned": ("choosing", "core.devices", "core.plan", "core.schedule", "planning", "prepare"),
     "workshop": (
-        *("child", "config", "core.devices", "engine", "kv_store", "learning", "paths", "planning", "prepare"),
-        *("probe", "store", "targets"),
+        *("child", "choosing", "config", "core.devices", "engine", "fetching", "hub", "kv_store", "learning", "paths"),
+        *("planning", "prepare", "probe", "store", "targets"),
     ),
     "reloading": (
         *("config", "core.registry", "core.reload", "llamacpp", "modelfolders"),
@@ -199,7 +204,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 
 # Modules that are tables of data and may be longer than MAX_LINES.
-DATA_ONLY: frozenset[str] = frozenset({"core.architectures", "demo.texts"})
+DATA_ONLY: frozenset[str] = frozenset({"core.architectures", "demo.texts", "errors"})
 MAX_LINES = 400
 
 IMPURE = frozenset(  # what touches the world

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,11 +13,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import inflight, manage, openai, peers
+from supervisor.api import files, inflight, manage, openai, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Guard
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules
+from supervisor.config.settings import ModelOptions
+from supervisor.core.nearest import did_you_mean
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.upstream import PREFIX
 
@@ -32,6 +35,7 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIA
     app.include_router(manage.router)
     app.include_router(inflight.router)
     app.include_router(peers.router)
+    app.include_router(files.router)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -68,8 +72,20 @@ def _supervisor_error(_request: Request, error: Exception) -> Response:
 def _validation_error(_request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part not in {"body", "query"})
-    return error_response(InvalidRequest(f"{where or 'body'}: {first['msg']}", param=where or None))
+    where = ".".join(str(part) for part in first["loc"] if part not in {"body", "query", "path"})
+    return error_response(InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
+
+
+def _told(fault: Mapping[str, Any]) -> str:
+    """What is wrong, in words for people who do not know how it was found."""
+    name = str(fault["loc"][-1])
+    if fault["type"] == "extra_forbidden":
+        near = did_you_mean(name, ModelOptions.model_fields) if "options" in fault["loc"] else ""
+        return f"there is no such key here{near}" + ("" if near else "; docs/rest.md and docs/launch.md list them")
+    if fault["type"] == "model_attributes_type":
+        return "must be a JSON object; send it with `Content-Type: application/json`"
+    message = str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    return message[:1].lower() + message[1:]
 
 
 def _http_error(request: Request, error: Exception) -> Response:

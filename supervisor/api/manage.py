@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor.api.service import Service, ServiceOf
+from supervisor.choosing import Asked
 from supervisor.config.settings import ModelOptions
 from supervisor.engine_log import OutputLog
 
@@ -105,8 +106,10 @@ async def estimate(body: EstimateRequest, service: ServiceOf) -> dict[str, Any] 
 @router.post("/models/load", response_model=None)
 async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
     """Load a model. With `Accept: text/event-stream` its status is streamed until it is ready or has failed."""
-    model = await service.ask_load(body.target, body.id, body.options)
-    if "text/event-stream" in request.headers.get("accept", ""):
+    streamed = "text/event-stream" in request.headers.get("accept", "")
+    asked = Asked(body.target, body.id, body.options)
+    model = await service.ask_load(asked, at_once=not body.wait and not streamed)
+    if streamed:
         return StreamingResponse(_progress(service, model), media_type="text/event-stream")
     if not body.wait:
         return JSONResponse(service.model(model), 202)

@@ -18,6 +18,7 @@ from supervisor.api.feed import KEEP_ALIVE_S, changes
 from supervisor.api.inflight import STREAM_HEADERS
 from supervisor.api.openai import card, command_of, router_status
 from supervisor.api.service import Service, ServiceOf
+from supervisor.choosing import Asked
 from supervisor.errors import InvalidRequest
 
 router = APIRouter()
@@ -50,7 +51,7 @@ async def load(body: ModelName, service: ServiceOf) -> dict[str, bool]:
     status = service.model(body.model)
     if router_status(status) != "unloaded":
         raise InvalidRequest("model is already running", param="model")
-    await service.ask_load(status["id"], None, None)
+    await service.ask_load(Asked(status["id"]))
     return {"success": True}
 
 

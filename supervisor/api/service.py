@@ -5,29 +5,31 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from supervisor import __version__
+from supervisor.api.disk import Disk
 from supervisor.api.status import model_status
+from supervisor.choosing import Asked, check_startable, entry_for, warning_for
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.core.schedule import Pins
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled
+from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, SupervisorError
 from supervisor.estimating import estimates_json
 from supervisor.inflight import Inflight, InflightRequest
-from supervisor.planned import Asked, planned
+from supervisor.planned import planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
 from supervisor.prepare import EngineMaker
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.reloading import Reloader
-from supervisor.targets import resolve_target
 
 
 @dataclass
@@ -51,6 +53,11 @@ class Service:
     pins: Pins
     tool_calls: ToolCalls
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.disk = Disk(self.maker, self.planner, self.pool)
+        self._warnings: set[asyncio.Task[None]] = set()
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -74,15 +81,16 @@ class Service:
 
         Engines of the model itself count as gone, as they would be when it is loaded anew.
         """
-        return await planned(self.maker, self.planner, Asked(target, model_id, options), self.pool.residents)
+        asked = Asked(target, model_id, options)
+        return await planned(self.maker, self.planner, asked, self.pool.residents, self.pins)
 
     async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
         """What an engine would allocate for a load target with these options of llama-server, and its own defaults.
 
         Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
         """
-        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, None, None)
-        known = await self.maker.glance(entry)
+        answer = await entry_for(self.maker, self.planner, Asked(target), self.pool.residents)
+        known = await self.maker.glance(answer.entry)
         return await asyncio.to_thread(estimates_json, known.subject.spec, options)
 
     def models(self) -> list[dict[str, Any]]:
@@ -93,18 +101,43 @@ class Service:
         """One model's status; raises ModelNotFound."""
         return self._model(self.maker.registry.find(name))
 
-    async def ask_load(self, target: str, model_id: str | None, options: ModelOptions | None) -> str:
-        """Want the model of a load target loaded with these options; its id.
+    async def ask_load(self, asked: Asked, *, at_once: bool = False) -> str:
+        """Want the model of a load target loaded; its id.
 
         A loaded model whose options change is drained and started again; options that cannot be are refused before.
+        Whether a model of the hub fits that was named and is not here is found out before its download begins, or,
+        with `at_once`, meanwhile. Raises as `entry_for`.
         """
-        entry = await asyncio.to_thread(resolve_target, self.maker.registry, target, model_id, options)
-        if options is not None:
-            await asyncio.to_thread(self.maker.check, entry.options, options.extra_args)
+        answer = await entry_for(self.maker, self.planner, asked, self.pool.residents)
+        entry = answer.entry
+        elsewhere = entry.hub is not None and entry.path is None
+        if asked.options is not None:
+            await asyncio.to_thread(self.maker.check, entry.options, asked.options.extra_args)
+            if not elsewhere:
+                await check_startable(self.maker, self.planner, entry, self.pool.residents())
+        self.remarks[entry.id] = {"note": answer.note, "variants": list(answer.table)}
+        if elsewhere and not answer.table:
+            if at_once:
+                warning = asyncio.ensure_future(self._warn_if_it_can_be_read(entry))
+                self._warnings.add(warning)
+                warning.add_done_callback(self._warnings.discard)
+            else:
+                await self._warn(entry)
         if not self.pool.status(entry.id).engines:
             self.planner.forget(entry.id)
-        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=options is None))
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=asked.options is None))
         return entry.id
+
+    async def _warn(self, entry: ModelEntry) -> None:
+        """Note what is to be said of a model that does not fit. Raises what reading its header does."""
+        warning = await warning_for(self.maker, self.planner, entry, self.pool.residents())
+        remark = self.remarks[entry.id]
+        self.remarks[entry.id] = remark | {"note": " ".join(filter(None, (remark["note"], warning))) or None}
+        self.pool.changed()
+
+    async def _warn_if_it_can_be_read(self, entry: ModelEntry) -> None:
+        with suppress(SupervisorError):  # the load will say it
+            await self._warn(entry)
 
     async def loaded(self, model_id: str) -> dict[str, Any]:
         """The status once the load is over.
@@ -153,7 +186,10 @@ class Service:
         return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
-        status = model_status(entry, self.pool.status(entry.id), self.pins(entry.id).pinned, self.to_epoch)
+        download = self.maker.fetcher.progress.get(entry.id)
+        pinned = self.pins(entry.id).pinned
+        status = model_status(entry, self.pool.status(entry.id), pinned, self.to_epoch, download)
+        status |= self.remarks.get(entry.id, {"note": None, "variants": []})
         return status | {"detours": list(self.planner.detour(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:

@@ -11,20 +11,28 @@ import psutil
 from supervisor.core.lifecycle import STARTING, EngineState
 from supervisor.core.plan import Placement
 from supervisor.core.registry import ModelEntry
+from supervisor.errors import ModelFileError
+from supervisor.hub.download import Progress
 from supervisor.lease import EngineStatus
+from supervisor.modelfiles import parts_of
 from supervisor.pool import PoolStatus
 
 _UNTOLD = frozenset({"fits", "model", "estimate", "evict"})  # of a plan that is carried out already
 
 
 def model_status(
-    entry: ModelEntry, pool: PoolStatus, pinned: bool, to_epoch: Callable[[float], float]
+    entry: ModelEntry,
+    pool: PoolStatus,
+    pinned: bool,
+    to_epoch: Callable[[float], float],
+    download: Progress | None = None,
 ) -> dict[str, Any]:
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
     waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), pinned, plan (as
-    `plan --json` without its estimate), error {code, message, log_lines}, engines.
+    `plan --json` without its estimate), error {code, message, log_lines}, engines, hub (the reference of a model of the
+    hub), download (`Progress.to_json`; None: there is none).
     """
     view, best = pool.view, pool.best
     ready = best.ready if best else None
@@ -36,9 +44,11 @@ def model_status(
         "aliases": list(entry.aliases),
         "source": entry.source.value,
         "path": entry.path,
+        "hub": entry.hub,
         "state": "unloaded" if view.state is None or view.state is EngineState.STOPPED else view.state.value,
-        "stage": progress.stage if progress else None,
-        "progress": progress.value if progress else None,
+        "stage": progress.stage if progress else download.stage if download else None,
+        "progress": progress.value if progress else _share(download) if download else None,
+        "download": download.to_json() if download else None,
         "pid": pid,
         "n_ctx": ready.n_ctx if ready else None,
         "n_slots": ready.n_slots if ready else None,
@@ -62,6 +72,10 @@ def _plan(best: EngineStatus | None) -> dict[str, Any] | None:
     return {name: value for name, value in best.view.plan.to_json().items() if name not in _UNTOLD}
 
 
+def _share(download: Progress) -> float | None:
+    return download.done / download.total if download.total else None
+
+
 def _engine(engine: EngineStatus) -> dict[str, Any]:
     view = engine.view
     return {
@@ -83,9 +97,10 @@ def _resident_bytes(pid: int | None) -> int | None:
 
 
 def _file_bytes(path: str | None) -> int | None:
+    """Of all parts together."""
     try:
-        return Path(path).stat().st_size if path is not None else None
-    except OSError:
+        return sum(part.stat().st_size for part in parts_of(Path(path))) if path is not None else None
+    except (OSError, ModelFileError):
         return None
 
 

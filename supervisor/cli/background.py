@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from typing import BinaryIO
 
 import supervisor
 from supervisor.cli.daemon import Daemon, at_endpoint
-from supervisor.errors import DaemonAlreadyRunning, DaemonError
+from supervisor.errors import DaemonAlreadyRunning, DaemonError, RemoteError
 from supervisor.paths import Places, private_folder
 
 START_SECONDS = 60.0
@@ -20,6 +21,8 @@ _LOOK_AGAIN_SECONDS = 0.02
 _TRY_AGAIN_SECONDS = 0.3
 _LOG_TAIL_BYTES = 4000
 _LOG_TAIL_LINES = 20
+
+_ENDED = re.compile(r"^error: (?P<message>.+) \[(?P<code>\w+)\]\Z", re.MULTILINE | re.DOTALL)
 
 # Starts this very package in a fresh interpreter, whatever the working folder or another `supervisor` on the path says.
 _BOOT = (
@@ -38,8 +41,8 @@ def start(command: Sequence[str], where: Places, key: str | None) -> Daemon:
     """Run a daemon's command line and wait until it answers.
 
     A daemon that finds the state folder taken exits; then the one that holds it is the answer as soon as it speaks, and
-    should it be on its way out, the command is run again. Raises DaemonError with the end of the log when the process
-    exits for another reason or START_SECONDS pass.
+    should it be on its way out, the command is run again. Raises the error with which the process
+    ended, DaemonError with the end of the log where it said none or START_SECONDS pass.
     """
     private_folder(where.state)
     private_folder(where.daemon_log.parent)
@@ -71,7 +74,14 @@ def _attempt(command: Sequence[str], where: Places, key: str | None, log: Binary
         return _answer(where, key, min(deadline, time.monotonic() + _TRY_AGAIN_SECONDS), None)
     else:
         message = f"The daemon ended at once (exit status {process.returncode})"
-    raise DaemonError(f"{message}; its log is {where.daemon_log}.", log_lines=_tail(log, begin))
+    tail = _tail(log, begin)
+    raise _told(tail) or DaemonError(f"{message}; its log is {where.daemon_log}.", log_lines=tail)
+
+
+def _told(lines: Sequence[str]) -> RemoteError | None:
+    """The error with which the daemon ended, where it said one."""
+    found = _ENDED.search("\n".join(lines))
+    return found and RemoteError(found["message"], code=found["code"])
 
 
 def _answer(where: Places, key: str | None, until: float, process: subprocess.Popen[bytes] | None) -> Daemon | None:

@@ -15,7 +15,8 @@ _CONTEXTS = (4096, 32768)
 
 def print_estimate(spec: ModelSpec, found: MemoryEstimate, options: EstimateOptions) -> None:
     """Parts with bars, layers by kind, the same at other contexts, what q8_0 caches would save."""
-    slots = f"{found.n_seq} slots of {found.n_ctx_seq} tokens" if found.n_seq > 1 else f"{found.n_ctx_seq} tokens"
+    how = "share" if found.n_ctx == found.n_ctx_seq else "of"
+    slots = f"{found.n_seq} slots {how} {found.n_ctx_seq} tokens" if found.n_seq > 1 else f"{found.n_ctx_seq} tokens"
     print(f"{bold(spec.name or found.arch)}  {found.arch}, context {found.n_ctx}: {slots}")
     print_table(("PART", "SIZE", "", ""), _part_rows(found))
     kinds = _kind_rows(found)

@@ -124,9 +124,12 @@ def check_daemon(args: argparse.Namespace) -> Finding:
     if version != __version__:
         advice = f"`{command_name(os.environ)} stop` ends it"
         return Finding("daemon", "fail", f"version {version} runs, this command is {__version__}; {advice}")
-    refused = (daemon.status.get("config") or {}).get("error")
+    configuration = daemon.status.get("config") or {}
+    refused, waiting = configuration.get("error"), configuration.get("restart_needed")
     if refused:
         return Finding("daemon", "warn", f"it goes on with its old configuration: {refused.get('message')}")
+    if waiting:
+        return Finding("daemon", "warn", f"{', '.join(waiting)}: changed, and counts once the daemon was started again")
     return Finding("daemon", "ok", f"answers at {daemon.client.url} (pid {daemon.status.get('pid')})")
 
 

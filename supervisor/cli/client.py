@@ -44,6 +44,10 @@ class Client:
         """The JSON answer to `body`; `timeout` in seconds, None = as long as it takes. Raises as `get`."""
         return self._call("POST", path, body, timeout)
 
+    def delete(self, path: str, query: Mapping[str, object], timeout: float | None = ANSWER_SECONDS) -> Json:
+        """The JSON answer to a DELETE. Raises as `get`."""
+        return self._call("DELETE", f"{path}?{urlencode(query)}", None, timeout)
+
     def events(self, path: str, body: Json) -> Generator[str, None, None]:
         """The `data` of each server-sent event that answers `body`, as they arrive. Raises as `get`."""
         data: list[str] = []

@@ -44,7 +44,10 @@ def run_init(args: argparse.Namespace) -> int:
     require(not (args.num_models and args.models_dir), "Give either --num-models or --models-dir.")
     if args.num_models:
         return _give(args, template(args.num_models), {})
-    models = found_models(os.environ, [Path(folder).expanduser() for folder in args.models_dir])
+    folders = [Path(folder).expanduser() for folder in args.models_dir]
+    missing = next((folder for folder in folders if not folder.is_dir()), None)
+    require(missing is None, f"{missing} is no folder; check --models-dir.")
+    models = found_models(os.environ, folders, note)
     if not models:
         note("no models were found; `config init --num-models 2` writes a template")
     return _give(args, as_text({"models": models}), {"models": models})
@@ -130,6 +133,8 @@ def _give(args: argparse.Namespace, text: str, as_json: dict[str, object]) -> in
                 stream.write(text)
         except FileExistsError:
             raise UsageError(f"{path} is there already; --force writes over it.") from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}; name another file with -o.") from None
         note(f"written: {path}")
         as_json = {**as_json, "written": str(path)}
     if args.json:

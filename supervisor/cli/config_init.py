@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from supervisor.config.write import unique_ids
 from supervisor.modelfolders import Found, look_inside, scan
 
+_MAGIC = b"GGUF"
 
-def found_models(env: Mapping[str, str], folders: Sequence[Path]) -> dict[str, dict[str, Any]]:
-    """Settings by id: first what lies in these folders, then the caches'; a file that is there twice counts once."""
+
+def found_models(
+    env: Mapping[str, str], folders: Sequence[Path], note: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    """Settings by id: first what lies in these folders, then the caches'; a file that is there twice counts once.
+
+    What cannot be a model is left out, and `note` is told.
+    """
     every: dict[Path, Found] = {}
     for found in (*_in_folders(folders), *_in_caches(env)):
         every.setdefault(found.path.resolve(), found)
-    models = list(every.values())
+    models = [found for found in every.values() if _is_gguf(found.path)]
+    for found in every.values():
+        if found not in models:
+            note(f"left out: {found.path} (not a GGUF file)")
     return dict(zip(unique_ids([model.name for model in models]), map(_settings, models), strict=True))
+
+
+def _is_gguf(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) in {_MAGIC, _MAGIC[::-1]}
+    except OSError:
+        return False
 
 
 def _settings(model: Found) -> dict[str, Any]:

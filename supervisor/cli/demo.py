@@ -93,7 +93,7 @@ def _tool_call_shown(client: Client, model: str, say: Callable[[str], None]) -> 
 
 def _what_next(me: str, base_url: str, model: str) -> str:
     rows = (
-        (f"{me} load owner/repo:quant", "a model of your choice (from the hub soon; today the path of a .gguf file)"),
+        (f"{me} load owner/repo:quant", "a model of your choice, from the hub or a .gguf file"),
         (f"{me} chat", "talk to it here"),
         (f"{me} stop", "end the daemon and its engines"),
     )

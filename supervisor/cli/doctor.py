@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     for finding in _findings(args):
         findings.append(finding)
         if not args.json:
-            print(f"{finding.state:<4}  {finding.name}: {finding.message}", flush=True)
+            message = finding.message.replace("\n", "\n      ")
+            print(f"{finding.state:<4}  {finding.name}: {message}", flush=True)
     broken = any(finding.state == "fail" for finding in findings)
     if args.json:
         print_json({"ok": not broken, "checks": [vars(finding) for finding in findings]})

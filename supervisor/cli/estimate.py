@@ -12,10 +12,12 @@ from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_common, count, positive, require
 from supervisor.cli.reading import reader
-from supervisor.cli.render import print_json, print_json_line
+from supervisor.cli.render import note, print_json, print_json_line
 from supervisor.core.ggml import CACHE_TYPES
+from supervisor.core.memory import EstimateOptions
 from supervisor.errors import InvalidRequest, SupervisorError
 from supervisor.estimating import NAMES, estimate_options, estimated
+from supervisor.headers import ModelReader
 
 _DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
 compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
@@ -57,10 +59,11 @@ def run(args: argparse.Namespace) -> int:
     if args.jsonl:
         return _run_lines(args)
     require(args.target, "Name a model: `estimate TARGET`, or give --jsonl.")
-    spec = reader(args, args.target).spec(args.target)
+    source = reader(args, args.target)
+    spec = source.spec(args.target)
     given = {name: value for name, value in vars(args).items() if name in NAMES and value is not None}
     contexts = given.pop("ctx_size", (None,))
-    options = estimate_options(given)
+    options = _with_projector(estimate_options(given), source, args.target)
     found = [estimated(spec, replace(options, ctx_size=context)) for context in contexts]
     if args.json:
         print_json([one.to_json() for one in found] if len(found) > 1 else found[0].to_json())
@@ -69,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
             if number:
                 print()
             print_estimate(spec, one, options)
+        if options.n_gpu_layers is None and not options.tensor_split:
+            note("for one GPU that holds all layers; -ngl 0: the processor alone; `plan` says where it goes here")
     return OK
 
 
@@ -93,7 +98,14 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
         raise InvalidRequest('A line must be a JSON object with "target", and "options" where wanted.') from None
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")
-    return estimated(reader(args, target).spec(target), estimate_options(given)).to_json()
+    source = reader(args, target)
+    options = _with_projector(estimate_options(given), source, target)
+    return estimated(source.spec(target), options).to_json()
+
+
+def _with_projector(options: EstimateOptions, source: ModelReader, target: str) -> EstimateOptions:
+    """With the projector of a target of the hub, unless one is named."""
+    return options if options.mmproj else replace(options, mmproj=source.projector_bytes(target) or None)
 
 
 def _contexts(text: str) -> tuple[int, ...]:
@@ -101,4 +113,7 @@ def _contexts(text: str) -> tuple[int, ...]:
 
 
 def _split(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of shares, such as 3,1") from None

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 def _line(name: str, data: Json) -> str:
     match name:
         case "snapshot":
-            return f"{len(data['models'])} models, {len(data['requests'])} requests in flight"
+            return f"models: {len(data['models'])}, requests in flight: {len(data['requests'])}"
         case "model":
             error = f" [{data['error']['code']}]" if data.get("error") else ""
             return f"{data['id']}: {data['state']}, {data['leases']} at work, {data['waiting']} waiting{error}"

@@ -21,7 +21,7 @@ is loaded already stays as it is, unless other options are given. Ctrl-C cancels
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("load", help="load a model and print its endpoint", description=_DESCRIPTION)
-    parser.add_argument("target", metavar="TARGET", help="demo, the path of a .gguf file, or the id of a known model")
+    parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
     parser.add_argument("--id", metavar="ID", help="the name to give the model (default: from the file's name)")
     add_launch_options(parser)
     add_background(parser)

@@ -5,27 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from supervisor.cli.client import Json, remote_error
 from supervisor.cli.daemon import Daemon
 from supervisor.cli.progress import Report
-from supervisor.errors import DaemonError, LoadCancelled, SupervisorError, UsageError
+from supervisor.cli.render import is_terminal, note, size
+from supervisor.errors import DaemonError, LoadCancelled, SupervisorError
 
-_HUB = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
+_MINUTE = 60
+_HUB_SLASHES = 2  # of owner/repo/file.gguf
 
 
 def parse_target(text: str) -> str:
-    """The target as the daemon wants it: `demo`, an id, or an absolute path. Raises UsageError for one on a hub."""
+    """The target as the daemon wants it: `demo`, an id, a model of the hub, or an absolute path.
+
+    A path begins with `.`, `/` or `~`, or is there, or ends in `.gguf` and has less than two folders.
+    """
     path = Path(text).expanduser()
-    if text.lower().endswith(".gguf") or text.startswith((".", "/", "~")) or ("/" in text and path.exists()):
+    local = text.lower().endswith(".gguf") and text.count("/") < _HUB_SLASHES and "://" not in text
+    if local or text.startswith((".", "/", "~")) or ("/" in text and path.exists()):
         return os.path.abspath(path)
-    if _HUB.fullmatch(text):
-        raise UsageError(
-            f"{text}: models on a hub are not supported yet. Give the path of a .gguf file, a known id, or `demo`.",
-            param="target",
-        )
     return text
 
 
@@ -36,10 +38,12 @@ def load(daemon: Daemon, body: Json, report: Report) -> Json:
     DaemonError.
     """
     status: Json = {}
+    told = _Teller()
     try:
         with contextlib.closing(daemon.client.events("/api/v1/models/load", body)) as events:
             for event in events:
                 status = json.loads(event)
+                told.tell(status)
                 if status["state"] == "failed":
                     raise remote_error(status)
                 report(*_stage(status))
@@ -54,7 +58,57 @@ def load(daemon: Daemon, body: Json, report: Report) -> Json:
     return status
 
 
+class _Teller:
+    """Says once what has to be said of a load: remarks, and the variants there were to choose from."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def tell(self, status: Json) -> None:
+        """Look at a status."""
+        if self._told:
+            return
+        self._told = True
+        if status.get("note"):
+            note(f"note: {status['note']}")
+        for line in variant_lines(status.get("variants") or ()):
+            note(line)
+
+
+def variant_lines(variants: Sequence[Json]) -> list[str]:
+    """A table of variants, as lines."""
+    rows = [
+        (
+            "→" if one["chosen"] else " ",
+            one["name"],
+            size(one["size_bytes"]),
+            "fits" if one["well"] else "tight" if one["fits"] else "no",
+            one["note"],
+        )
+        for one in variants
+    ]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def download_text(download: Json) -> str:
+    """How far a download is: bytes, rate, time left."""
+    rate, left = download.get("bytes_per_second"), download.get("eta_seconds")
+    found = [f"{size(download['done_bytes'])} of {size(download['total_bytes'])}"]
+    found += [f"{size(rate)}/s"] if rate else []
+    found += [f"{_duration(left)} left"] if left else []
+    found += [download["note"]] if download.get("note") else []
+    return ", ".join(found)
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60} s" if whole >= _MINUTE else f"{whole} s"
+
+
 def _stage(status: Json) -> tuple[str, float | None]:
-    """What to tell a waiting person about a status."""
-    stage = status.get("stage")
+    """What to tell a waiting person about a status; a download's figures only where a line can be drawn anew."""
+    stage, download = status.get("stage"), status.get("download")
+    if download and is_terminal(sys.stderr):
+        return f"{status['id']}: {stage} {download_text(download)}", status.get("progress")
     return f"{status['id']}: {status['state']}" + (f" ({stage})" if stage else ""), status.get("progress")

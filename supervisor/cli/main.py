@@ -7,6 +7,7 @@ of the verb that was asked for is imported: start-up time is what a person feels
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -17,7 +18,7 @@ import supervisor
 from supervisor.cli import exits
 from supervisor.cli.intact import check_intact
 from supervisor.cli.options import command_name
-from supervisor.errors import SupervisorError, UsageError
+from supervisor.errors import SupervisorError, SystemRefused, UsageError
 
 VERBS = {
     "demo": "supervisor.cli.demo",
@@ -29,6 +30,9 @@ VERBS = {
     "ps": "supervisor.cli.ps",
     "events": "supervisor.cli.events",
     "models": "supervisor.cli.models",
+    "pull": "supervisor.cli.pull",
+    "rm": "supervisor.cli.rm",
+    "verify": "supervisor.cli.verify",
     "chat": "supervisor.cli.chat",
     "inspect": "supervisor.cli.inspect",
     "estimate": "supervisor.cli.estimate",
@@ -43,6 +47,20 @@ VERBS = {
     "clean": "supervisor.cli.clean",
 }
 """Verb to module, in the order of the help text."""
+
+
+_ELSEWHERE = "or choose another folder (SUPERVISOR_HOME for the program's own files)."
+_FORBIDDEN = f"Make it writable for you, {_ELSEWHERE}"
+_FULL = f"Free some room on the disk, {_ELSEWHERE}"
+_ADVICE = {
+    errno.EROFS: _FORBIDDEN,
+    errno.EACCES: _FORBIDDEN,
+    errno.EPERM: _FORBIDDEN,
+    errno.ENOTDIR: _FORBIDDEN,
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+}
+"""What to do about what the system refuses, by its number."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -92,13 +110,24 @@ def _version() -> str:
 
 def _run(arguments: list[str]) -> int:
     asked = arguments[0] if arguments else ""
+    if asked not in VERBS and not asked.startswith("-") and asked:
+        raise UsageError(_no_verb(asked))
     parser = build_parser([asked] if asked in VERBS else list(VERBS))
-    args = parser.parse_args(arguments)
+    args, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        raise UsageError(f"Unrecognized arguments: {' '.join(unknown)}. Try `{parser.prog} {args.verb} --help`.")
     if args.verb is None:
         parser.print_help(sys.stderr)
         return exits.USAGE
     code: int = args.run(args)
     return code
+
+
+def _no_verb(asked: str) -> str:
+    from supervisor.core.nearest import did_you_mean  # noqa: PLC0415 - only a slip needs it
+
+    near = did_you_mean(asked, VERBS)
+    return f"There is no verb '{asked}'{near or '.'} `{command_name(os.environ)} --help` lists them all."
 
 
 def _fail(error: SupervisorError, as_json: bool) -> int:
@@ -124,6 +153,9 @@ def _described(error: SupervisorError) -> dict[str, object]:
 
 
 def _crash(error: Exception, as_json: bool) -> int:
+    advice = _ADVICE.get(error.errno or 0) if isinstance(error, OSError) else None
+    if advice is not None:
+        return _fail(SystemRefused(f"The system refused: {error}. {advice}"), as_json)
     from supervisor.cli.crash import write_traceback  # noqa: PLC0415 - only a bug needs it
 
     where = write_traceback(error, os.environ)

@@ -38,7 +38,7 @@ _GIB = 1 << 30
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("plan", help="where a model would go, and why", description=_DESCRIPTION)
-    parser.add_argument("target", metavar="TARGET", help="demo, the path of a .gguf file, or the id of a known model")
+    parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
     parser.add_argument("--devices", metavar="FILE|NAME|-", help=_DEVICES)
     parser.add_argument("--config", metavar="FILE", help="the configuration, where no daemon is asked")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server, where no daemon is asked")

@@ -13,13 +13,14 @@ from supervisor.cli.client import Json
 from supervisor.config import find_config, load_settings
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices import Machine
+from supervisor.core.nearest import did_you_mean
 from supervisor.errors import InvalidRequest
 from supervisor.paths import places
 from supervisor.planned import Asked, planned
 from supervisor.probe.profiles import load_profile, read_profile
 from supervisor.workshop import without_daemon
 
-_UNKNOWN = "there is no such option here; docs/launch.md lists them, and which only the configuration may set"
+_UNKNOWN = "; docs/launch.md lists them, and which only the configuration may set"
 
 
 async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:
@@ -31,7 +32,7 @@ async def plan_here(args: argparse.Namespace, target: str, options: Json, env: M
     machine = _machine(args.devices) if args.devices else None
     asked = Asked(target, None, _checked(options) if options else None)
     with without_daemon(settings, where, env, machine) as (maker, planner):
-        return await planned(maker, planner, asked, tuple)
+        return await planned(maker, planner, asked, tuple, maker.registry.policy_of)
 
 
 def _machine(name: str) -> Machine:
@@ -44,5 +45,6 @@ def _checked(options: Json) -> ModelOptions:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        told = _UNKNOWN if first["type"] == "extra_forbidden" else first["msg"]
+        near = did_you_mean(name, ModelOptions.model_fields)
+        told = f"there is no such option here{near or _UNKNOWN}" if first["type"] == "extra_forbidden" else first["msg"]
         raise InvalidRequest(f"{name}: {told}", param=name) from None

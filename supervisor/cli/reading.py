@@ -6,18 +6,24 @@ import argparse
 import os
 from pathlib import Path
 
+from supervisor.cli.loading import parse_target
+from supervisor.cli.render import note
 from supervisor.headers import DEMO, ModelReader
 from supervisor.paths import places
 
 
 def reader(args: argparse.Namespace, target: str | None = None) -> ModelReader:
-    """A reader that knows the ids of the configuration where `target` may be one."""
+    """A reader that knows the ids of the configuration, and the hub, where `target` may need them."""
     where = places(os.environ)
-    if target is None or target == DEMO or "/" in target or target.lower().endswith(".gguf"):
+    if target is None or target == DEMO or parse_target(target).startswith("/"):
         return ModelReader(where)
     from supervisor.config import find_config, load_settings  # noqa: PLC0415 - 150 ms that a path can spare
+    from supervisor.fetching import hub_models  # noqa: PLC0415 - as above
+    from supervisor.hub.access import HubChoices, hub_access  # noqa: PLC0415 - as above
     from supervisor.targets import configured_models  # noqa: PLC0415 - as above
 
     file = find_config(getattr(args, "config", None), os.environ, Path.cwd(), where.config)
     settings = load_settings(file, os.environ)
-    return ModelReader(where, {entry.id: entry.path for entry in configured_models(settings) if entry.path is not None})
+    hub = hub_models(hub_access(os.environ, HubChoices(**settings.hub.model_dump())), where)
+    origins = {entry.id: entry.origin for entry in configured_models(settings) if entry.origin is not None}
+    return ModelReader(where, origins, hub, lambda text: note(f"note: {text}"))

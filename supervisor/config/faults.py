@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 from supervisor.config.document import Document, Loc
 from supervisor.config.expand import MACROS
 from supervisor.config.settings import Settings
+from supervisor.core.nearest import did_you_mean
 from supervisor.errors import ConfigError
 
 
@@ -75,9 +75,9 @@ def config_error(faults: Iterable[ConfigFault]) -> ConfigError:
 def nearest(name: str, names: Iterable[str]) -> str:
     """`; did you mean …?` where one of the names is like this one, else what there is."""
     known = sorted(names)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    near = did_you_mean(name, known)
     if near:
-        return f"; did you mean {near[0]}?"
+        return near
     return f"; there are {', '.join(known)}" if 0 < len(known) <= 12 else "; see config.example.yaml"
 
 

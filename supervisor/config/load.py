@@ -44,7 +44,8 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
         if given:
             path = Path(given).expanduser().absolute()
             if not path.is_file():
-                raise ConfigError(f"The configuration file {path} does not exist.")
+                how = "is a folder; name the file in it" if path.is_dir() else "does not exist"
+                raise ConfigError(f"The configuration file {path} {how}.")
             return path
     here = cwd / FILE_NAME
     if here.is_file() and _is_private(here):
@@ -133,6 +134,8 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     update: dict[str, Any] = {"models": models, "defaults": _files_under(base, settings.defaults)}
     if settings.models_dir is not None:
         update["models_dir"] = absolute(base, settings.models_dir)
+    if settings.hub.cache is not None:
+        update["hub"] = settings.hub.model_copy(update={"cache": absolute(base, settings.hub.cache)})
     return settings.model_copy(update={key: value for key, value in update.items() if key in settings.model_fields_set})
 
 

@@ -87,6 +87,17 @@ class DeviceSettings(_Strict):
         return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib), _bytes(self.limit_mib))
 
 
+class HubSettings(_Strict):
+    """Where models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
+
+    endpoint: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    token: Annotated[str | None, Field(min_length=1, pattern=r"^[!-~]+$", repr=False)] = None
+    cache: str | None = None
+    offline: bool = False
+    xet: bool = True
+    timeout: Annotated[float, Field(gt=0)] = 5
+
+
 Natural = Annotated[int, Field(ge=0)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -231,6 +242,7 @@ class Settings(_Strict):
 
     server: ServerSettings = ServerSettings()
     engine: EngineSettings = EngineSettings()
+    hub: HubSettings = HubSettings()
     devices: DeviceSettings = DeviceSettings()
     context: ContextSettings = ContextSettings()
     placement: PlacementSettings = PlacementSettings()

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from supervisor.config.settings import ModelSettings
+from supervisor.core.catalog import HubReference, parse_reference
+from supervisor.errors import InvalidRequest
 
 DEMO = "demo"
-_REPO = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
+_MARKED = re.compile(r"hf://|https?://|hf\.co/|(?:www\.)?huggingface\.co/", re.IGNORECASE)
 _PATH = re.compile(r"[./~]|[A-Za-z]:[\\/]|.*\.gguf$", re.DOTALL)
 
 Kind = Literal["demo", "path", "repo"]
@@ -19,9 +21,9 @@ def kind_of(source: str) -> Kind | None:
     """What a `source` names; None: nothing that there is."""
     if source == DEMO:
         return "demo"
-    if _PATH.match(source):
+    if _PATH.match(source) and not _MARKED.match(source):
         return "path"
-    return "repo" if _REPO.fullmatch(source) else None
+    return "repo" if _reference(source) is not None else None
 
 
 def path_of(model: ModelSettings) -> str | None:
@@ -32,8 +34,15 @@ def path_of(model: ModelSettings) -> str | None:
 
 
 def repo_of(model: ModelSettings) -> str | None:
-    """`owner/repo` or `owner/repo:quant`, where the model comes from one."""
-    return model.source if model.source is not None and kind_of(model.source) == "repo" else None
+    """The reference into a repository, where the model comes from one; as short as it can be written."""
+    return str(_reference(model.source)) if model.source is not None and kind_of(model.source) == "repo" else None
+
+
+def _reference(source: str) -> HubReference | None:
+    try:
+        return parse_reference(source)
+    except InvalidRequest:
+        return None
 
 
 def is_demo(model: ModelSettings) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
+from supervisor.core.nearest import did_you_mean
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
@@ -78,7 +79,7 @@ class Registry:
     def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
         """Add a model, or replace the options of the one with the same id and path; whether it has other options now.
 
-        Whatever else is set for one that is here stays; with `keep` so do its options.
+        Whatever else is set for one that is here stays, and further aliases come to it; with `keep` its options stay.
         Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
         for name in (entry.id, *entry.aliases):
@@ -90,7 +91,8 @@ class Registry:
                 raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
         before = self._entries.get(entry.id)
         if before is not None:
-            entry = before if keep else replace(before, options=entry.options)
+            aliases = tuple(dict.fromkeys((*before.aliases, *entry.aliases)))
+            entry = replace(before, options=before.options if keep else entry.options, aliases=aliases)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
         return before is not None and before.options != entry.options
@@ -109,11 +111,29 @@ class Registry:
         model_id = self._names.get(name)
         if model_id is None:
             known = ", ".join(self._entries) or "none"
+            near = did_you_mean(name, self._names)
             raise ModelNotFound(
-                f"There is no model '{name}'. Known models: {known}. Add one with `supervisor load PATH`.",
+                f"There is no model '{name}'{near or '.'} Known models: {known}. "
+                "Add one with `supervisor load PATH`, or one of the hub with `supervisor load owner/repo:quant`.",
                 param="model",
             )
         return self._entries[model_id]
+
+    def by_hub(self, reference: str) -> ModelEntry | None:
+        """The model that was made from this reference, in whatever case it was written."""
+        wanted = reference.lower()
+        return next((entry for entry in self._entries.values() if (entry.hub or "").lower() == wanted), None)
+
+    def locate(self, model_id: str, path: str | None) -> None:
+        """Note where a model of the hub is on disk; None: it is not any more."""
+        entry = self._entries.get(model_id)
+        if entry is not None:
+            self._entries[model_id] = replace(entry, path=path)
+
+    def forget(self, model_id: str) -> None:
+        """Drop a model and its names."""
+        self._entries.pop(model_id, None)
+        self._names = {name: owner for name, owner in self._names.items() if owner != model_id}
 
     def by_path(self, path: str) -> ModelEntry | None:
         """The model that was made from this file."""

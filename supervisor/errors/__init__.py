@@ -4,6 +4,7 @@ SupervisorError                     internal_error
 ├─ ConfigError                      config_invalid
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
+├─ SystemRefused                    system_refused
 ├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
@@ -11,12 +12,24 @@ SupervisorError                     internal_error
 │  ├─ ModelFileError                model_file_invalid
 │  │  ├─ GgufError                  gguf_invalid
 │  │  └─ ShardMissing               shard_missing
+│  ├─ VariantNotFound               variant_not_found
+│  ├─ VariantAmbiguous              variant_ambiguous
+│  ├─ ModelInUse                    model_in_use
 │  ├─ EstimateRefused               estimate_refused
 │  ├─ ModelDoesNotFit               does_not_fit
 │  └─ ModelLoadFailed               model_load_failed
 │     ├─ ModelNotLoaded             model_not_loaded
 │     ├─ CrashLoop                  crash_loop
 │     └─ LoadCancelled              load_cancelled
+├─ HubError                         hub_error
+│  ├─ RepositoryNotFound            repository_not_found
+│  ├─ HubTokenNeeded                hub_token_needed
+│  ├─ HubGated                      hub_gated
+│  ├─ HubBusy                       hub_busy
+│  ├─ HubUnreachable                hub_unreachable
+│  ├─ DownloadFailed                download_failed
+│  ├─ DiskFull                      disk_full
+│  └─ VerificationFailed            verification_failed
 ├─ EngineError
 │  ├─ EngineNotFound                engine_not_found
 │  ├─ EngineUnusable                engine_unusable
@@ -61,6 +74,7 @@ from supervisor.errors.base import (
     PackageOverwritten,
     ProfileInvalid,
     SupervisorError,
+    SystemRefused,
     UsageError,
 )
 from supervisor.errors.daemon import (
@@ -91,6 +105,17 @@ from supervisor.errors.engine import (
     EngineUnusable,
     OptionNotSupported,
 )
+from supervisor.errors.hub import (
+    DiskFull,
+    DownloadFailed,
+    HubBusy,
+    HubError,
+    HubGated,
+    HubTokenNeeded,
+    HubUnreachable,
+    RepositoryNotFound,
+    VerificationFailed,
+)
 from supervisor.errors.model import (
     CrashLoop,
     EstimateRefused,
@@ -100,10 +125,13 @@ from supervisor.errors.model import (
     ModelError,
     ModelFileError,
     ModelIdTaken,
+    ModelInUse,
     ModelLoadFailed,
     ModelNotFound,
     ModelNotLoaded,
     ShardMissing,
+    VariantAmbiguous,
+    VariantNotFound,
 )
 from supervisor.errors.request import (
     HostNotAllowed,
@@ -127,6 +155,8 @@ __all__ = [
     "DaemonError",
     "DaemonUnreachable",
     "DaemonVersionMismatch",
+    "DiskFull",
+    "DownloadFailed",
     "EngineError",
     "EngineInstallFailed",
     "EngineLost",
@@ -138,6 +168,11 @@ __all__ = [
     "EstimateRefused",
     "GgufError",
     "HostNotAllowed",
+    "HubBusy",
+    "HubError",
+    "HubGated",
+    "HubTokenNeeded",
+    "HubUnreachable",
     "InsecureBind",
     "InvalidRequest",
     "LoadCancelled",
@@ -145,6 +180,7 @@ __all__ = [
     "ModelError",
     "ModelFileError",
     "ModelIdTaken",
+    "ModelInUse",
     "ModelLoadFailed",
     "ModelNotFound",
     "ModelNotLoaded",
@@ -155,6 +191,7 @@ __all__ = [
     "ProfileInvalid",
     "QueueFull",
     "RemoteError",
+    "RepositoryNotFound",
     "RequestCancelled",
     "RequestError",
     "RequestNotFound",
@@ -164,6 +201,10 @@ __all__ = [
     "StoreTooNew",
     "StoreUnusable",
     "SupervisorError",
+    "SystemRefused",
     "Unauthorized",
     "UsageError",
+    "VariantAmbiguous",
+    "VariantNotFound",
+    "VerificationFailed",
 ]

@@ -40,6 +40,12 @@ class PackageOverwritten(SupervisorError):
     code = "package_overwritten"
 
 
+class SystemRefused(SupervisorError):
+    """The system does not let the program write where it has to: no permission, read-only, or the disk is full."""
+
+    code = "system_refused"
+
+
 class ProfileInvalid(SupervisorError):
     """The description of a machine's devices is wrong."""
 

@@ -51,6 +51,24 @@ class ShardMissing(ModelFileError):
     code = "shard_missing"
 
 
+class VariantNotFound(ModelError):
+    """The repository has no such quantisation or file; the message lists what there is."""
+
+    code = "variant_not_found"
+
+
+class VariantAmbiguous(ModelError):
+    """Several files of the repository answer to what was asked for."""
+
+    code = "variant_ambiguous"
+
+
+class ModelInUse(ModelError):
+    """The model's files cannot be removed while an engine uses them."""
+
+    code = "model_in_use"
+
+
 class EstimateRefused(ModelError):
     """llama-server would refuse these options for this model; the message is its reason.
 

@@ -6,6 +6,7 @@ all code in libraries, and the program itself is a small launcher.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from dataclasses import asdict, replace
@@ -125,4 +126,5 @@ def _remember(cache_file: Path, key: str, identity: str, found: Capabilities) ->
     entry = {**asdict(found), "identity": identity}
     cache = {other: value for other, value in read_object(cache_file).items() if other != key}
     kept = dict(list(cache.items())[-(_CACHE_ENTRIES - 1) :])
-    write_object(cache_file, {**kept, key: entry})
+    with contextlib.suppress(OSError):  # then it is asked again the next time
+        write_object(cache_file, {**kept, key: entry})

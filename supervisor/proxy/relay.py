@@ -220,6 +220,11 @@ class _TryAgain(Exception):
 
 def _lost(lease: Lease, *, gone: bool) -> EngineLost:
     model = lease.model
+    if gone and lease.engine_stopped:
+        return EngineLost(
+            f"The engine of '{model}' was stopped while it was answering: the model was unloaded or the daemon ends. "
+            "Repeat the request; that loads it again."
+        )
     how = f"ended ({lease.engine.exit.result()})" if gone else "closed the connection"
     return EngineLost(
         f"The engine of '{model}' {how} while it was answering. Repeat the request; "

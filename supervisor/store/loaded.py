@@ -18,12 +18,16 @@ class LoadedModel:
         path: its file; None for the built-in one.
         options: those of a load request that are not the defaults, by name.
         at: since when, in seconds since 1970.
+        hub: the reference of one of the hub, which leads to its files wherever they are.
+        aliases: its further names.
     """
 
     id: str
     path: str | None
     options: Mapping[str, Any]
     at: float
+    hub: str | None = None
+    aliases: tuple[str, ...] = ()
 
 
 class LoadedModels:
@@ -34,9 +38,11 @@ class LoadedModels:
 
     def add(self, model: LoadedModel) -> None:
         """Keep it, in place of what was known of that id."""
-        row = model.id, model.path, json.dumps(model.options), model.at
+        row = model.id, model.path, json.dumps(model.options), model.at, model.hub, json.dumps(model.aliases)
         with self._database.change() as connection:
-            connection.execute("INSERT OR REPLACE INTO loaded (id, path, options, at) VALUES (?,?,?,?)", row)
+            connection.execute(
+                "INSERT OR REPLACE INTO loaded (id, path, options, at, hub, aliases) VALUES (?,?,?,?,?,?)", row
+            )
 
     def remove(self, model: str) -> None:
         """It is loaded no more."""
@@ -50,5 +56,8 @@ class LoadedModels:
 
     def all(self) -> tuple[LoadedModel, ...]:
         """In the order in which they were loaded."""
-        rows = self._database.rows("SELECT id, path, options, at FROM loaded ORDER BY at, id")
-        return tuple(LoadedModel(name, path, json.loads(options), at) for name, path, options, at in rows)
+        rows = self._database.rows("SELECT id, path, options, at, hub, aliases FROM loaded ORDER BY at, id")
+        return tuple(
+            LoadedModel(name, path, json.loads(options), at, hub, tuple(json.loads(aliases)))
+            for name, path, options, at, hub, aliases in rows
+        )

@@ -44,6 +44,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             at REAL NOT NULL
         )""",
     ),
+    (
+        "ALTER TABLE loaded ADD COLUMN hub TEXT",
+        "ALTER TABLE loaded ADD COLUMN aliases TEXT NOT NULL DEFAULT '[]'",
+    ),
 )
 
 VERSION: Final = len(MIGRATIONS)

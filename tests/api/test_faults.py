@@ -95,6 +95,7 @@ def test_unload_now_is_not_undone_by_a_request_without_a_byte(daemon: RunningDae
     def ask() -> None:
         answer = daemon.chat("talker", "Hi", stream=stream)
         answers.append((answer.status_code, answer.json()["error"]["code"]))
+        assert "was stopped while it was answering" in answer.json()["error"]["message"]
 
     waiting = threading.Thread(target=ask)
     waiting.start()

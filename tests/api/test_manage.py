@@ -48,6 +48,20 @@ def test_options_that_cannot_be_leave_a_loaded_model_alone(daemon: RunningDaemon
     assert daemon.load("talker")["pid"] == first["pid"]
 
 
+def test_options_that_fit_nowhere_change_nothing(daemon: RunningDaemon, talker: Path) -> None:
+    """Neither the engine that runs nor what the next load takes."""
+    first = daemon.load(str(talker))
+    for options, expected in (
+        ({"parallel": 99999}, (503, "launch_option_refused")),
+        ({"ctx_size": 2_000_000_000}, (507, "does_not_fit")),
+    ):
+        for target in ("talker", "demo"):
+            answer = daemon.http.post("/api/v1/models/load", json={"target": target, "options": options})
+            assert (answer.status_code, answer.json()["error"]["code"]) == expected
+    assert daemon.load("talker")["pid"] == first["pid"]
+    assert daemon.chat("demo", "Who are you?").status_code == 200
+
+
 def test_devices_are_told_with_what_is_free(daemon: RunningDaemon) -> None:
     daemon.load("demo")
     found = daemon.http.get("/api/v1/devices", params={"again": True}).json()
@@ -164,8 +178,11 @@ def test_status_and_logs(daemon: RunningDaemon, engine_binary: Path) -> None:
     assert status["url"] == daemon.url
     assert status["engine"]["path"] == str(engine_binary)
     assert status["engine"]["build"]
-    lines = daemon.http.get("/api/v1/logs", params={"model": "demo", "lines": 1000}).text.splitlines()
-    assert any("listening" in line for line in lines)
+    log: dict[str, str | int] = {
+        "model": "demo",
+        "lines": 1000,
+    }  # the engine says that it is ready, and then writes its last lines
+    wait_until(lambda: "listening" in daemon.http.get("/api/v1/logs", params=log).text, 5, "the engine's own words")
     own = daemon.http.get("/api/v1/logs").text
     assert "engine_ready" in own
     missing = daemon.http.get("/api/v1/logs", params={"model": "nobody"})

@@ -70,6 +70,15 @@ def test_wrong_plans_are_refused(daemon: RunningDaemon) -> None:
         *(400, "option_not_supported"),
     )
     assert refusal(daemon, path, {}) == (400, "invalid_request")
+    misspelt = daemon.http.post(path, json={"target": "demo", "options": {"ctx_sise": 1}}).json()["error"]
+    assert misspelt["message"] == "options.ctx_sise: there is no such key here; did you mean ctx_size?"
+    form = daemon.http.post(path, content='{"target": "demo"}', headers={"content-type": "text/plain"}).json()["error"]
+    assert "Content-Type: application/json" in form["message"]
+
+
+def test_a_load_that_no_memory_would_help_says_so(daemon: RunningDaemon) -> None:
+    load = {"target": "demo", "options": {"device": ["CUDA7"]}}
+    assert refusal(daemon, "/api/v1/models/load", load) == (503, "launch_option_refused")
 
 
 def test_an_estimate_is_that_of_the_command_line(daemon: RunningDaemon, talker: Path, tmp_path: Path) -> None:

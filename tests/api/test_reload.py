@@ -260,6 +260,11 @@ def test_preloaded_filtered_and_grouped_models(home: Path, engine_binary: Path, 
         wait_until(lambda: daemon.model("one")["state"] == "ready", 30, "the preloaded model")
         plan = daemon.http.post("/api/v1/plan", json={"target": "two"}).json()
         assert plan["evict_models"] == ["one"]
+        daemon.http.post("/api/v1/models/pin", json={"model": "one"})
+        refused = daemon.http.post("/api/v1/plan", json={"target": "two"}).json()
+        assert (refused["fits"], refused["later"], refused["blocking_models"]) == (False, True, ["one"])
+        assert daemon.chat("two", "hello").json()["error"]["message"] == refused["message"]
+        daemon.http.post("/api/v1/models/unpin", json={"model": "one"})
         answer = daemon.chat("two", "hello", max_tokens=50, stop=["Hello"]).json()
         assert answer["usage"]["completion_tokens"] == 3
         assert answer["choices"][0]["message"]["content"]

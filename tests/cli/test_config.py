@@ -30,8 +30,13 @@ def test_a_file_is_made_of_what_folders_and_caches_hold(cli: Cli) -> None:
         touch(cli.folder / name)
     for cache in (".cache/llama.cpp/a.gguf", ".cache/huggingface/hub/models--o--Repo/snapshots/1/c-Q8.gguf"):
         touch(cli.folder / cache)
+    (cli.folder / "shelf" / "page.gguf").write_text("<html>")
+    (cli.folder / "shelf" / "gone.gguf").symlink_to("nowhere")
     done = cli("config", "init", "--models-dir", "shelf", "-o", "supervisor.yaml")
     assert done.code == 0, done.err
+    assert sorted(Path(line.split()[2]).name for line in done.err.splitlines() if "left out" in line) == [
+        *("gone.gguf", "page.gguf"),
+    ]
     checked = cli("config", "check", "--json").json()
     assert checked["models"] == ["a", "b", "c-Q8", "a-2", "demo"]
     shown = {row["key"]: row for row in cli("config", "show", "--json").json()["values"]}
@@ -39,11 +44,15 @@ def test_a_file_is_made_of_what_folders_and_caches_hold(cli: Cli) -> None:
     again = cli("config", "init", "-o", "supervisor.yaml")
     assert again.code == 2
     assert "--force" in again.err
+    assert "no folder" in cli("config", "init", "--models-dir", "absent").err
+    nowhere = cli("config", "init", "--num-models", "1", "-o", "absent/file.yaml")
+    assert (nowhere.code, "cannot be written" in nowhere.err) == (2, True)
+    assert "is a folder" in cli("config", "check", "shelf").err
 
 
 def touch(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
+    path.write_bytes(b"GGUF")
 
 
 def test_a_template_is_valid(cli: Cli) -> None:

@@ -113,12 +113,15 @@ def test_start_outlasts_a_daemon_on_its_way_out(where: Places) -> None:
     stop_daemon(found[0])
 
 
-def test_an_early_exit_shows_the_logs_end(where: Places) -> None:
+def test_an_early_exit_is_told_in_the_daemons_words_else_with_the_logs_end(where: Places) -> None:
     where.daemon_log.parent.mkdir(parents=True)
-    where.daemon_log.write_text("an older line\n")
-    with pytest.raises(DaemonError, match=r"exit status 7.+daemon\.log") as caught:
+    where.daemon_log.write_text("error: an older one [usage]\n")
+    with pytest.raises(DaemonError) as caught:
         start([*PROGRAM, "--exit", "7"], where, None)
-    assert caught.value.log_lines == ("error: the port is taken [address_in_use]",)
+    assert (caught.value.code, caught.value.message) == ("address_in_use", "the port is taken")
+    with pytest.raises(DaemonError, match=r"exit status 7.+daemon\.log") as caught:
+        start([sys.executable, "-c", "print('gone'); raise SystemExit(7)"], where, None)
+    assert (caught.value.code, caught.value.log_lines) == ("daemon_error", ("gone",))
 
 
 def test_stop_is_idempotent(cli: Cli) -> None:

@@ -79,6 +79,13 @@ def test_the_table_for_people(cli: Cli, demo_model: Path) -> None:
     shown = cli("estimate", str(demo_model)).out
     for word in ("weights", "cache", "compute", "total", "█", "32768", "q8_0", "prompt cache"):
         assert word in shown
+    assert "4 slots share 32768 tokens" in shown
+
+
+def test_it_is_said_that_a_gpu_is_assumed(cli: Cli, demo_model: Path) -> None:
+    assert "for one GPU that holds all layers" in cli("estimate", str(demo_model)).err
+    assert cli("estimate", str(demo_model), "-ngl", "0").err == ""
+    assert "no list of shares, such as 3,1" in cli("estimate", str(demo_model), "-ts", "a,b").err
 
 
 def test_what_the_engine_would_refuse_is_refused(cli: Cli, demo_model: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +85,32 @@ def test_a_bug_is_one_sentence_and_a_file(cli: Cli, daemon: FakeDaemon) -> None:
     assert shown.code == 1
     assert re.fullmatch(r"error: This is a bug .+KeyError.+ The traceback is in .+\. \[internal_error\]\n", shown.err)
     assert "Traceback" in (cli.state / "logs" / "cli-errors.log").read_text()
+
+
+def test_what_is_misspelt_is_told_with_what_was_meant(cli: Cli) -> None:
+    assert cli("laod", "demo").err == (
+        "error: There is no verb 'laod'; did you mean load? `supervisor --help` lists them all. [usage]\n"
+    )
+    assert "no verb 'xyzzy'. `supervisor --help`" in cli("xyzzy").err
+    assert cli("ps", "--bogus").err == "error: Unrecognized arguments: --bogus. Try `supervisor ps --help`. [usage]\n"
+
+
+@pytest.mark.parametrize("verb", [("load", "demo"), ("serve",), ("estimate", "demo")])
+def test_folders_that_cannot_be_written_are_said_in_a_sentence(tmp_path: Path, verb: tuple[str, ...]) -> None:
+    (tmp_path / "file").touch()
+    done = Cli(tmp_path, SUPERVISOR_HOME=str(tmp_path / "file" / "home"))(*verb)
+    assert done.code == 1
+    told = done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+    assert "Make it writable for you, or choose another folder (SUPERVISOR_HOME" in told
+    assert told.endswith("[system_refused]")
+
+
+def test_doctor_looks_at_everything_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = Cli(tmp_path, SUPERVISOR_HOME=str(tmp_path / "file" / "home"))("doctor")
+    assert "fail  folder state" in done.out
+    assert "open files" in done.out
 
 
 def test_a_reader_that_leaves_is_no_error(cli: Cli, daemon: FakeDaemon) -> None:

@@ -29,7 +29,9 @@ def without_engine(folder: Path) -> Cli:
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     """Nothing is ever started by a plan, so that all tests may share one home."""
-    return without_engine(tmp_path_factory.mktemp("bare"))
+    found = without_engine(tmp_path_factory.mktemp("bare"))
+    found.env["HF_HUB_OFFLINE"] = "1"
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +151,8 @@ def test_the_devices_of_another_machine(bare: Cli, models: Path) -> None:
     (("demo", "--devices", "2x24gb", "--extra-arg=--port"), 1, "invalid_request", "--port cannot be given"),
     (("./absent.gguf",), 1, "model_file_invalid", "does not exist"),
     (("nobody",), 1, "model_not_found", "Known models: demo"),
-    (("owner/repo:Q4_K_M",), 2, "usage", "hub"),
+    (("owner/repo:Q4_K_M",), 1, "hub_unreachable", "Nothing of owner/repo is in"),
+    (("demo", "--devices", "2x24gb", "--set", "ctx_sise=1"), 1, "invalid_request", "did you mean ctx_size?"),
     ((), 2, "usage", "TARGET"),
     (("demo", "--config", "absent.yaml"), 1, "config_invalid", "does not exist"),
     (("demo", "--url", "http://127.0.0.1:1"), 3, "daemon_unreachable", "No daemon answers"),

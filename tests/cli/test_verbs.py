@@ -99,13 +99,34 @@ def test_what_a_target_means(cli: Cli, daemon: FakeDaemon, typed: str, sent: str
     assert daemon.called("/api/v1/models/load") == [{"target": sent.format(cli.folder)}]
 
 
-def test_a_target_on_a_hub_is_a_clear_refusal_but_an_existing_path_is_not(cli: Cli, daemon: FakeDaemon) -> None:
-    for target in ("owner/repo", "owner/repo:Q4_K_M"):
-        shown = cli("load", target)
-        assert shown.code == 2
-        assert "not supported yet" in shown.err
+def test_a_target_on_a_hub_is_sent_as_it_is_unless_it_is_a_path_that_exists(cli: Cli, daemon: FakeDaemon) -> None:
+    targets = ["owner/repo", "owner/repo:Q4_K_M", "owner/repo/f.gguf", "hf://a/b", "https://hf.co/a/b/blob/main/f.gguf"]
+    for target in targets:
+        assert cli("load", target).code == 0
     (cli.folder / "owner" / "repo").mkdir(parents=True)
     assert cli("load", "owner/repo").code == 0
+    sent = [body["target"] for body in daemon.called("/api/v1/models/load")]
+    assert sent == [*targets, str(cli.folder / "owner" / "repo")]
+
+
+def test_models_shows_what_is_on_disk(cli: Cli, daemon: FakeDaemon) -> None:
+    one = {"name": "a/b:Q4_0", "store": "hub", "size_bytes": 2048, "used_at": None, "revisions": ["main"]}
+    daemon.disk = [{**one, "commit": "0123456789abcdef", "missing": [], "loaded": True, "problem": None}]
+    shown = cli("models").out.splitlines()[-1].split()
+    assert shown == ["a/b:Q4_0", "hub", "2.0", "KiB", "-", "main", "01234567", "loaded"]
+    assert cli("models", "--json").json()["disk"] == daemon.disk
+
+
+def test_the_variants_to_choose_from_and_remarks_are_shown(cli: Cli, daemon: FakeDaemon) -> None:
+    row = {"size_bytes": 1 << 30, "fits": True, "well": True, "note": "CUDA0, context 4096"}
+    daemon.remarks = {
+        "note": "it is tight",
+        "variants": [{**row, "name": "Q8_0", "chosen": False, "well": False}, {**row, "name": "Q4_0", "chosen": True}],
+    }
+    lines = cli("load", "a/b").err.splitlines()
+    assert "note: it is tight" in lines
+    assert "   Q8_0  1.0 GiB  tight  CUDA0, context 4096" in lines
+    assert "→  Q4_0  1.0 GiB  fits   CUDA0, context 4096" in lines
 
 
 def test_a_failed_load_shows_reason_and_lines(cli: Cli, daemon: FakeDaemon) -> None:
@@ -271,7 +292,7 @@ def test_events_are_a_line_each(cli: Cli, daemon: FakeDaemon) -> None:
         ("request_done", {"id": 1}),
     ]
     assert cli("events").out.splitlines() == [
-        "1 models, 0 requests in flight",
+        "models: 1, requests in flight: 0",
         "a: failed, 0 at work, 0 waiting [does_not_fit]",
         "request 1: /v1/completions of a, running",
         "request 1: over",

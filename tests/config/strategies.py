@@ -47,6 +47,9 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "lora": st.lists(st.fixed_dictionaries({"path": ABSOLUTE}, optional={"scale": st.floats(-9, 9)}), max_size=2),
     "members": st.just(["demo"]),
     "models_dir": st.just("/models"),
+    "endpoint": st.just("https://hub.example"),
+    "token": st.from_regex(r"[!-~]{1,9}", fullmatch=True),
+    "cache": st.just("/cache"),
     **dict.fromkeys(("chat_template_file", "slot_save_path", "mmproj", "spec_draft_model"), ABSOLUTE),
 }
 

@@ -24,7 +24,7 @@ def load(tmp_path: Path, text: str, env: dict[str, str] | None = None) -> Settin
     return load_settings(path, env or {})
 
 
-SECTIONS = ("server", "engine", "devices", "context", "placement", "queue")
+SECTIONS = ("server", "engine", "hub", "devices", "context", "placement", "queue")
 
 
 def test_the_example_is_valid_and_shows_every_setting() -> None:
@@ -126,6 +126,7 @@ def test_the_key_of_the_environment_is_added(tmp_path: Path) -> None:
         ("server: {prot: 1}", "server.prot"),
         ("server: {port: 99999}", "server.port"),
         ("models: {m: {ctx_size: 5}}", "models.m: name the model's `source` or `file`"),
+        ("hub: {endpoint: ftp://x}", "hub.endpoint"),
         ("models: {m: {file: a, embeddings: maybe}}", "models.m.embeddings"),
         ("models: {m: {file: a, cache_type_k: q3}}", "models.m.cache_type_k"),
         ("models: {m: {file: a, rope_scale: .inf}}", "models.m.rope_scale"),

@@ -59,14 +59,14 @@ def paths(data: Any, loc: tuple[str | int, ...] = ()) -> Iterator[tuple[str | in
 @FEW
 @given(data=configurations(), draw=st.data())
 def test_an_unknown_key_is_found_where_it_stands(data: dict[str, Any], draw: st.DataObject) -> None:
-    free = {"env", "set", "chat_template_kwargs", "reserve_mib", "engine_reserve_mib", "models", "groups"}
+    free = {"env", "set", "chat_template_kwargs", "reserve_mib", "engine_reserve_mib", "limit_mib", "models", "groups"}
     places = [
         loc
         for loc in paths(data)
         if isinstance(at(data, loc), dict)
         and not free.intersection(loc[-1:])
         and not free.intersection(loc[2:])
-        and not {"reserve_mib", "engine_reserve_mib"}.intersection(loc)
+        and not {"reserve_mib", "engine_reserve_mib", "limit_mib"}.intersection(loc)
     ]
     place = draw.draw(st.sampled_from(places))
     broken = copy.deepcopy(data)

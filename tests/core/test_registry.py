@@ -15,6 +15,14 @@ ONE = ModelEntry("one", Source.FILE, "/models/one.gguf", aliases=("uno", "eins")
 TWO = ModelEntry("two", Source.FILE, "/models/two.gguf")
 
 
+def test_a_name_that_is_not_there_is_told_with_the_one_that_was_meant() -> None:
+    registry = Registry([ModelEntry("demo", Source.DEMO, None, aliases=("builtin",))])
+    with pytest.raises(ModelNotFound, match=r"'dmeo'; did you mean demo\? Known models: demo\."):
+        registry.find("dmeo")
+    with pytest.raises(ModelNotFound, match=r"'xyzzy'\. Known"):
+        registry.find("xyzzy")
+
+
 def test_found_by_id_alias_and_path() -> None:
     registry = Registry((ONE, TWO))
     assert registry.find("one") is registry.find("uno") is registry.by_path("/models/one.gguf") is ONE

@@ -38,9 +38,9 @@ class FakeDaemon:
     """The server, and what the test scripts it to say.
 
     models: the statuses by id. answers: what other paths answer. loading: events a load sends (default: loading, then
-    ready). chat: the chunks of the next answers, a callable of the request. requests: (method, path with query, body)
-    as they came in. held: set by the test to let a stream go on that yields the `WAIT` marker; reached: set when a
-    stream got there.
+    ready). chat: the chunks of the next answers, a callable of the request. disk: models on disk. remarks: what each
+    event of a load has besides. requests: (method, path with query, body) as they came in. held: set by the test to let
+    a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
     """
 
     WAIT = "wait"
@@ -52,6 +52,8 @@ class FakeDaemon:
         self.config: Json = {"path": None, "loaded_at": time.time(), "error": None, "restart_needed": []}
         self.loading: list[Json | str] | None = None
         self.chat: Callable[[Json], list[Json | str]] = introduce
+        self.disk: list[Json] = []
+        self.remarks: Json = {}
         self.logs: list[str] = ["first line", "second line"]
         self.in_flight: list[Json] = []
         self.events: list[tuple[str, Json]] = []
@@ -145,6 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(401, "unauthorized", "The key is missing or wrong.")
         elif path in ("/api/v1/status", "/health"):
             self._json(200, daemon.status())
+        elif path == "/api/v1/disk":
+            self._json(200, {"models": daemon.disk})
         elif path == "/api/v1/models/load":
             self._load(daemon, body)
         elif path == "/api/v1/models/unload":
@@ -179,6 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         ready = model(name, "ready", pid=4711, n_ctx=4096, load_seconds=0.25, loaded_at=time.time())
         events = [ready] if daemon.models.get(name, {}).get("state") == "ready" else [model(name, "loading"), ready]
+        events = [{**event, **daemon.remarks} for event in events]
         daemon.models[name] = ready
         self._stream(list(events))
 

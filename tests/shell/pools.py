@@ -35,6 +35,8 @@ class PoolBench:
         unreadable: raised when the pool learns of a model.
         others: further arguments that are tried once where a load with the present ones failed, by model.
         failures: of loads.
+        endless: models whose reading takes for ever.
+        called_off: those of them whose reading was cancelled.
         seen: what the pool observed, as (event, model, code).
         looks: how often the machine was looked at.
     """
@@ -50,6 +52,8 @@ class PoolBench:
     allowed: int | None = None
     store: SlotStore | None = None
     unreadable: dict[str, Exception] = field(default_factory=dict)
+    endless: frozenset[str] = frozenset()
+    called_off: list[str] = field(default_factory=list)
     seen: list[tuple[str, str, str | None]] = field(default_factory=list)
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
@@ -100,6 +104,11 @@ class PoolBench:
     async def _learn(self, model: ModelId) -> None:
         if model in self.unreadable:
             raise self.unreadable[model]
+        if model in self.endless:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.called_off.append(model)
 
     async def _see_room(self) -> Mapping[str, int]:
         self.looks += 1

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from supervisor.engine_log import OutputLog
@@ -52,6 +53,20 @@ async def test_a_new_log_goes_on_where_the_old_one_ended(tmp_path: Path) -> None
         log.write(line)
         log.close()
     assert read(tmp_path / "log") == "yesterday\ntoday\n"
+
+
+async def test_a_log_at_rest_holds_no_file_and_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = OutputLog(path, max_bytes=20)
+    before = psutil.Process().num_fds()
+    for line in (b"one", b"two", b"the third line"):
+        log.write(line)
+        assert psutil.Process().num_fds() == before + 1
+        log.rest()
+        assert psutil.Process().num_fds() == before
+    assert path.read_text() == "the third line\n"
+    assert path.with_name("log.1").read_text() == "one\ntwo\n"
+    log.close()
 
 
 async def test_without_a_path_there_is_no_file() -> None:

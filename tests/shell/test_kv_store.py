@@ -91,6 +91,21 @@ async def test_conversations_survive_the_engine(bench: Bench) -> None:
     assert len(bench.files()) == 2, "the new ones are in the place of those they came from"
 
 
+async def test_a_conversation_that_did_not_go_on_survives_all_the_same(bench: Bench) -> None:
+    """Its slot was filled and not used, so that the engine has nothing new to save of it."""
+    async with bench.engine() as engine:
+        await processed(engine, LONG)
+        await processed(engine, OTHER)
+        await engine.park()
+    for _ in range(2):
+        async with bench.engine() as engine:
+            assert (await processed(engine, LONG))[0] <= 1
+            await engine.park()
+        assert len(bench.files()) == 2
+    async with bench.engine() as engine:
+        assert (await processed(engine, OTHER))[0] <= 1
+
+
 async def test_without_parking_nothing_is_kept(bench: Bench) -> None:
     async with bench.engine() as engine:
         first, _ = await processed(engine, LONG)

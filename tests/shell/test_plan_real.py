@@ -149,7 +149,7 @@ def test_a_plan_is_what_the_engine_then_holds(bench: Bench, case: Case) -> None:
 
 def test_what_was_learned_is_planned_next(bench: Bench) -> None:
     model = bench.model("qwen3/upstream")
-    options = {**COMMON, "ctx_size": 2048, "device": BOTH}
+    options = {**COMMON, "ctx_size": 2048, "device": BOTH, "tensor_split": [1, 1]}
     assert not bench.plan(model, **options)["learned"]
     found = bench.load(model, **options)
     again = bench.plan(model, **options)

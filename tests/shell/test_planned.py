@@ -24,7 +24,7 @@ FULL = {"CUDA0": int(7.2 * GIB), "CPU": int(26.9 * GIB)}
 async def plan(model: Path, *residents: Resident) -> dict[str, Any]:
     where = places({"HOME": str(model.parent), "XDG_RUNTIME_DIR": str(model.parent)})
     with without_daemon(Settings(), where, {"PATH": "/usr/bin:/bin"}, load_profile("1x8gb")) as (maker, planner):
-        return await planned(maker, planner, Asked(str(model), "mine"), lambda: residents)
+        return await planned(maker, planner, Asked(str(model), "mine"), lambda: residents, maker.registry.policy_of)
 
 
 async def test_an_idle_engine_would_leave(demo_model: Path) -> None:

@@ -55,6 +55,26 @@ async def test_a_lease_is_an_engine_that_answers(bench: PoolBench) -> None:
         assert status.engines[0].view.slots == 2
 
 
+@pytest.mark.parametrize("how", ["unload", "leave", "shut down"])
+async def test_what_is_read_for_nobody_any_more_is_called_off_at_once(how: str, bench: PoolBench) -> None:
+    bench.endless = frozenset("a")
+    async with bench.pool() as pool:
+        asking = asyncio.ensure_future(pool.acquire("a"))
+        await asyncio.sleep(0)
+        lease = await pool.acquire("b")  # is not kept waiting by it
+        lease.release()
+        assert bench.called_off == []
+        if how == "unload":
+            pool.ask_unload("a")
+        elif how == "leave":
+            asking.cancel()
+        else:
+            pool.shut_down()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(0.01)
+        assert bench.called_off == ["a"]
+
+
 async def test_two_models_share_the_room_of_one(bench: PoolBench) -> None:
     async with bench.pool() as pool:
         for model in "abab":

@@ -31,7 +31,8 @@ POLICIES = {
     "b": ModelPolicy(ttl=0.2, priority=1, groups=frozenset({"bc"})),
     "c": ModelPolicy(preload=True, groups=frozenset({"bc"})),
 }
-ANSWERS = {"ok", "gone", "left", "model_load_failed", "engine_killed", "load_cancelled", "crash_loop", "queue_full"}
+FAILED = {"model_load_failed", "engine_killed", "engine_stalled", "crash_loop"}
+ANSWERS = {"ok", "gone", "left", "load_cancelled", "queue_full", *FAILED}
 
 
 class Storm:

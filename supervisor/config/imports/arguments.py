@@ -161,7 +161,12 @@ class _Reader:
     def _lora(self, flag: str, values: tuple[str, ...]) -> None:
         for text in values[0].split(",") if values else ():
             path, _, scale = text.rpartition(":") if flag == "--lora-scaled" else (text, "", "1")
-            self.settings.setdefault("lora", []).append({"path": path, "scale": float(scale or 1)})
+            try:
+                weight = float(scale or 1)
+            except ValueError:
+                self.notes.append(f"{flag} {text}: has no scale at its end (FILE:SCALE), so it is 1")
+                path, weight = text, 1.0
+            self.settings.setdefault("lora", []).append({"path": path, "scale": weight})
 
     def _further(self, option: Option) -> None:
         rule = rule_of(option.flag)

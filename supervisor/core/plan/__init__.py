@@ -1,5 +1,6 @@
 """What goes where: models, devices and residents in, a placement or a refusal with numbers out."""
 
+from supervisor.core.plan.forecast import Forecast, forecast
 from supervisor.core.plan.planner import plan
 from supervisor.core.plan.types import (
     Budget,
@@ -21,11 +22,13 @@ __all__ = [
     "DevicePlan",
     "DoesNotFit",
     "Explicit",
+    "Forecast",
     "Learned",
     "Placement",
     "PlanRequest",
     "Policy",
     "Resident",
     "Shortage",
+    "forecast",
     "plan",
 ]

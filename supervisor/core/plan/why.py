@@ -14,12 +14,13 @@ from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.sizes import Setting
 from supervisor.core.plan.space import Space
 
+_MIB = 1 << 20
 _GIB = 1 << 30
 
 
 def gib(size: int) -> str:
-    """For people: `12.3 GiB`; what is missing is never rounded to nothing."""
-    return f"{max(size / _GIB, 0.1 if size > 0 else 0):.1f} GiB"
+    """For people: `12.3 GiB`, `340 MiB`; what is missing is never rounded to nothing."""
+    return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{-(-size // _MIB)} MiB"
 
 
 def listed(names: Sequence[str]) -> str:

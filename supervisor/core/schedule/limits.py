@@ -16,7 +16,7 @@ class SchedulerLimits:
         backoff_base, backoff_max: the delays between restarts grow from one to the other; the first has none.
         crash_failures, crash_window: so many failures in a row within the window end the restarts.
         drain: how long requests may go on when the daemon is to stop.
-        room_rounds: how often room is made for one engine before that counts as failed.
+        room_rounds: how often in a row room is made for one engine in vain before that counts as failed.
         look_age: how old a look at the machine may be when something is started or ended on its account.
     """
 

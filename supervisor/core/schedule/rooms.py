@@ -97,6 +97,7 @@ def _seek(state: State, engine: Engine, ahead: Sequence[Engine], now: float) -> 
         engine.ordered, engine.used_bytes = now, plan.used_bytes
         engine.verdicts.clear()
         state.facts += 1
+        state.starts += 1
         state.out.append(StartEngine(engine.id, engine.model.id, plan))
 
 
@@ -109,7 +110,7 @@ def _ask(
     barred = [other for other in living if groups.excludes(state, engine.model, other.model)]
     never = next((other for other in barred if other in pinned), None)
     if never is not None:
-        return groups.refusal(engine.model, never.model), None, []
+        return groups.refusal(engine.model.id, never.model.id), None, []
     if any(groups.excludes(state, engine.model, other.model) for other in ahead):
         return None, None, []
     claims = [other for other in ahead if other.plan is not None]
@@ -176,10 +177,18 @@ def _must_go(state: State, victim: Engine, claimant: Model, now: float) -> bool:
 
 
 def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) -> None:
-    """Let the victims go, unless that was done too often."""
-    if any(victim.state is EngineState.READY for victim in victims):
-        engine.rounds += 1
-    if engine.rounds > state.limits.room_rounds:
+    """Let the victims go, unless that was done too often in vain.
+
+    Room in which another engine was started was not made in vain: whoever waits gets his turn by `max_swap_wait`.
+    """
+    found = frozenset(victim.id for victim in victims if victim.state is EngineState.READY)
+    if found:
+        if engine.rounds_at != state.starts:
+            engine.rounds = 0
+        elif engine.made and engine.made.isdisjoint(state.engines):
+            engine.rounds += 1
+        engine.made, engine.rounds_at = found, state.starts
+    if engine.rounds >= state.limits.room_rounds:
         message = (
             f"Room for '{engine.model.id}' was made {state.limits.room_rounds} times and taken by others each time. "
             "End what else uses the devices, or repeat the request."

@@ -11,6 +11,7 @@ from supervisor.core.events import (
     EngineBecameReady,
     EngineGone,
     EngineHung,
+    EngineId,
     EngineOutgrown,
     EngineSpawned,
     Event,
@@ -29,7 +30,7 @@ from supervisor.core.events import (
 )
 from supervisor.core.lifecycle import EngineState, Trigger, step
 from supervisor.core.plan import Resident
-from supervisor.core.schedule import crash, idle, queue, replicas, rooms
+from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.state import Model, Planner, State
 from supervisor.core.schedule.view import ModelView, view_of
@@ -75,6 +76,10 @@ class Scheduler:
     def view(self, model: ModelId) -> ModelView:
         """A snapshot of one model."""
         return view_of(self._state, self._state.models.get(model, Model(model)))
+
+    def lives(self, engine: EngineId) -> bool:
+        """Whether the engine is still wanted or still there."""
+        return engine in self._state.engines
 
     def residents(self, now: float) -> tuple[Resident, ...]:
         """What is on the machine, for questions to the planner that decide nothing."""
@@ -160,6 +165,9 @@ def _policy_changed(state: State, event: PolicyChanged, now: float) -> None:
     state.facts += 1
     if state.limits_of is not None:
         state.limits = state.limits_of()
+    for engine in () if state.closing else groups.parted(state):
+        state.let_go(engine, now=False)
+        replicas.one_less(engine.model)
 
 
 def _launch_changed(state: State, event: LaunchChanged, now: float) -> None:

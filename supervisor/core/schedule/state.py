@@ -37,6 +37,9 @@ class Engine:
 
     Attributes:
         looking: the ended engines whose memory the present look waits for; None: no look is under way.
+        made: the engines that were made to leave for it last.
+        rounds: how often in a row such engines were gone, it found no room, and no other engine was started in it.
+        rounds_at: `State.starts` when they were made to leave.
         plan: where it will go; until it is `ordered`, a claim that later ones respect.
         victims: engines that leave for that plan.
         ordered: when it was told to start; None: it waits for its room.
@@ -51,7 +54,9 @@ class Engine:
     state: EngineState = EngineState.RESERVED
     looking: frozenset[EngineId] | None = None
     looked: bool = False
+    made: frozenset[EngineId] = frozenset()
     rounds: int = 0
+    rounds_at: int = 0
     plan: Plan | None = None
     victims: frozenset[EngineId] = frozenset()
     verdicts: dict[str, tuple[object, Plan | DoesNotFit]] = field(default_factory=dict, repr=False)
@@ -148,6 +153,7 @@ class State:
         queued, leased: where each open request is.
         wake_at: when time alone will change something.
         vacated: what ended engines held and no look has yet found free.
+        starts: engines that were told to start.
         facts: counts what can change a planner's answer beside the residents given to it.
         looked_at: the time of the last look at the machine.
         hit_at: when a request last came for a model at work, or for one that had been so less than half a load ago.
@@ -165,6 +171,7 @@ class State:
     queued: dict[RequestId, Model] = field(default_factory=dict)
     leased: dict[RequestId, Engine] = field(default_factory=dict)
     vacated: dict[EngineId, Mapping[str, int]] = field(default_factory=dict)
+    starts: int = 0
     facts: int = 0
     looked_at: float = 0.0
     hit_at: float | None = None

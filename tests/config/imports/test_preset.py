@@ -83,6 +83,12 @@ def test_arguments_and_what_they_come_to(arguments: list[str], settings: dict[st
     assert read_arguments(arguments).settings == settings
 
 
+def test_an_adapter_without_its_scale_is_kept_and_said() -> None:
+    read = read_arguments(["--lora-scaled", "/a,/b:0.5"])
+    assert read.settings == {"lora": [{"path": "/a", "scale": 1}, {"path": "/b", "scale": 0.5}]}
+    assert [note for note in read.notes if "/a: has no scale" in note]
+
+
 @given(
     st.sampled_from(sorted(RULES)) | st.just("--of-a-newer-build"),
     st.lists(st.sampled_from(["5", "on", "x"]), max_size=2),

@@ -108,6 +108,42 @@ def test_the_rule_for_plans() -> None:
     assert (of("a"), of("c"), of("solo")) == ([2], [], [1, 2, 3])
 
 
+# groups that change
+
+
+def test_of_two_that_run_together_when_they_become_rivals_one_leaves_after_its_requests() -> None:
+    both = bench()
+    for request, model in ((1, "a"), (2, "b"), (3, "c")):
+        both.arrive(request, model)
+        both.up(request)
+    both.done(1)
+    both.policies = {"a": EITHER, "b": EITHER}
+    assert stops(both.tell(PolicyChanged())) == [1], "the idle one; who is in no group is not concerned"
+    both.gone(1)
+    assert both.scheduler.view("a").state is EngineState.STOPPED, "not brought back without need"
+    both.policies = {"b": ALONE}
+    assert stops(both.tell(PolicyChanged())) == []
+    assert both.scheduler.view("c").engines[0].state is EngineState.READY
+    assert both.scheduler.view("b").engines[0].state is EngineState.DRAINING, "both are busy: the newer one stays"
+    assert stops(both.done(2)) == [2]
+
+
+def test_pinned_rivals_stay_and_who_waits_for_the_one_that_left_gets_its_turn() -> None:
+    both = bench(a=ModelPolicy(pinned=True))
+    for request, model in ((1, "a"), (2, "b")):
+        both.arrive(request, model)
+        both.up(request)
+    both.policies = {"a": ModelPolicy(pinned=True, groups=EITHER.groups), "b": EITHER}
+    assert stops(both.tell(PolicyChanged())) == []
+    both.policies["a"] = EITHER
+    both.tell(PolicyChanged())
+    both.arrive(3, "b")
+    assert stops(both.done(2)) == [2]
+    both.gone(2)
+    assert stops(both.done(1)) == [1]
+    assert starts(both.gone(1)) == [(3, "b")]
+
+
 # a launch that changes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import hypothesis.strategies as st
@@ -45,6 +46,13 @@ POLICIES = {
     "pinned": ModelPolicy(pinned=True),
     "solo": ModelPolicy(alone=True),
 }
+OTHERS = {
+    **POLICIES,
+    "a": ModelPolicy(replicas_max=2),
+    "d": ModelPolicy(groups=frozenset({"bd"})),
+    "b": ModelPolicy(groups=frozenset({"bd"}), priority=1),
+    "c": ModelPolicy(alone=True),
+}
 LIMITS = SchedulerLimits(max_waiting_model=4, max_waiting=8, max_swap_wait=10.0, crash_failures=3, drain=5.0)
 MODELS = st.sampled_from(sorted(SIZES))
 
@@ -55,7 +63,8 @@ class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.planner = ToyPlanner(dict(ROOM), SIZES)
-        self.scheduler = Scheduler(self.planner, lambda model: POLICIES.get(model, ModelPolicy()), LIMITS)
+        self.scheduler = Scheduler(self.planner, self.policy_of, LIMITS)
+        self.policies = POLICIES
         self.now = 1000.0
         self.next_request = 0
         self.open: dict[int, str] = {}  # neither answered nor over, by model
@@ -70,6 +79,9 @@ class AnyOrder(RuleBasedStateMachine):
         self.hung: set[int] = set()
         self.left_over: dict[int, StartEngine] = {}  # gone, but the device still shows their memory
         self.closing = False
+
+    def policy_of(self, model: str) -> ModelPolicy:
+        return self.policies.get(model, ModelPolicy())
 
     # what the scheduler orders
 
@@ -99,9 +111,9 @@ class AnyOrder(RuleBasedStateMachine):
         for one in (*self.alive.values(), *self.left_over.values()):
             held.update(one.plan.used_bytes)
         assert all(held[device] <= size for device, size in ROOM.items()), f"too much on a device: {held}"
-        mine = POLICIES.get(command.model, ModelPolicy())
+        mine = self.policy_of(command.model)
         for other in {one.model for one in self.alive.values()} - {command.model}:
-            assert not mine.excludes(POLICIES.get(other, ModelPolicy())), f"{command.model} beside {other}"
+            assert not mine.excludes(self.policy_of(other)), f"{command.model} beside {other}"
 
     def stop(self, event: Event, engine: int, now: bool) -> None:
         assert engine in self.alive, "stopped what does not live"
@@ -157,8 +169,9 @@ class AnyOrder(RuleBasedStateMachine):
         self.people_end(model)
         self.tell(LaunchChanged(model))
 
-    @rule()
-    def change_policies(self) -> None:
+    @rule(policies=st.sampled_from([POLICIES, OTHERS]))
+    def change_policies(self, policies: dict[str, ModelPolicy]) -> None:
+        self.policies = policies
         self.tell(PolicyChanged())
 
     def people_end(self, model: str) -> None:
@@ -256,6 +269,18 @@ class AnyOrder(RuleBasedStateMachine):
             view = self.scheduler.view(model)
             backing_off = self.scheduler.next_wake is not None and not view.engines
             assert view.engines or backing_off, f"'{model}' is waited for and nothing is under way"
+
+    @invariant()
+    def no_rivals_stay_together(self) -> None:
+        leaving = {EngineState.DRAINING, EngineState.STOPPING}
+        staying = {
+            model
+            for model in set(SIZES) - {"pinned"}
+            for one in self.scheduler.view(model).engines
+            if one.engine in self.alive and one.state not in leaving
+        }
+        for model, other in itertools.permutations(staying, 2):
+            assert not self.policy_of(model).excludes(self.policy_of(other)), f"{model} beside {other}"
 
     @invariant()
     def the_books_agree(self) -> None:

@@ -212,19 +212,40 @@ def test_an_old_look_is_repeated_before_anything_is_done_on_its_account() -> Non
     assert stops(bench.tell(RoomSeen(2))) == [1]
 
 
-def test_room_that_others_take_again_and_again_is_given_up() -> None:
-    bench = Bench(a=ModelPolicy(priority=1), limits=SchedulerLimits(room_rounds=2, max_swap_wait=1e6))
+def test_room_that_other_programs_take_again_and_again_is_given_up() -> None:
+    sizes = {"a": 2, "b": 2, "c": 2, "d": 2, "big": 4}
+    bench = Bench(sizes=sizes, limits=SchedulerLimits(room_rounds=2))
+    for engine, model in enumerate("abcd", 1):
+        bench.tell(LoadAsked(model))
+        bench.up(engine)
+    commands = bench.arrive(1, "big")
+    for _ in range(2):
+        (victim,) = stops(commands)
+        bench.planner.room["GPU0"] -= 2
+        commands = bench.gone(victim)
+    assert refusals(commands) == [(1, "does_not_fit")]
+    assert stops(commands) == []
+
+
+def test_room_that_the_own_engines_take_again_and_again_is_waited_for() -> None:
+    """However often others go first: until its turn has come, and no request is refused."""
+    bench = Bench(a=ModelPolicy(priority=1), limits=SchedulerLimits(room_rounds=2, max_swap_wait=100))
     engine = 1
     bench.tell(LoadAsked("a"))
     bench.up(engine)
-    assert stops(bench.arrive(1, "b")) == [engine]
-    for request in (2, 3):
+    bench.arrive(1, "b")
+    for request in range(2, 8):
         bench.arrive(request, "a")
-        engine = starts(bench.gone(engine))[0][0]
+        commands = bench.gone(engine)
+        ((engine, model),) = starts(commands)
+        assert model == "a"
         bench.up(engine)
-        commands = bench.done(request)
-    assert refusals(commands) == [(1, "does_not_fit")]
-    assert stops(commands) == []
+        assert refusals(bench.done(request)) == []
+    bench.arrive(9, "a")
+    bench.wait(101)
+    ((engine, model),) = starts(bench.gone(engine))
+    assert model == "b"
+    assert grants(bench.up(engine)) == [(1, engine)]
 
 
 def test_the_memory_that_was_measured_counts() -> None:

@@ -1,0 +1,35 @@
+"""`rm TARGET`: free what a model takes in the hub's cache."""
+
+from __future__ import annotations
+
+import argparse
+
+from supervisor.cli.daemon import ensure
+from supervisor.cli.exits import OK
+from supervisor.cli.options import Subparsers, add_background, add_common
+from supervisor.cli.progress import progress
+from supervisor.cli.render import print_json, size
+
+_DESCRIPTION = """Remove a model's files from the hub's cache; what another revision or model shares stays. A loaded
+model is refused, files of other programs are never touched."""
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Register the verb."""
+    parser = subparsers.add_parser("rm", help="remove a model from the disk", description=_DESCRIPTION)
+    parser.add_argument("target", metavar="TARGET", help="as `models` shows it; owner/repo: all of the repository")
+    add_background(parser)
+    add_common(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Remove, say what that freed."""
+    with progress() as report:
+        daemon = ensure(args, report)
+    found = daemon.client.delete("/api/v1/models", {"model": args.target}, timeout=None)
+    if args.json:
+        print_json(found)
+    else:
+        print(f"{found['model']} is removed, {size(found['freed_bytes'])} are free again")
+    return OK

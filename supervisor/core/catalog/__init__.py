@@ -1,0 +1,26 @@
+"""A repository's file list → what of it is a model: variants, shards, projectors, drafts; which to take."""
+
+from supervisor.core.catalog.choice import Assessment, best, find, listing, projector_for
+from supervisor.core.catalog.names import Kind, kind_of, quant_of
+from supervisor.core.catalog.quality import ORDER, rank
+from supervisor.core.catalog.reference import HubReference, parse_reference
+from supervisor.core.catalog.variants import Catalog, RepoFile, Variant, catalog_of
+
+__all__ = [
+    "ORDER",
+    "Assessment",
+    "Catalog",
+    "HubReference",
+    "Kind",
+    "RepoFile",
+    "Variant",
+    "best",
+    "catalog_of",
+    "find",
+    "kind_of",
+    "listing",
+    "parse_reference",
+    "projector_for",
+    "quant_of",
+    "rank",
+]

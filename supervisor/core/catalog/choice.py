@@ -1,0 +1,130 @@
+"""Which variant: the one that was named, or the best that fits; and the projector that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from supervisor.core.catalog.names import quant_of, usual
+from supervisor.core.catalog.quality import ORDER, rank
+from supervisor.core.catalog.variants import Catalog, RepoFile, Variant
+from supervisor.errors import ShardMissing, VariantAmbiguous, VariantNotFound
+
+_SPILLED_FROM = ORDER.index("Q4_K_M")
+_MIB = 1 << 20
+_GIB = 1 << 30
+_MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """How a variant would do here.
+
+    Attributes:
+        fits: it can be loaded at all.
+        well: with all layers on devices where there are some, and with the wanted context.
+        note: in words, for the table.
+    """
+
+    variant: Variant
+    fits: bool | None
+    well: bool = False
+    note: str = ""
+
+
+def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tuple[Variant, ...]:
+    """What was named: one variant by quantisation or path, or, where neither was given, all to choose from.
+
+    A quantisation is one whole token, in any case: `Q4_K` is not `Q4_K_M`, `F16` is not `BF16`. `Q4_K_XL` finds
+    `UD-Q4_K_XL` where there is no plain one. Raises VariantNotFound with what there is, VariantAmbiguous, ShardMissing
+    with the parts that are not there.
+    """
+    if path is not None:
+        found = _by_path(catalog, path)
+    elif quant is not None:
+        found = _by_quant(catalog, quant)
+    else:
+        found = catalog.variants
+    if not found:
+        raise VariantNotFound(_not_found(catalog, repo, path or quant))
+    if quant is None and path is None:
+        whole = tuple(variant for variant in found if not variant.missing)
+        return whole or (_whole(found[0]),)
+    if len(found) > 1:
+        names = ", ".join(f"{repo}/{variant.path}" for variant in found)
+        raise VariantAmbiguous(f"{repo} has several files for '{path or quant}'; name one by its path: {names}.")
+    return (_whole(found[0]),)
+
+
+def listing(assessed: Sequence[Assessment]) -> str:
+    """The variants in one line: name, size, and whether it fits."""
+    return ", ".join(_entry(one) for one in assessed)
+
+
+def best(assessed: Sequence[Assessment]) -> Variant | None:
+    """The best quality that fits well; where none does, from Q4_K_M downward the first that fits, then upward."""
+    ordered = sorted(assessed, key=lambda one: rank(one.variant.quant))
+    for one in ordered:
+        if one.well:
+            return one.variant
+    fitting = [one.variant for one in ordered if one.fits]
+    smaller = [variant for variant in fitting if rank(variant.quant)[0] >= _SPILLED_FROM]
+    return smaller[0] if smaller else (fitting[-1] if fitting else None)
+
+
+def projector_for(catalog: Catalog, variant: Variant) -> RepoFile | None:
+    """The projector to use: of those nearest to the variant's folder F16 exactly, else the best there is."""
+    if not catalog.projectors:
+        return None
+    nearest = _nearest(catalog.projectors, variant)
+    exact = [file for file in nearest if quant_of(file.path) == "F16"]
+    return min(exact or nearest, key=lambda file: (rank(quant_of(file.path)), file.path))
+
+
+def _nearest(files: Sequence[RepoFile], variant: Variant) -> list[RepoFile]:
+    """Those in the deepest folder that the variant lies in too; of other folders none counts if one does."""
+    here = variant.folder.split("/") if variant.folder else []
+    for depth in range(len(here), -1, -1):
+        folder = "/".join(here[:depth])
+        found = [file for file in files if file.path.rpartition("/")[0] == folder]
+        if found:
+            return found
+    return list(files)
+
+
+def _by_path(catalog: Catalog, path: str) -> tuple[Variant, ...]:
+    """By any part's path, or by the folder all parts lie in."""
+    wanted = path.lower()
+    found = tuple(one for one in catalog.variants if wanted in {part.path.lower() for part in one.parts})
+    return found or tuple(one for one in catalog.variants if one.folder.lower() == wanted.rstrip("/"))
+
+
+def _by_quant(catalog: Catalog, quant: str) -> tuple[Variant, ...]:
+    wanted = usual(quant)
+    exact = tuple(one for one in catalog.variants if one.quant == wanted)
+    return exact or tuple(one for one in catalog.variants if one.quant.removeprefix("UD-") == wanted)
+
+
+def _whole(variant: Variant) -> Variant:
+    if not variant.missing:
+        return variant
+    more = f" and {len(variant.missing) - _MAX_NAMED} more" if len(variant.missing) > _MAX_NAMED else ""
+    raise ShardMissing(
+        f"The repository lacks parts of {variant.name}: {', '.join(variant.missing[:_MAX_NAMED])}{more}. "
+        "Choose another variant, or another revision."
+    )
+
+
+def _not_found(catalog: Catalog, repo: str, wanted: str | None) -> str:
+    if not catalog.variants:
+        return f"{repo} has no GGUF model. Look for a repository of the model's name that ends in -GGUF."
+    there = listing([Assessment(variant, None) for variant in catalog.variants])
+    return f"{repo} has no '{wanted}'. It has: {there}."
+
+
+def _entry(one: Assessment) -> str:
+    size = one.variant.size
+    known = None if size is None else f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{-(-size // _MIB)} MiB"
+    verdict = {True: "fits", False: "does not fit", None: None}[one.fits]
+    told = ", ".join(filter(None, (known, verdict)))
+    return f"{one.variant.name} ({told})" if told else one.variant.name

@@ -1,0 +1,242 @@
+"""Downloads, each in a process of its own: shared by all who want the same, ended when nobody wants it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import supervisor
+from supervisor.child import Child, StopGrace
+from supervisor.core.catalog import RepoFile
+from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubError, HubUnreachable, VerificationFailed
+from supervisor.hub.access import HubAccess
+from supervisor.hub.api import Repository, refusal
+from supervisor.hub.cachedir import HubCache
+
+Json = dict[str, Any]
+
+_BOOT = (
+    "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
+    "from supervisor.hub.worker import main; sys.exit(main())"
+)
+_GRACE = StopGrace(ask_s=0, term_s=0.4)
+_RATE_SECONDS = 5.0
+_ROOM = 64 << 20  # bytes that stay free beside a download
+_GIB = 1 << 30
+
+
+@dataclass
+class Progress:
+    """How far a download is; bytes. What was in the cache before is not part of it.
+
+    stage: waiting, downloading or checking. files: done and total by path.
+    """
+
+    repo: str
+    stage: str = "waiting"
+    files: dict[str, list[int]] = field(default_factory=dict)
+    note: str | None = None
+    _times: deque[tuple[float, int]] = field(default_factory=deque)
+
+    @property
+    def done(self) -> int:
+        return sum(done for done, _ in self.files.values())
+
+    @property
+    def total(self) -> int:
+        return sum(total for _, total in self.files.values())
+
+    def arrived(self, path: str, done: int, now: float) -> None:
+        """Note what is there of a file."""
+        self.files[path] = [done, max(done, self.files.get(path, [0, 0])[1])]
+        self._times.append((now, self.done))
+        while len(self._times) > 2 and self._times[0][0] < now - _RATE_SECONDS:
+            self._times.popleft()
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second of late."""
+        if len(self._times) < 2:
+            return None
+        (begin, first), (end, last) = self._times[0], self._times[-1]
+        return max(0.0, (last - first) / (end - begin)) if end > begin else None
+
+    def to_json(self) -> Json:
+        """For the status of a model: `eta_seconds` null where nobody can say."""
+        rate = self.rate
+        return {
+            "repo": self.repo,
+            "stage": self.stage,
+            "done_bytes": self.done,
+            "total_bytes": self.total,
+            "bytes_per_second": round(rate) if rate is not None else None,
+            "eta_seconds": round((self.total - self.done) / rate, 1) if rate else None,
+            "files": [{"path": path, "done_bytes": d, "total_bytes": t} for path, (d, t) in self.files.items()],
+            "note": self.note,
+        }
+
+
+@dataclass
+class _Shared:
+    task: asyncio.Task[None]
+    progress: Progress
+    waiters: int = 0
+
+
+class Downloads:
+    """Runs them.
+
+    Args:
+        record_dir: where the processes are noted, so that a later daemon ends what a killed one left.
+        on_change: called whenever there is something new to tell.
+
+    Attributes:
+        free: the bytes that are free on the cache's disk.
+    """
+
+    def __init__(
+        self, access: HubAccess, record_dir: Path | None = None, on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        self.access = access
+        self.cache = HubCache(access.cache)
+        self.on_change = on_change
+        self.free: Callable[[], int] = self.cache.free_bytes
+        self._record_dir = record_dir
+        self._shared: dict[tuple[str, ...], _Shared] = {}
+
+    async def fetch(
+        self, repository: Repository, files: Sequence[RepoFile], watch: Callable[[Progress], None] = lambda _: None
+    ) -> list[Path]:
+        """Have files in the cache; where they are. `watch` is given the progress when it begins.
+
+        Cancelling the last who waits ends the process before the cancellation goes on. Raises DiskFull, HubGated,
+        HubTokenNeeded, RepositoryNotFound, HubBusy, HubUnreachable, DownloadFailed, VerificationFailed.
+        """
+        missing = [file for file in files if self.cache.file(repository.id, repository.commit, file.path) is None]
+        if missing:
+            await self._share(repository, missing, watch)
+        self.cache.keep_ref(repository.id, repository.revision, repository.commit)
+        found = [self.cache.file(repository.id, repository.commit, file.path) for file in files]
+        return [path for path in found if path is not None]
+
+    def missing_bytes(self, repository: Repository, files: Sequence[RepoFile]) -> int:
+        """What is still to be downloaded; what is cached under another name, or has begun to arrive, is not."""
+        missing = [file for file in files if not self.cache.has(repository.id, repository.commit, file)]
+        return sum(max(0, (file.size or 0) - self.cache.begun(repository.id, file)) for file in missing)
+
+    def check_room(self, repository: Repository, files: Sequence[RepoFile]) -> None:
+        """Raise DiskFull where the missing files have no room."""
+        missing, free = self.missing_bytes(repository, files), self.free()
+        if missing and missing + _ROOM > free:
+            raise DiskFull(
+                f"{repository.id} needs {missing / _GIB:.2f} GiB more in {self.cache.folder}, {free / _GIB:.2f} GiB "
+                "are free. Make room (`supervisor rm`), choose a smaller variant, or set hub.cache to another disk."
+            )
+
+    async def remove(self, paths: Sequence[Path]) -> int:
+        """Remove files of snapshots with the contents that nothing else needs; the bytes that are free now."""
+        told = await self._run({"do": "remove", "paths": [str(path) for path in paths]}, lambda _: None)
+        if told.get("event") != "removed":
+            raise HubError(f"The cache {self.cache.folder} could not be cleaned: {told.get('message')}")
+        return int(told["bytes"])
+
+    async def _share(
+        self, repository: Repository, files: Sequence[RepoFile], watch: Callable[[Progress], None]
+    ) -> None:
+        key = (repository.id, repository.commit, *(file.path for file in files))
+        shared = self._shared.get(key)
+        if shared is None:
+            self.check_room(repository, files)
+            progress = Progress(repository.id, files={file.path: [0, file.size or 0] for file in files})
+            shared = _Shared(asyncio.create_task(self._download(repository, files, progress)), progress)
+            self._shared[key] = shared
+            shared.task.add_done_callback(lambda _: self._shared.pop(key, None))
+        watch(shared.progress)
+        shared.waiters += 1
+        try:
+            await asyncio.shield(shared.task)
+        finally:
+            shared.waiters -= 1
+            if not shared.waiters and not shared.task.done():
+                self._shared.pop(key, None)
+                shared.task.cancel()
+                await asyncio.wait({shared.task})
+
+    async def _download(self, repository: Repository, files: Sequence[RepoFile], progress: Progress) -> None:
+        def heard(line: Mapping[str, Any]) -> None:
+            path, event = line.get("path"), line["event"]
+            progress.note = None
+            if event == "progress" and path:
+                progress.stage = "downloading"
+                progress.arrived(path, int(line["done"]), time.monotonic())
+            elif event == "checking":
+                progress.stage = "checking"
+            elif event == "done" and path:
+                progress.arrived(path, progress.files.get(path, [0, 0])[1], time.monotonic())
+            elif event == "waiting":
+                progress.note = f"the hub is busy, trying again in {line['seconds']:.0f} s"
+            self.on_change()
+
+        job = {"do": "download", "repo": repository.id, "commit": repository.commit, "verify": True}
+        told = await self._run({**job, "files": [asdict(file) for file in files]}, heard)
+        if told.get("event") == "error":
+            raise self._error(told, repository)
+
+    async def _run(self, job: Json, heard: Callable[[Json], None]) -> Json:
+        """The last line a worker says; an error line for one that ends without a word."""
+        last: Json = {}
+        errors: deque[str] = deque(maxlen=5)
+
+        def line(raw: bytes) -> None:
+            nonlocal last
+            with contextlib.suppress(ValueError):
+                last = json.loads(raw)
+                heard(last)
+
+        root = str(Path(supervisor.__file__).parents[1])
+        child = await Child.spawn(
+            [sys.executable, "-I" if sys.flags.isolated else "-P", "-c", _BOOT, root],
+            env=self.access.child_env(),
+            on_stdout=line,
+            on_stderr=lambda raw: errors.append(raw.decode("utf-8", "replace")),
+            record_dir=self._record_dir,
+        )
+        try:
+            child.write_line(json.dumps(job).encode())
+            how = await child.exit
+        finally:
+            await asyncio.shield(child.stop(ask=None, grace=_GRACE))
+        if how.code != 0 and last.get("event") != "error":
+            told = "; ".join(errors) or "it said nothing"
+            return {"event": "error", "kind": "failed", "message": f"the process ended by {how}: {told}"}
+        return last
+
+    def _error(self, told: Json, repository: Repository) -> HubError:
+        message = str(told.get("message"))
+        match told.get("kind"):
+            case "full":
+                return DiskFull(
+                    f"The disk with {self.cache.folder} ran full while {repository.id} was downloaded. What "
+                    "arrived is kept; make room and try again."
+                )
+            case "damaged":
+                return VerificationFailed(f"{repository.id}: {message}.")
+            case "busy":
+                return HubBusy(f"The hub at {self.access.endpoint} is busy ({message}). Try later.")
+            case "unreachable":
+                return HubUnreachable(f"The hub at {self.access.endpoint} does not answer ({message}).")
+            case "refused":
+                status, code = int(told["status"]), told.get("code")
+                return refusal(self.access, repository.id, repository.revision, status, code, message)
+            case _:
+                return DownloadFailed(
+                    f"The download of {repository.id} broke off: {message}. What arrived is kept; try again."
+                )

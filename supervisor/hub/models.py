@@ -1,0 +1,220 @@
+"""Models of the hub: where a reference leads, what is on disk of it, its header, its download."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from supervisor.core.catalog import (
+    Catalog,
+    HubReference,
+    RepoFile,
+    Variant,
+    catalog_of,
+    find,
+    parse_reference,
+    projector_for,
+)
+from supervisor.core.gguf import GgufHeader
+from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
+from supervisor.header_cache import HeaderCache
+from supervisor.hub.access import HubAccess
+from supervisor.hub.api import MAIN, HubClient, Repository
+from supervisor.hub.cachedir import Cached, HubCache
+from supervisor.hub.download import Downloads, Progress
+from supervisor.hub.partial import SUFFIX
+from supervisor.hub.ranged import fetch_headers, remote_header
+from supervisor.modelfiles import ModelFile, open_model
+from supervisor.paths import safe_name
+
+_MAX_LISTINGS = 256
+
+
+@dataclass(frozen=True)
+class Found:
+    """A repository that was looked at; `candidates`: the variant that was named, or all to choose from.
+
+    note: what has to be said about how it was found.
+    """
+
+    reference: HubReference
+    repository: Repository
+    catalog: Catalog
+    candidates: tuple[Variant, ...]
+    note: str | None = None
+
+    def choice(self, variant: Variant) -> Chosen:
+        """One of the candidates."""
+        return Chosen(self.reference.revision, self.repository, variant, projector_for(self.catalog, variant))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One variant of one revision; `revision`: as the user gave it."""
+
+    revision: str | None
+    repository: Repository
+    variant: Variant
+    projector: RepoFile | None
+
+    @property
+    def reference(self) -> str:
+        """A reference that leads here, the same for every spelling."""
+        by_name = self.variant.name == self.variant.quant
+        quant, path = (self.variant.name, None) if by_name else (None, self.variant.path)
+        return str(HubReference(self.repository.id, quant, path, self.revision))
+
+    def files(self, *, vision: bool) -> tuple[RepoFile, ...]:
+        """What has to be on disk."""
+        return (*self.variant.parts, *((self.projector,) if vision and self.projector else ()))
+
+
+@dataclass(frozen=True)
+class Local:
+    """A variant on disk: the first part, and the projector where one was wanted."""
+
+    path: Path
+    projector: Path | None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The beginning of a file; `reference`: of its variant, or of the repository where nobody knows better."""
+
+    repo: str
+    reference: str
+    path: Path
+
+
+class HubModels:
+    """Looks, reads and fetches; what blocks says so.
+
+    Args:
+        headers: remembers headers.
+        listings: the folder that remembers what was in a commit.
+    """
+
+    def __init__(self, access: HubAccess, downloads: Downloads, headers: HeaderCache, listings: Path) -> None:
+        self.access = access
+        self.downloads = downloads
+        self.cache = HubCache(access.cache)
+        self._client = HubClient(access)
+        self._headers = headers
+        self._listings = listings
+
+    def parse(self, text: str) -> HubReference | None:
+        """The reference that a text is; None: it is none. Raises InvalidRequest."""
+        return parse_reference(text, {self.access.host})
+
+    def look(self, reference: HubReference) -> Found:
+        """What the hub has, or, where it does not answer, the cache. Blocks.
+
+        Raises as `HubClient.repository`, VariantNotFound, VariantAmbiguous, ShardMissing.
+        """
+        note = None
+        try:
+            repository = self._client.repository(reference.repo, reference.revision)
+            self._keep_listing(repository)
+        except HubUnreachable as error:
+            there = self.cache.repositories(reference.repo, reference.revision)
+            if not there:
+                message = f"{error.message} Nothing of {reference.repo} is in {self.cache.folder}."
+                raise HubUnreachable(message) from error
+            repository, note = there[0], f"{error.message} What is in the cache is used."
+        catalog = catalog_of(repository.files)
+        candidates = find(catalog, repository.id, reference.quant, reference.path)
+        return Found(reference, repository, catalog, candidates, note)
+
+    def on_disk(self, reference: HubReference) -> Chosen | None:
+        """The variant that a reference names, if all of it is in the cache; the network is not asked. Blocks."""
+        for there in self.cache.repositories(reference.repo, reference.revision):
+            known = self._listing(there) or there
+            catalog = catalog_of(known.files)
+            with suppress(VariantNotFound, VariantAmbiguous, ShardMissing):
+                candidates = find(catalog, known.id, reference.quant, reference.path)
+                if len(candidates) == 1 and self.is_here(known, candidates[0].parts):
+                    return Found(reference, known, catalog, candidates).choice(candidates[0])
+        return None
+
+    def is_here(self, repository: Repository, files: Sequence[RepoFile]) -> bool:
+        """Whether all these files are in the cache."""
+        return all(self.cache.file(repository.id, repository.commit, file.path) for file in files)
+
+    def model(self, chosen: Chosen) -> ModelFile:
+        """The variant's header and size, from the cache or from afar. Blocks."""
+        repository, variant = chosen.repository, chosen.variant
+        here = self.cache.file(repository.id, repository.commit, variant.path)
+        if here is not None and self.is_here(repository, variant.parts):
+            return open_model(here, cache=self._headers, any_byte_order=True)
+        header = remote_header(self._client, repository, variant, self._headers)
+        names = tuple(Path(repository.id) / part.path for part in variant.parts)
+        return ModelFile(names[0], names, header, variant.size or 0)
+
+    def projector(self, chosen: Chosen) -> GgufHeader | None:
+        """The header of the projector that goes with it. Blocks."""
+        if chosen.projector is None:
+            return None
+        here = self.cache.file(chosen.repository.id, chosen.repository.commit, chosen.projector.path)
+        if here is not None:
+            return open_model(here, cache=self._headers).header
+        return fetch_headers(self._client, chosen.repository, [chosen.projector], self._headers)[0]
+
+    async def fetch(self, chosen: Chosen, *, vision: bool, watch: Callable[[Progress], None] = lambda _: None) -> Local:
+        """Have it on disk; raises as `Downloads.fetch`."""
+        files = chosen.files(vision=vision)
+        paths = await self.downloads.fetch(chosen.repository, files, watch)
+        return Local(paths[0], paths[-1] if len(files) > len(chosen.variant.parts) else None)
+
+    def scan(self) -> list[Cached]:
+        """What is on disk. Blocks."""
+        return self.cache.scan()
+
+    def unfinished(self) -> list[Unfinished]:
+        """What broken-off downloads left, to be gone on with. Blocks."""
+        return [
+            Unfinished(repo, self._part_of(repo, path.name.removesuffix(SUFFIX)) or repo, path)
+            for repo, path in self.cache.partials()
+        ]
+
+    def expected(self, repo: str, commit: str) -> dict[str, RepoFile]:
+        """What the hub said of the files of a commit, by path; empty where nobody asked."""
+        known = self._listing(Repository(repo, commit, commit, ()))
+        return {file.path: file for file in known.files} if known else {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _part_of(self, repo: str, etag: str) -> str | None:
+        """The reference of the variant that a content is part of."""
+        for place in sorted(self._listings.glob(f"{safe_name(repo)}@*.json")):
+            known = self._listing(Repository(repo, place.stem.rpartition("@")[2], MAIN, ()))
+            for variant in catalog_of(known.files).variants if known else ():
+                if known and etag in {part.etag for part in variant.parts}:
+                    return Chosen(None, known, variant, None).reference
+        return None
+
+    def _place(self, repo: str, commit: str) -> Path:
+        return self._listings / f"{safe_name(repo)}@{commit}.json"
+
+    def _keep_listing(self, repository: Repository) -> None:
+        place = self._place(repository.id, repository.commit)
+        with suppress(OSError):
+            if place.exists():
+                return
+            self._listings.mkdir(parents=True, exist_ok=True)
+            scratch = place.with_suffix(".part")
+            scratch.write_text(json.dumps(asdict(repository)), "utf-8")
+            scratch.replace(place)
+            for old in sorted(self._listings.glob("*.json"), key=lambda path: -path.stat().st_mtime)[_MAX_LISTINGS:]:
+                old.unlink(missing_ok=True)
+
+    def _listing(self, there: Repository) -> Repository | None:
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            told = json.loads(self._place(there.id, there.commit).read_text("utf-8"))
+            files = tuple(RepoFile(**file) for file in told["files"])
+            return Repository(told["id"], told["commit"], there.revision, files, told["gated"])
+        return None

@@ -1,0 +1,106 @@
+"""A file whose download was broken off by the end of its process, and how it is gone on with.
+
+The client (2.4) begins each download in a file of a new name, and removes it when it fails. Its HTTP transfer itself
+can begin anywhere, so here it is given one file per content, `blobs/ETAG.partial.incomplete`, under the lock that the
+client itself takes for that content. What the Xet transfer brings comes in any order, and cannot be gone on with.
+
+Imports of the client are in the functions: they take half a second, and the daemon needs the names alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SUFFIX = ".partial.incomplete"
+_SWEEP_SECONDS = 0.2
+_NOT_SATISFIABLE = 416
+
+
+def partial_of(blobs: Path, etag: str) -> Path:
+    """Where the beginning of a content is kept."""
+    return blobs / f"{etag}{SUFFIX}"
+
+
+def begin_content(repo: str, commit: str, path: str, reporter: type[Any]) -> None:
+    """Have a file's content in the cache, where plain HTTP brings it; the client then finds it and links it.
+
+    Raises what the client does. `reporter` is what it takes for a progress bar.
+    """
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url  # noqa: PLC0415 - half a second that only a download pays
+
+    url = hf_hub_url(repo, path, revision=commit)
+    told = get_hf_file_metadata(url)
+    if told.etag is None or (told.xet_file_data is not None and _uses_xet()):
+        return
+    blob = _folder(repo) / "blobs" / told.etag
+    with _locked(repo, told.etag):
+        if blob.exists():
+            return
+        blob.parent.mkdir(parents=True, exist_ok=True)
+        partial = partial_of(blob.parent, told.etag)
+        _go_on(url, partial, told.size, reporter)
+        partial.replace(blob)
+
+
+def sweep(repo: str, etag: str) -> None:
+    """Remove what killed downloads of this content left, but for what can be gone on with."""
+    from filelock import Timeout  # noqa: PLC0415 - as above
+
+    blobs = _folder(repo) / "blobs"
+    leftovers = [path for path in blobs.glob(f"{etag}.*.incomplete") if path != partial_of(blobs, etag)]
+    if leftovers:
+        with contextlib.suppress(Timeout, OSError), _locked(repo, etag, _SWEEP_SECONDS):  # held: somebody is at work
+            for path in leftovers:
+                path.unlink(missing_ok=True)
+
+
+def _go_on(url: str, partial: Path, size: int | None, reporter: type[Any]) -> None:
+    from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - as above
+    from huggingface_hub.file_download import http_get  # noqa: PLC0415 - as above
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415 - a lazy export
+
+    try:
+        with partial.open("ab") as stream:
+            begun = stream.tell()
+            if size is None or begun > size:
+                stream.seek(0)
+                stream.truncate()
+                begun = 0
+            headers = build_hf_headers()
+            http_get(url, stream, resume_size=begun, headers=headers, expected_size=size, tqdm_class=reporter)
+    except HfHubHTTPError as error:
+        if error.response.status_code == _NOT_SATISFIABLE:  # what is there cannot be a beginning
+            partial.unlink(missing_ok=True)
+        raise
+    except OSError as error:
+        if error.errno is None:  # not the disk: the client found the size wrong
+            partial.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(repo: str, etag: str, seconds: float = -1) -> Iterator[None]:
+    """Hold the lock of a content; negative: wait for it. Raises filelock.Timeout."""
+    from filelock import FileLock  # noqa: PLC0415 - as above
+    from huggingface_hub import constants  # noqa: PLC0415 - as above
+
+    place = Path(constants.HF_HUB_CACHE) / ".locks" / _folder(repo).name / f"{etag}.lock"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(place, timeout=seconds, mode=0o664):
+        yield
+
+
+def _folder(repo: str) -> Path:
+    from huggingface_hub import constants  # noqa: PLC0415 - as above
+
+    return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
+
+
+def _uses_xet() -> bool:
+    from huggingface_hub import constants  # noqa: PLC0415 - as above
+
+    return not constants.HF_HUB_DISABLE_XET and importlib.util.find_spec("hf_xet") is not None

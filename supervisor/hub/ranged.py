@@ -1,0 +1,148 @@
+"""Reads the header of a file that is on the hub: growing ranges, gone on with after a break, never the whole file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import BinaryIO, cast
+
+import httpx
+
+from supervisor.core.catalog import RepoFile, Variant
+from supervisor.core.gguf import GgufHeader, combine_shards, read_header
+from supervisor.errors import GgufError, HubError
+from supervisor.header_cache import HeaderCache
+from supervisor.hub.api import HubClient, Repository
+
+FIRST_STEP = 1 << 19
+LARGEST_STEP = 1 << 23
+_EXPIRED = frozenset({401, 403, 404, 410})
+
+
+class RangeStream(io.RawIOBase):
+    """A file on the hub as a stream that is read forward.
+
+    Each range is as long as all before it together, within limits, so that little is fetched that nobody reads, in few
+    requests. `fetched`: bytes that came over the network.
+    """
+
+    def __init__(self, client: HubClient, repository: Repository, file: RepoFile) -> None:
+        super().__init__()
+        self._client = client
+        self._repository = repository
+        self._file = file
+        self._page = client.url(repository.id, repository.commit, file.path)
+        self._url = self._page  # where its content is, once the hub has said so; such an address may expire
+        self._etag: str | None = None
+        self._data = bytearray()
+        self._start = 0  # of what is held
+        self._place = 0
+        self.fetched = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("only from the beginning")
+        self._place = offset
+        return offset
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            raise io.UnsupportedOperation("only so many bytes")
+        held = self._start + len(self._data)
+        if not self._start <= self._place <= held:
+            self._data.clear()
+            self._start = held = self._place
+        missing = self._place + size - held
+        if missing > 0:
+            self._fetch(held, max(missing, min(LARGEST_STEP, max(FIRST_STEP, self.fetched))))
+        begin = self._place - self._start
+        piece = bytes(self._data[begin : begin + size])
+        self._place += len(piece)
+        del self._data[: self._place - self._start]
+        self._start = self._place
+        return piece
+
+    def _fetch(self, first: int, length: int) -> None:
+        end = first + length
+        if self._file.size is not None:
+            end = min(end, self._file.size)
+
+        def go_on() -> bool:
+            begin = self._start + len(self._data)
+            return begin < end and self._fetch_once(begin, end)
+
+        while self._client.insist(go_on):
+            pass
+
+    def _fetch_once(self, begin: int, end: int) -> bool:
+        """Fetch what one answer gives; whether another may give more."""
+        with self._client.ranged(self._url, begin, end - 1) as answer:
+            if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return False
+            if answer.status_code in _EXPIRED and self._url != self._page:
+                self._url = self._page
+                return True
+            self._client.check(answer, self._repository.id, self._repository.commit)
+            self._same(answer)
+            self._url = str(answer.url)
+            skipped = begin if answer.status_code == httpx.codes.OK else 0  # a server that knows no ranges
+            for chunk in answer.iter_raw():
+                self.fetched += len(chunk)
+                part = chunk[skipped:]
+                skipped = max(0, skipped - len(chunk))
+                self._data += part[: end - self._start - len(self._data)]
+                if self._start + len(self._data) >= end:
+                    return False
+        return False
+
+    def _same(self, answer: httpx.Response) -> None:
+        """The file must not change while it is read."""
+        etag = answer.headers.get("ETag")
+        if self._etag is not None and etag != self._etag:
+            raise HubError(f"{self._file.path} changed while it was read; try again.")
+        self._etag = etag
+
+
+def remote_header(
+    client: HubClient, repository: Repository, variant: Variant, cache: HeaderCache | None = None
+) -> GgufHeader:
+    """The header of a variant, with the tensors of all its parts.
+
+    Raises GgufError for what is no model, and as `HubClient.repository`.
+    """
+    headers = [_header(client, repository, part, cache) for part in variant.parts]
+    try:
+        return combine_shards(headers)
+    except GgufError as error:
+        raise GgufError(f"{repository.id}/{variant.path}: {error.reason}", offset=error.offset) from error
+
+
+def fetch_headers(
+    client: HubClient, repository: Repository, files: Sequence[RepoFile], cache: HeaderCache | None = None
+) -> list[GgufHeader]:
+    """The headers of single files."""
+    return [_header(client, repository, file, cache) for file in files]
+
+
+def _header(client: HubClient, repository: Repository, file: RepoFile, cache: HeaderCache | None) -> GgufHeader:
+    key = f"hub:{file.etag or f'{repository.id}@{repository.commit}/{file.path}'}"
+    known = cache.recall(key) if cache else None
+    if known is not None:
+        return known
+    stream = RangeStream(client, repository, file)
+    try:
+        header = read_header(cast(BinaryIO, stream), file.size)
+    except GgufError as error:
+        raise GgufError(f"{repository.id}/{file.path}: {error.reason}", offset=error.offset) from error
+    if cache:
+        cache.remember(key, header)
+    return header

@@ -1,0 +1,35 @@
+"""Is what is on disk what the hub says it is: sizes, hashes, headers."""
+
+from __future__ import annotations
+
+import hashlib
+
+from supervisor.errors import ModelFileError
+from supervisor.hub.cachedir import Cached
+from supervisor.hub.models import HubModels
+from supervisor.modelfiles import open_model
+
+
+def verify_cached(hub: HubModels, one: Cached) -> list[str]:
+    """What is wrong with a variant on disk, a sentence each; reads all of it. Blocks.
+
+    The hub's word is what it said when the listing was read; without one, a content's name is its sha256.
+    """
+    told = hub.expected(one.repo, one.commit)
+    problems = [f"{path} is missing" for path in one.variant.missing]
+    for place, part in zip(one.files, one.variant.parts, strict=True):
+        expected = told.get(part.path, part)
+        size = place.stat().st_size
+        if expected.size is not None and size != expected.size:
+            problems.append(f"{part.path} has {size} bytes, not {expected.size}")
+        elif expected.sha256:
+            with place.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            if found != expected.sha256:
+                problems.append(f"{part.path} has the sha256 {found}, not {expected.sha256}")
+    if not problems:
+        try:
+            open_model(one.files[0])
+        except ModelFileError as error:
+            problems.append(error.message)
+    return problems

@@ -1,0 +1,246 @@
+"""The process in which the hub's own client runs: it can be ended at any moment, which a thread cannot.
+
+A job is one JSON line on stdin; what happens is JSON lines on stdout. When stdin closes, whoever wanted the work is
+gone. The token comes in the environment.
+
+    {"do": "download", "repo", "commit", "files": [{"path", "size", "sha256", "etag"}], "verify"}
+        → {"event": "progress", "path", "done", "total"}, {"event": "checking", "path"}, {"event": "done", "path"} …
+    {"do": "remove", "paths": [of links in snapshots]}    → {"event": "removed", "bytes"}
+    whatever goes wrong → {"event": "error", "kind", "message", "status", "code", "retry_after"}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from supervisor.hub.partial import begin_content, sweep
+
+Json = dict[str, Any]
+
+_ATTEMPTS = 4
+_FIRST_WAIT = 1.0
+_LONGEST_WAIT = 60.0
+_REPORT_SECONDS = 0.1
+_PIECE = 1 << 20
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def main() -> int:
+    """Do one job; 0 where it was done."""
+    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # our parent decides
+    with contextlib.suppress(AttributeError):  # not on Windows
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a limit on file sizes is an error like any other
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=_watch_stdin, daemon=True).start()
+    try:
+        if job["do"] == "download":
+            _download(job)
+        else:
+            _remove(job)
+    except Exception as error:  # noqa: BLE001 - the boundary: everything becomes a line for our parent
+        _say(_described(error))
+        return 1
+    return 0
+
+
+def _leave(_number: int, _frame: object) -> None:
+    raise SystemExit(143)
+
+
+def _watch_stdin() -> None:
+    sys.stdin.read()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _say(line: Json) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+# ── download ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _download(job: Json) -> None:
+    from huggingface_hub import constants  # noqa: PLC0415 - half a second that only a download pays
+
+    constants.DOWNLOAD_CHUNK_SIZE = _PIECE  # how often it reports and writes; its own 10 MB is minutes on a slow line
+    for file in job["files"]:
+        place = _insist(job, file)
+        if job["verify"] and place not in _known:
+            _check(place, file)
+        _say({"event": "done", "path": file["path"]})
+
+
+_known: set[Path] = set()  # what was in the cache already, and checked when it came there
+
+
+def _insist(job: Json, file: Json) -> Path:
+    wait = _FIRST_WAIT
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return _fetch(job, file)
+        except OSError as error:
+            told = _described(error)
+            pause = told["retry_after"] if told["retry_after"] is not None else wait
+            if told["kind"] != "busy" or attempt == _ATTEMPTS or pause > _LONGEST_WAIT:
+                raise
+            _say({"event": "waiting", "path": file["path"], "seconds": pause})
+            time.sleep(pause)
+            wait *= 2
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _fetch(job: Json, file: Json) -> Path:
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 - as above
+
+    names = {"repo_id": job["repo"], "filename": file["path"], "revision": job["commit"]}
+    there = try_to_load_from_cache(**names)
+    if isinstance(there, str):
+        _known.add(Path(there))
+        return Path(there)
+    reporter = type("Reporter", (_Reporter,), {"path": file["path"]})
+    if file.get("etag"):
+        sweep(job["repo"], file["etag"])
+    begin_content(job["repo"], job["commit"], file["path"], reporter)
+    return Path(hf_hub_download(**names, tqdm_class=reporter))
+
+
+class _Reporter:
+    """What the client takes for a progress bar: says what arrives, a few times a second."""
+
+    path = ""
+
+    def __init__(self, *_args: Any, total: int | None = None, initial: int = 0, **_more: Any) -> None:
+        self.total = total
+        self.n = initial
+        self._told = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """There is nothing to close."""
+
+    def update(self, n: float | None = 1) -> None:
+        self.n += int(n or 0)
+        now = time.monotonic()
+        if now - self._told >= _REPORT_SECONDS or (self.total and self.n >= self.total):
+            self._told = now
+            _say({"event": "progress", "path": self.path, "done": self.n, "total": self.total})
+
+    def _ignore(self, *_args: Any, **_more: Any) -> None:
+        """What only a picture on a terminal needs."""
+
+    update_transfer = set_postfix_str = set_transfer_postfix_str = refresh = close = _ignore
+
+
+def _check(place: Path, file: Json) -> None:
+    """Size and sha256 as the hub says; what is wrong is removed."""
+    size = place.stat().st_size
+    problem = None
+    if file.get("size") is not None and size != file["size"]:
+        problem = f"has {size} bytes, not {file['size']}"
+    elif file.get("sha256"):
+        _say({"event": "checking", "path": file["path"]})
+        with place.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != file["sha256"]:
+            problem = f"has the sha256 {found}, not {file['sha256']}"
+    if problem:
+        blob = place.resolve()
+        place.unlink(missing_ok=True)
+        blob.unlink(missing_ok=True)
+        raise _Damaged(f"{file['path']} {problem}; it was removed, try again")
+
+
+class _Damaged(Exception):
+    pass
+
+
+# ── remove ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _remove(job: Json) -> None:
+    from huggingface_hub import scan_cache_dir  # noqa: PLC0415 - as above
+
+    wanted = set(job["paths"])
+    info = scan_cache_dir()
+    files = [
+        file
+        for repo in info.repos
+        for revision in repo.revisions
+        for file in revision.files
+        if str(file.file_path) in wanted
+    ]
+    strategy = info.delete_files(*files)
+    strategy.execute()
+    for path in wanted:
+        _remove_empty(Path(path).parent)
+    _say({"event": "removed", "bytes": strategy.expected_freed_size})
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove folders of a snapshot that are empty now, up to and with the commit's."""
+    while "snapshots" in folder.parts and folder.name != "snapshots":
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+# ── what went wrong ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _described(error: BaseException) -> Json:
+    """An error as a line. kind: refused (status and code tell more), busy, unreachable, full, damaged, failed."""
+    response = next((found for one in _chain(error) if (found := getattr(one, "response", None)) is not None), None)
+    status = getattr(response, "status_code", None)
+    headers = getattr(response, "headers", {})
+    told: Json = {
+        "event": "error",
+        "kind": _kind(error, status),
+        "message": " ".join(str(error).split())[:500] or type(error).__name__,
+        "status": status,
+        "code": headers.get("X-Error-Code"),
+        "retry_after": None,
+    }
+    with contextlib.suppress(KeyError, ValueError):
+        told["retry_after"] = max(0.0, float(headers["Retry-After"]))
+    return told
+
+
+def _kind(error: BaseException, status: int | None) -> str:
+    if isinstance(error, _Damaged):
+        return "damaged"
+    if any(isinstance(one, OSError) and one.errno in _FULL for one in _chain(error)):
+        return "full"
+    if status is not None:
+        return "busy" if status in {408, 429} or status >= 500 else "refused"
+    names = {kind.__name__ for one in _chain(error) for kind in type(one).__mro__}
+    if names & {"ConnectError", "ConnectTimeout", "OfflineModeIsEnabled", "ProxyError"}:
+        return "unreachable"
+    return "failed"
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

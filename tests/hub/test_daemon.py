@@ -1,0 +1,233 @@
+"""The daemon and the hub: progress, cancellation, split models, projectors, updates, removal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gguf
+import httpx
+import numpy as np
+import psutil
+import pytest
+
+from tests.hub.conftest import SAID
+from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.hub import Fault, LocalHub
+from tests.support.split import split_gguf
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def daemon(engine_binary: Path, hub: LocalHub) -> Iterator[RunningDaemon]:
+    with scratch_home() as home:
+        models = {"models": {"chosen": {"source": "a/b:Q4_0", "ctx_size": 4096}}}
+        env = hub.environment(home / "hf")
+        with running_daemon(home, engine_binary, models, env=env) as running:
+            yield running
+
+
+def workers(daemon: RunningDaemon) -> list[psutil.Process]:
+    found = []
+    for child in psutil.Process(daemon.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it may end just now
+            if any("hub.worker" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def is_on_disk(daemon: RunningDaemon) -> bool:
+    found = daemon.http.get("/api/v1/disk").json()["models"]
+    return bool(found) and not any(one["problem"] for one in found)
+
+
+def padded(path: Path, size: int) -> bytes:
+    """The model with so many bytes more at its end, which no reader minds."""
+    return path.read_bytes() + bytes(size)
+
+
+def test_a_request_for_a_configured_model_fetches_it(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    answer = daemon.chat("chosen", "Hello?")
+    assert answer.json()["choices"][0]["message"]["content"] == SAID
+    shown = daemon.model("chosen")
+    assert (shown["hub"], shown["source"], shown["state"]) == ("a/b:Q4_0", "hub", "ready")
+    assert shown["path"].endswith("m-Q4_0.gguf")
+    assert daemon.http.get("/v1/models/chosen").json()["id"] == "chosen"
+
+
+def test_shards_become_one_model(daemon: RunningDaemon, hub: LocalHub, talker: Path, tmp_path: Path) -> None:
+    parts = split_gguf(talker, tmp_path, "talker-Q8_0", 5)
+    assert len(parts) == 3
+    hub.add("a/split", {f"Q8_0/{part.name}": part for part in parts})
+    planned = daemon.http.post("/api/v1/plan", json={"target": "a/split:Q8_0"}).json()
+    assert planned["fits"]
+    assert daemon.load("a/split:q8_0")["id"] == "a/split:Q8_0"
+    assert daemon.chat("a/split:Q8_0", "Hello?").json()["choices"][0]["message"]["content"] == SAID
+
+
+@pytest.mark.parametrize("how", ["unload", "delete", "leave"])
+def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
+    hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    other: list[httpx.Response] = []
+
+    def chat() -> None:
+        with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
+            body = {"model": "chosen", "messages": [{"role": "user", "content": "Hello?"}]}
+            with contextlib.suppress(httpx.TimeoutException):
+                other.append(http.post("/v1/chat/completions", json=body, timeout=6 if how == "leave" else 60))
+
+    thread = threading.Thread(target=chat)
+    thread.start()
+    wait_until(lambda: bool((daemon.model("chosen")["download"] or {}).get("done_bytes")), 20, "bytes arrive")
+    shown = daemon.model("chosen")
+    assert shown["state"] == "reserved"
+    assert shown["stage"] == "downloading"
+    assert 0 < shown["progress"] < 1
+    begun = time.monotonic()
+    if how == "unload":
+        assert daemon.http.post("/api/v1/models/unload", json={"model": "chosen"}).status_code == 200
+    elif how == "delete":
+        answer = daemon.http.delete("/api/v1/models", params={"model": "a/b:Q4_0"})
+        assert answer.status_code == 200, answer.text
+    thread.join()
+    if how == "leave":
+        begun = time.monotonic()
+    wait_until(lambda: not workers(daemon), 1.0, "the process has ended")
+    assert time.monotonic() - begun < 1
+    assert bool(list((daemon.home / "hf").rglob("*.incomplete"))) == (how != "delete"), "what arrived is kept"
+    wait_until(lambda: daemon.model("chosen")["download"] is None, 1, "nothing is downloaded")
+    if how != "leave":
+        assert other[0].json()["error"]["code"] == "load_cancelled"
+    hub.faults.clear()
+    assert daemon.load("chosen")["state"] == "ready"
+
+
+def test_other_models_load_while_one_is_downloaded(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
+    daemon.http.post("/api/v1/plan", json={"target": "chosen"})  # reads the header
+    fault = hub.spoil(Fault("/storage/", method="GET", hold=threading.Event()))
+    assert fault.hold is not None
+    first = daemon.http.post("/api/v1/models/load", json={"target": "chosen", "wait": False})
+    assert first.status_code == 202
+    wait_until(lambda: daemon.model("chosen")["download"] is not None, 10, "the download begins")
+    assert daemon.load(str(talker), ctx_size=4096)["state"] == "ready"
+    fault.hold.set()
+    assert daemon.load("chosen")["state"] == "ready"
+
+
+def test_the_events_of_a_load_tell_of_its_download(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 3 << 20)})
+    hub.spoil(Fault("/storage/", method="GET", rate=2e6))
+    headers = {"Accept": "text/event-stream"}
+    with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "a/b:q4_0"}, headers=headers) as answer:
+        events = [json.loads(line[5:]) for line in answer.iter_lines() if line.startswith("data:")]
+    assert events[-1]["state"] == "ready"
+    downloads = [event["download"] for event in events if event["download"]]
+    assert [one["done_bytes"] for one in downloads] == sorted(one["done_bytes"] for one in downloads)
+    assert any(one["bytes_per_second"] and one["eta_seconds"] for one in downloads)
+    assert events[-1]["id"] == "chosen", "the same model as the configured one"
+
+
+def test_a_projector_comes_along_unless_it_is_not_wanted(
+    daemon: RunningDaemon, hub: LocalHub, talker: Path, tmp_path: Path
+) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "p.gguf", "clip")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_tensor("v.patch_embd.weight", np.zeros((256, 1024), dtype=np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    hub.add("a/see", {"m-Q4_0.gguf": talker, "mmproj-F16.gguf": tmp_path / "p.gguf"})
+
+    def plan(**options: object) -> dict[str, object]:
+        found: dict[str, object] = daemon.http.post(
+            "/api/v1/plan", json={"target": "a/see:Q4_0", "options": options}
+        ).json()
+        return found
+
+    def projector_bytes(found: dict[str, object]) -> int:
+        parts = found["parts"]
+        assert isinstance(parts, list)
+        return sum(part["projector_bytes"] for part in parts)
+
+    assert projector_bytes(plan(mmproj_auto=False)) == 0
+    assert projector_bytes(plan()) >= 256 * 1024 * 2
+    pulled = daemon.http.post("/api/v1/models", json={"model": "a/see:Q4_0"}).json()
+    assert [file["path"] for file in pulled["files"]] == ["m-Q4_0.gguf", "mmproj-F16.gguf"]
+    arguments = plan()["arguments"]
+    assert isinstance(arguments, list)
+    assert arguments[arguments.index("--mmproj") + 1].endswith("mmproj-F16.gguf")
+    assert "--mmproj" not in json.dumps(plan(mmproj_auto=False))
+    removed = daemon.http.delete("/api/v1/models", params={"model": "a/see"}).json()
+    assert len(removed["files"]) == 2
+
+
+def test_an_update_leaves_a_running_engine_alone(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    first = daemon.load("chosen")
+    same = daemon.http.post("/api/v1/models", json={"model": "a/b:Q4_0", "update": True}).json()
+    assert same["updated"] is False
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4096)})
+    assert daemon.http.post("/api/v1/models", json={"model": "a/b:Q4_0"}).json()["updated"] is False
+    newer = daemon.http.post("/api/v1/models", json={"model": "a/b:Q4_0", "update": True}).json()
+    assert newer["updated"] is True
+    assert newer["previous"] == same["commit"]
+    assert daemon.model("chosen")["pid"] == first["pid"]
+    refused = daemon.http.delete("/api/v1/models", params={"model": "a/b"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "model_in_use")
+    daemon.http.post("/api/v1/models/unload", json={"model": "chosen"})
+    assert newer["commit"] in daemon.load("chosen")["path"]
+    verified = daemon.http.post("/api/v1/models/verify", json={}).json()["models"]
+    assert [one["problems"] for one in verified] == [[], []]
+
+
+def test_what_is_damaged_on_disk_is_found(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    assert daemon.http.post("/models", json={"model": "a/b:Q4_0"}).json() == {"success": True}
+    wait_until(lambda: is_on_disk(daemon), 20, "it is on disk")
+    [one] = daemon.http.get("/api/v1/disk").json()["models"]
+    blob = Path(one["path"]).resolve()
+    data = bytearray(blob.read_bytes())
+    data[-5] ^= 0xFF
+    blob.write_bytes(data)
+    [verified] = daemon.http.post("/api/v1/models/verify", json={"model": "a/b:Q4_0"}).json()["models"]
+    assert "has the sha256" in verified["problems"][0]
+    blob.write_bytes(data[: len(data) // 2])
+    assert "bytes, not" in daemon.http.post("/api/v1/models/verify", json={}).json()["models"][0]["problems"][0]
+    refused = daemon.http.post("/api/v1/models/load", json={"target": "chosen"})
+    assert refused.json()["error"]["code"] == "gguf_invalid", "no engine ever sees it"
+    assert daemon.http.delete("/models", params={"model": "chosen"}).json() == {"success": True}
+    assert daemon.load("chosen")["state"] == "ready"
+
+
+def test_a_pull_without_anybody_waiting_ends(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
+    hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    headers = {"Accept": "text/event-stream"}
+    with daemon.http.stream("POST", "/api/v1/models", json={"model": "a/b:Q4_0"}, headers=headers) as answer:
+        for line in answer.iter_lines():
+            if '"done_bytes": 0' not in line and "downloading" in line:
+                break
+        assert workers(daemon)
+    wait_until(lambda: not workers(daemon), 1.5, "the process has ended")
+
+
+@pytest.mark.parametrize(
+    ("gate", "code", "status"), [("gated", "hub_gated", 403), ("private", "repository_not_found", 404)]
+)
+def test_refusals_have_their_codes(
+    gate: str, code: str, status: int, daemon: RunningDaemon, hub: LocalHub, talker: Path
+) -> None:
+    setattr(hub.add("a/b", {"m-Q4_0.gguf": talker}), gate, True)
+    refused = daemon.http.post("/api/v1/models/load", json={"target": "a/b:q4_0"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+    log = (daemon.home / "daemon-output.log").read_text()
+    assert hub.token not in log
