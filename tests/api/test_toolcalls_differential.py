@@ -122,7 +122,7 @@ def parsing(
         yield daemon
 
 
-@pytest.mark.parametrize("kind", CALLS)
+@pytest.mark.parametrize("kind", ["text", *(pytest.param(one, marks=pytest.mark.full) for one in ("plain", "typed"))])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_engine_s_parser_reads_the_same(parsing: RunningDaemon, name: str, kind: str) -> None:
     asked = {"messages": [{"role": "user", "content": "Go on."}], "tools": OFFERED, "max_tokens": 400}
