@@ -170,8 +170,7 @@ def test_everything_at_once(engine_binary: Path, scripted_model: ScriptedModel) 
         assert {how.partition(": ")[2] for how in seen} <= {"ok", LEFT, *FAULTS}
         refused = [message for client in clients for message in client.told["does_not_fit"]]
         assert all("The engine was killed: planned again" in message for message in refused), refused
-        assert seen["whole: ok"] > CLIENTS
-        assert seen["stream: ok"] > CLIENTS
+        assert min(seen["whole: ok"], seen["stream: ok"], seen["embed: ok"]) > SECONDS / 10
         assert after[0] <= before[0] + 2, "tasks"
         assert after[1] <= before[1] + 8, "open files"
         assert watch.slope() * SECONDS / 2 < 24 * MIB, "memory"

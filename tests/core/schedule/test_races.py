@@ -325,3 +325,23 @@ def test_a_busy_model_whose_launch_changes_under_steady_requests_is_replaced() -
     assert stops(bench.done(2)) == [1]
     bench.gone(1)
     assert grants(bench.up(2)) == [(3, 2), (4, 2)]
+
+
+def test_a_crowd_that_waits_costs_the_planner_little_and_everybody_gets_a_turn() -> None:
+    models = [f"m{number}" for number in range(60)]
+    bench = Bench(sizes={**dict.fromkeys(models, 10), "huge": 11})
+    served: list[int] = []
+    for request, model in enumerate(models):
+        before = len(bench.planner.asked)
+        bench.arrive(request, model)
+        assert len(bench.planner.asked) <= before + 30
+    assert refusals(bench.arrive(99, "huge")) == [(99, "does_not_fit")], "at once, though many wait"
+    engine = 1
+    while len(served) < len(models):
+        before = len(bench.planner.asked)
+        ((request, _),) = grants(bench.up(engine))
+        served.append(request)
+        assert stops(bench.done(request)) == ([engine] if len(served) < len(models) else [])
+        engine = next((number for number, _ in starts(bench.gone(engine))), engine)
+        assert len(bench.planner.asked) <= before + 120
+    assert served == sorted(served)
