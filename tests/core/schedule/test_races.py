@@ -343,5 +343,5 @@ def test_a_crowd_that_waits_costs_the_planner_little_and_everybody_gets_a_turn()
         served.append(request)
         assert stops(bench.done(request)) == ([engine] if len(served) < len(models) else [])
         engine = next((number for number, _ in starts(bench.gone(engine))), engine)
-        assert len(bench.planner.asked) <= before + 120
+        assert len(bench.planner.asked) <= before + 200
     assert served == sorted(served)
