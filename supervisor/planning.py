@@ -157,14 +157,26 @@ class Planner:
         return found
 
     def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        """A plan, made again with what earlier starts teach about the first one."""
-        request = replace(known.subject.request(known.entry.id, options), short=known.detour.short)
+        """A plan, made again with what earlier starts teach about the first one.
+
+        That a killed engine lacked memory is a guess: where nothing fits by it, the plan is made without.
+        """
+        found = self._taught(known, options, residents, known.detour.short)
+        guessed = known.detour.killed and known.detour.shortages == 1
+        if guessed and isinstance(found, DoesNotFit) and not found.later:
+            found = self._taught(known, options, residents, {})
+        if isinstance(found, DoesNotFit) and known.detour.steps:
+            return replace(found, message=" ".join((found.message, *known.detour.steps)))
+        return found
+
+    def _taught(
+        self, known: Known, options: LaunchOptions, residents: Sequence[Resident], short: Mapping[str, int]
+    ) -> Placement | DoesNotFit:
+        request = replace(known.subject.request(known.entry.id, options), short=short)
         found = self._decide(request, residents)
         if isinstance(found, Placement) and known.observations:
             taught = learned(known.observations, self._start(known, found), found.estimate)
             found = self._decide(replace(request, learned=taught), residents) if taught else found
-        if isinstance(found, DoesNotFit) and known.detour.steps:
-            return replace(found, message=" ".join((found.message, *known.detour.steps)))
         return found
 
     def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:

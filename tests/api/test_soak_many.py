@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-import yaml
 
+from tests.api.rooms import make_room, write
 from tests.api.soaking import LEFT, Asked, Client, finished
 from tests.support.daemon import ROOT, RunningDaemon, running_daemon, scratch_home, wait_until
 from tests.support.scripted import ScriptedModel
@@ -119,21 +119,6 @@ class Watch(threading.Thread):
         return statistics.linear_regression(*zip(*half, strict=True)).slope
 
 
-def write(daemon: RunningDaemon, settings: dict[str, Any]) -> None:
-    new = daemon.home / "new.yaml"
-    new.write_text(yaml.safe_dump(settings))
-    new.replace(daemon.home / "test.yaml")
-
-
-def little_room(daemon: RunningDaemon, settings: dict[str, Any]) -> None:
-    """Room for some of the models from now on."""
-    (part,) = daemon.http.post("/api/v1/plan", json={"target": "m0"}).json()["parts"]
-    held = part["total_bytes"] - part["reserve_bytes"]
-    settings["devices"] = {"limit_mib": {"cpu": int(held * (ROOM + 0.5) + part["reserve_bytes"]) // MIB}}
-    write(daemon, settings)
-    assert daemon.http.post("/api/v1/config/reload").status_code == 200
-
-
 def tasks(daemon: RunningDaemon) -> int:
     """How many asyncio tasks the daemon has."""
     file = daemon.home / "tasks"
@@ -162,7 +147,7 @@ def test_everything_at_once(engine_binary: Path, scripted_model: ScriptedModel) 
     with scratch_home() as home:
         own = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests/support/tasks'}", "TASKS": str(home / "tasks")}
         with running_daemon(home, engine_binary, settings, env=own) as daemon:
-            little_room(daemon, settings)
+            make_room(daemon, settings, "m0", ROOM)
             assert daemon.chat("m0", "Hi").status_code == 200
             before = at_rest(daemon)
             until = time.monotonic() + SECONDS
@@ -185,8 +170,7 @@ def test_everything_at_once(engine_binary: Path, scripted_model: ScriptedModel) 
         assert {how.partition(": ")[2] for how in seen} <= {"ok", LEFT, *FAULTS}
         refused = [message for client in clients for message in client.told["does_not_fit"]]
         assert all("The engine was killed: planned again" in message for message in refused), refused
-        assert seen["whole: ok"] > CLIENTS
-        assert seen["stream: ok"] > CLIENTS
+        assert min(seen["whole: ok"], seen["stream: ok"], seen["embed: ok"]) > SECONDS / 10
         assert after[0] <= before[0] + 2, "tasks"
         assert after[1] <= before[1] + 8, "open files"
         assert watch.slope() * SECONDS / 2 < 24 * MIB, "memory"

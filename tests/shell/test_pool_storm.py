@@ -84,7 +84,11 @@ class Storm:
             await asyncio.sleep(self.random.random() * 0.6)
             pids = [engine.pid for engine in self.bench.alive() if engine.pid is not None]
             with contextlib.suppress(IndexError, ProcessLookupError):  # there is none, or it has died by itself
-                os.kill(self.random.choice(pids), self.random.choice([signal.SIGKILL, signal.SIGSTOP]))
+                pid = self.random.choice(pids)
+                os.kill(pid, self.random.choice([signal.SIGKILL, signal.SIGSTOP]))
+                if self.random.random() < 0.5:
+                    await asyncio.sleep(0.4)  # of those it goes on: a slow load, or a pause
+                    os.kill(pid, signal.SIGCONT)
 
     async def people(self) -> None:
         while not self.over:
@@ -102,6 +106,7 @@ class Storm:
 
 async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed: int) -> None:
     bench = PoolBench(str(engine), model, folder, room={"GPU0": 10, "GPU1": 10}, policies=POLICIES)
+    tasks = len(asyncio.all_tasks())
     async with bench.pool(LIMITS, PoolLimits(room=1.0, room_poll=0.05, probe=0.1, hung=1.0)) as pool:
         found = Storm(bench, pool, seed)
         await found.run(seconds)
@@ -109,6 +114,7 @@ async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed
         assert found.seen["ok"], found.seen  # how many is a matter of the machine
         views = [pool.status(name).view for name in "abc"]
         assert [(view.leases, view.waiting) for view in views] == [(0, 0)] * 3
+    assert len(asyncio.all_tasks()) <= tasks, "a task is left"
     bench.log.close()
     assert bench.alive() == []
     assert all(processes.session_members(one.pid) == () for one in bench.engines if one.pid is not None)

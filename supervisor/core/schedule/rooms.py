@@ -28,18 +28,25 @@ from supervisor.core.schedule.replicas import one_less
 from supervisor.core.schedule.state import Engine, Model, State
 from supervisor.errors import SupervisorError
 
+_FRONT = 8  # so many that wait are planned for at every change; those behind them once, whether they could ever fit
+
 
 def settle(state: State, now: float) -> bool:
     """Take everybody who waits for room; whether an engine that was leaving serves again, so that others profit."""
     pending = [engine for engine in state.engines.values() if engine.pending]
     pending.sort(key=lambda engine: (engine.extra, rank(state, engine.model, now), engine.id))
     ahead: list[Engine] = []
+    waiting = 0
     for engine in pending:
+        front = waiting < _FRONT
+        if not front:
+            engine.plan, engine.victims = None, frozenset()
         if engine.looking is None:
-            if not engine.looked or state.vacated:
+            if not engine.looked or (state.vacated and front):
                 _look(state, engine)
-            else:
+            elif front or not engine.verdicts:
                 _seek(state, engine, ahead, now)
+        waiting += engine.pending
         if engine.pending and (engine.plan is not None or overdue(state, engine.model, now)):
             ahead.append(engine)
     return _call_back(state, ahead)

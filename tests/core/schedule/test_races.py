@@ -10,7 +10,9 @@ from supervisor.core.events import (
     EngineSpawned,
     Event,
     Failure,
+    LaunchChanged,
     LoadAsked,
+    PolicyChanged,
     RequestArrived,
     RoomSeen,
     TimePassed,
@@ -218,3 +220,128 @@ def test_a_failed_look_does_not_leave_the_next_in_the_queue_behind() -> None:
     assert refusals(bench.tell(RoomSeen(1, Failure("gguf_invalid", "cut off")))) == [(1, "gguf_invalid")]
     bench.up(2)
     assert bench.scheduler.view("b").state is EngineState.READY
+
+
+def test_a_waiter_that_leaves_while_its_victim_ends_leaves_the_victim_s_model_loadable() -> None:
+    """The room is made for nobody any more: the next request for either model gets it."""
+    for model in "ab":
+        bench = Bench()
+        bench.tell(LoadAsked("a"))
+        bench.up(1)
+        assert stops(bench.arrive(1, "b")) == [1]
+        bench.done(1)
+        late = bench.arrive(2, model)
+        ((engine, started),) = starts([*late, *bench.gone(1)])
+        assert started == model
+        assert grants(bench.up(engine)) == [(2, engine)]
+
+
+def test_an_eviction_that_does_not_end_holds_up_nobody_else() -> None:
+    """Its victim does not die: loaded models answer all the same, and what fits elsewhere is loaded."""
+    bench = Bench(sizes={"a": 10, "b": 10, "c": 4, "d": 4}, room={"GPU0": 10, "GPU1": 8})
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    bench.tell(LoadAsked("c"))
+    bench.up(2)
+    assert stops(bench.arrive(1, "b")) == [1]
+    assert grants(bench.arrive(2, "c")) == [(2, 2)]
+    assert starts(bench.arrive(3, "d")) == [(4, "d")]
+    assert grants(bench.up(4)) == [(3, 4)]
+    bench.done(1)
+    assert grants(bench.arrive(4, "c")) == []
+    bench.done(2)
+    assert bench.scheduler.view("c").leases == 1
+
+
+def test_a_loaded_model_is_neither_planned_nor_loaded_again_by_its_requests() -> None:
+    """Its own memory, which now shows as taken, is no reason to do anything."""
+    bench = Bench()
+    bench.slots = 4
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.planner.room["GPU0"] = 0
+    asked = len(bench.planner.asked)
+    for request in range(2, 12):
+        assert grants(bench.arrive(request, "a")) == [(request, 1)]
+        assert bench.done(request) == []
+    assert len(bench.planner.asked) == asked
+
+
+def test_a_request_at_the_moment_an_idle_time_ends_is_served() -> None:
+    """By the engine that is there, or by a fresh one; never by the one that ends."""
+    for late in (0.0, 0.1):
+        bench = Bench(a=ModelPolicy(ttl=10))
+        bench.arrive(1, "a")
+        bench.up(1)
+        bench.done(1)
+        bench.wait(9.95 + late)
+        commands = bench.arrive(2, "a")
+        if late:
+            assert (stops(commands), grants(commands)) == ([1], [])
+            commands = bench.gone(1)
+            assert starts(commands) == [(2, "a")]
+            assert grants(bench.up(2)) == [(2, 2)]
+        else:
+            assert (stops(commands), grants(commands)) == ([], [(2, 1)])
+            bench.wait(1)
+            assert stops(bench.tell(TimePassed())) == []
+
+
+def test_a_child_that_is_killed_while_it_loads_leaves_nothing_stuck() -> None:
+    """Neither the model itself nor who waits for its room."""
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.tell(EngineSpawned(1))
+    bench.arrive(2, "b")
+    commands = bench.gone(1, CRASH)
+    assert refusals(commands) == [(1, "engine_lost")]
+    assert starts(commands) == [(2, "b")]
+    bench.arrive(3, "a")
+    bench.up(2)
+    assert stops(bench.done(2)) == [2]
+    assert starts(bench.gone(2)) == [(3, "a")]
+
+
+def test_a_preload_that_a_reload_repeats_loads_once() -> None:
+    bench = Bench(a=ModelPolicy(preload=True, pinned=True))
+    commands = bench.tell(LoadAsked("a"), PolicyChanged(), LoadAsked("a"))
+    commands += bench.tell(EngineSpawned(1), PolicyChanged(), LoadAsked("a"))
+    commands += bench.tell(EngineBecameReady(1, 1), PolicyChanged(), LoadAsked("a"))
+    assert (starts(commands), stops(commands)) == ([(1, "a")], [])
+
+
+def test_a_busy_model_whose_launch_changes_under_steady_requests_is_replaced() -> None:
+    """There is always a request at work or waiting: the old engine ends all the same, and nobody is refused."""
+    bench = Bench()
+    bench.slots = 2
+    bench.arrive(1, "a")
+    bench.up(1)
+    bench.arrive(2, "a")
+    commands = bench.tell(LaunchChanged("a"))
+    commands += bench.arrive(3, "a")
+    commands += bench.done(1)
+    commands += bench.arrive(4, "a")
+    assert (grants(commands), stops(commands), refusals(commands)) == ([], [], [])
+    assert stops(bench.done(2)) == [1]
+    bench.gone(1)
+    assert grants(bench.up(2)) == [(3, 2), (4, 2)]
+
+
+def test_a_crowd_that_waits_costs_the_planner_little_and_everybody_gets_a_turn() -> None:
+    models = [f"m{number}" for number in range(60)]
+    bench = Bench(sizes={**dict.fromkeys(models, 10), "huge": 11})
+    served: list[int] = []
+    for request, model in enumerate(models):
+        before = len(bench.planner.asked)
+        bench.arrive(request, model)
+        assert len(bench.planner.asked) <= before + 30
+    assert refusals(bench.arrive(99, "huge")) == [(99, "does_not_fit")], "at once, though many wait"
+    engine = 1
+    while len(served) < len(models):
+        before = len(bench.planner.asked)
+        ((request, _),) = grants(bench.up(engine))
+        served.append(request)
+        assert stops(bench.done(request)) == ([engine] if len(served) < len(models) else [])
+        engine = next((number for number, _ in starts(bench.gone(engine))), engine)
+        assert len(bench.planner.asked) <= before + 200
+    assert served == sorted(served)
