@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import subprocess
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -298,6 +299,45 @@ async def test_a_disk_that_runs_full_midway_keeps_what_is_whole(hub: LocalHub, c
     path = await fetch(models, chosen)
     assert [path.with_name(name).read_bytes() for name in files] == list(files.values())
     assert hub.requests(hashlib.sha256(PIECE * 5).hexdigest(), "GET")[-1].range == f"bytes={arrived}-"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+async def test_a_small_disk_that_another_program_fills_midway(hub: LocalHub, client: Client) -> None:
+    hub.add("a/b", SHARDS)
+    hub.spoil(Fault("/storage/", method="GET", rate=4e6))
+    with small_disk(client.home / "hf", 96 << 20) as disk:
+        models = client.models()
+        chosen = client.chosen("a/b:Q8_0", models)
+        work = asyncio.ensure_future(fetch(models, chosen))
+        await eventually(lambda: blobs(client))
+        ballast = disk / "ballast"
+        fill(ballast)
+        with pytest.raises(DiskFull, match="ran full"):
+            await work
+        assert len(blobs(client)) >= 1
+        ballast.unlink()
+        path = await fetch(models, chosen)
+        assert [path.with_name(name).read_bytes() for name in SHARDS] == list(SHARDS.values())
+
+
+@contextmanager
+def small_disk(folder: Path, size: int) -> Iterator[Path]:
+    """A file system of its own, of so many bytes."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(file: Path) -> None:
+    """Take all the room that there is."""
+    with file.open("wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(bytes(1 << 16))
 
 
 async def test_one_revision_whatever_the_branch_does_meanwhile(hub: LocalHub, client: Client) -> None:
