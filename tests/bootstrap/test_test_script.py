@@ -30,10 +30,11 @@ def run(checkout: Checkout, *args: str, failing: str = "") -> Result:
 
 def test_it_runs_lint_types_and_tests_with_pytest_last(tested: Checkout) -> None:
     done = run(tested)
-    expected = ["ruff|check|.", "mypy", "mypy|bin/environment.py", "pytest|-m|not full"]
+    pytest = "pytest|-n|auto|--dist|loadfile|-m"
+    expected = ["ruff|check|.", "mypy", "mypy|bin/environment.py", f"{pytest}|not full"]
     assert (done.code, done.out.splitlines()) == (0, expected), done.err
-    assert run(tested, "tests/core", "-k", "a or b").out.splitlines()[-1] == "pytest|-m|not full|tests/core|-k|a or b"
-    assert run(tested, "--full", "-x").out.splitlines()[-1] == "pytest|-m||-x"
+    assert run(tested, "tests/core", "-k", "a or b").out.splitlines()[-1] == f"{pytest}|not full|tests/core|-k|a or b"
+    assert run(tested, "--full", "-x").out.splitlines()[-1] == f"{pytest}||-x"
 
 
 @pytest.mark.parametrize("failing", ["ruff", "mypy", "pytest", "ruff pytest"])

@@ -127,7 +127,7 @@ async def test_more_context_leads_to_a_smaller_variant(hub: LocalHub, desk: Desk
 
 async def test_what_fits_nowhere_is_refused_with_the_list(hub: LocalHub, desk: Desk) -> None:
     publish(hub, layers=500)
-    with pytest.raises(ModelDoesNotFit, match=r"No variant of a/llama fits here: .*Q2_K \(\d+\.\d GiB\), does not fit"):
+    with pytest.raises(ModelDoesNotFit, match=r"No variant of a/llama fits here: .*Q2_K \(\d+\.\d GiB, does not fit\)"):
         await desk.ask("a/llama", "1x8gb")
 
 
@@ -155,8 +155,8 @@ async def test_what_there_is_not_is_refused_with_what_there_is_and_fits(hub: Loc
     publish(hub, layers=300)
     with pytest.raises(VariantNotFound) as caught:
         await desk.ask("a/llama:Q5_K_M", "1x24gb")
-    assert "BF16 (123.8 GiB), does not fit" in caught.value.message
-    assert "Q4_K_M (34.8 GiB), fits" in caught.value.message
+    assert "BF16 (123.8 GiB, does not fit)" in caught.value.message
+    assert "Q4_K_M (34.8 GiB, fits)" in caught.value.message
 
 
 async def test_the_short_name_stays_with_the_choice(hub: LocalHub, tmp_path: Path) -> None:

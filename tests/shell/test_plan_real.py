@@ -211,7 +211,8 @@ def test_what_does_not_fit_says_how_much_is_missing(bench: Bench) -> None:
 def test_a_worker_serves_one_engine_at_a_time(bench: Bench) -> None:
     """Who wants a worker, however small it is, evicts who is there and nobody else."""
     models = [bench.model(f"{name}/upstream") for name in ("llama", "qwen3", "gemma3")]
-    one, other, third = ({**COMMON, "ctx_size": 512, "device": [name]} for name in ("RPC0", "RPC1", "RPC0"))
+    alone = {**COMMON, "ctx_size": 512, "tensor_split": []}  # not what an earlier load asked for
+    one, other, third = ({**alone, "device": [name]} for name in ("RPC0", "RPC1", "RPC0"))
     first = bench.daemon.load(str(models[0]), **one)["id"]
     second = bench.daemon.load(str(models[1]), **other)["id"]
     assert bench.loaded() == {first, second}
