@@ -6,7 +6,6 @@ The templates are read from the source tree and are no part of this repository.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from supervisor.demo.maker import write_scripted_gguf
 from supervisor.demo.script import Script
 from tests.core.toolcalls.corpus import TOOLS, dialects
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
+from tests.support.llama_source import llama_source
 
 pytestmark = pytest.mark.engine
 
@@ -53,11 +53,7 @@ PROSE = "It is sunny in Paris; I called no tool."
 
 def templates() -> Path:
     """The folder of the templates; skips the test where the source is not there."""
-    source = os.environ.get("SUPERVISOR_LLAMA_SOURCE", "")
-    folder = Path(source) / "models" / "templates"
-    if not source or not folder.is_dir():
-        pytest.skip("llama.cpp's source is not here; SUPERVISOR_LLAMA_SOURCE names it")
-    return folder
+    return llama_source() / "models" / "templates"
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 
 from supervisor.core.architectures import ARCHITECTURES, Architecture, IndexerRule, KvRule, Layout, lookup
+from tests.support.llama_source import llama_source
 
 # LLM_ARCH_NAMES of src/llama-arch.cpp, build b11434.
 NAMES = """
@@ -41,14 +40,6 @@ HYBRID = """
 ROWS = pytest.mark.parametrize("row", ARCHITECTURES.values(), ids=lambda row: row.name)
 
 
-def source() -> Path:
-    """The folder of llama.cpp's source that the tests were told about."""
-    folder = os.environ.get("SUPERVISOR_LLAMA_SOURCE")
-    if folder is None:
-        pytest.skip("no source of llama.cpp at hand: set SUPERVISOR_LLAMA_SOURCE to its folder")
-    return Path(folder)
-
-
 def test_every_architecture_has_one_row() -> None:
     assert len(NAMES.split()) == len(set(NAMES.split())) == 154
     assert set(ARCHITECTURES) == set(NAMES.split())
@@ -56,7 +47,7 @@ def test_every_architecture_has_one_row() -> None:
 
 
 def test_the_list_of_names_is_the_source_s() -> None:
-    text = (source() / "src" / "llama-arch.cpp").read_text(encoding="utf-8")
+    text = (llama_source() / "src" / "llama-arch.cpp").read_text(encoding="utf-8")
     found = re.findall(r'\{ LLM_ARCH_\w+,\s*"([^"]+)"\s*\}', text)
     assert [name for name in found if name != "(unknown)"] == NAMES.split()
 

@@ -14,8 +14,8 @@ from supervisor.core.architectures import ARCHITECTURES, KvRule, Layout
 from supervisor.core.gguf import ArraySummary, GgufValue, read_header
 from supervisor.core.spec import ExpertSpec, IndexerSpec, ModelSpec, PleSpec, RopeSpec, SsmSpec, read_spec
 from supervisor.errors import ModelFileError
-from tests.core.test_architectures import source
 from tests.support.headers import header, model
+from tests.support.llama_source import llama_source
 
 ALTERNATING = (4, 0) * 4  # KV heads of a hybrid
 
@@ -421,7 +421,7 @@ def test_the_first_part_of_a_split_model_is_no_vocabulary() -> None:
 
 
 def test_every_vocabulary_of_the_source() -> None:
-    paths = sorted((source() / "models").glob("ggml-vocab-*.gguf"))
+    paths = sorted((llama_source() / "models").glob("ggml-vocab-*.gguf"))
     assert len(paths) > 15
     for path in paths:
         found = read_spec(read_header(io.BytesIO(path.read_bytes())))

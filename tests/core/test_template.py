@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.template import TemplateCapabilities, read_template
-from tests.core.test_architectures import source
+from tests.support.llama_source import llama_source
 
 _LOOP = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}{% endfor %}"
 _EACH = "{% for call in message.tool_calls %}{{ call.function.arguments | tojson }}{% endfor %}"
@@ -142,7 +142,7 @@ THINKING = {
 
 
 def test_every_template_of_the_source() -> None:
-    folder = source() / "models" / "templates"
+    folder = llama_source() / "models" / "templates"
     found = {path.stem: read_template(path.read_text(encoding="utf-8")) for path in folder.glob("*.jinja")}
     assert len(found) == 71
     assert {name for name, can in found.items() if not can.tools} == TOOL_LESS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import sysconfig
 import time
@@ -20,6 +19,7 @@ from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
 from supervisor.core.toolcalls.dialects.closers import CLOSERS, THINK
 from tests.core.toolcalls.corpus import TOOLS, Case, dialects, malformations, negatives
 from tests.core.toolcalls.support import folded, recover
+from tests.support.llama_source import llama_source
 
 CASES = [*dialects.CASES, *malformations.CASES, *negatives.CASES]
 FRAGMENTS = [
@@ -332,11 +332,8 @@ def test_no_call_is_found_in_megabytes_of_ordinary_text() -> None:
 @pytest.mark.full
 def test_no_call_is_found_in_the_engine_s_source() -> None:
     """Templates, documents and tests of llama.cpp; one of its tests holds real calls of a tool that is offered here."""
-    source = os.environ.get("SUPERVISOR_LLAMA_SOURCE")
-    if not source or not Path(source).is_dir():
-        pytest.skip("llama.cpp's source is not here; SUPERVISOR_LLAMA_SOURCE names it")
     size = 0
-    for path in sorted(Path(source).rglob("*")):
+    for path in sorted(llama_source().rglob("*")):
         if path.suffix not in {".jinja", ".md", ".cpp", ".h", ".py"} or path.name == "test-chat.cpp":
             continue
         text = path.read_text("utf-8", errors="replace")
