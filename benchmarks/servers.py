@@ -37,14 +37,20 @@ class Server:
     engine: Place
 
 
-def engine_flags(slots: int) -> list[str]:
-    """For every engine: slots that share one cache, one thread of computing, so that the other core relays.
+_QUIET = ["--log-verbosity", "2"]
+"""Warnings only: an engine logs every few seconds for each of its streams, also for those that nobody relays, and both
+relays would be charged for reading that."""
 
-    Warnings only: an engine logs every few seconds for each of its streams, also for those that nobody relays, and
-    both relays would be charged for reading that.
-    """
-    sizes = ["--parallel", str(slots), "--kv-unified", "--ctx-size", "65536", "--cache-ram", "0", "--threads", "1"]
-    return [*sizes, "--log-verbosity", "2"]
+
+def engine_options(slots: int) -> dict[str, object]:
+    """For every engine: slots that share one cache, one thread of computing, so that the other core relays."""
+    return {"parallel": slots, "kv_unified": True, "ctx_size": 65536, "cache_ram": 0, "threads": 1}
+
+
+def engine_flags(slots: int) -> list[str]:
+    """The same for llama-server."""
+    sizes = [(f"--{name.replace('_', '-')}", value) for name, value in engine_options(slots).items()]
+    return [word for flag, value in sizes for word in ([flag] if value is True else [flag, str(value)])] + _QUIET
 
 
 @contextmanager
@@ -91,7 +97,7 @@ def routing(binary: Path, folder: Path, preset: str, flags: Sequence[str]) -> It
 @contextmanager
 def supervisor(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Server]:
     """This program: its daemon and the engine that it starts for the model."""
-    with daemon(binary, model, folder, engine_flags(slots)) as (process, url):
+    with daemon(binary, model, folder, engine_options(slots)) as (process, url):
         status = post(f"{url}/api/v1/models/load", {"target": MODEL})
         arguments = psutil.Process(status["pid"]).cmdline()
         engine = Place(MODEL, socket=arguments[arguments.index("--host") + 1])
@@ -100,10 +106,10 @@ def supervisor(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[
 
 @contextmanager
 def daemon(
-    binary: Path, model: Path, folder: Path, flags: Sequence[str]
+    binary: Path, model: Path, folder: Path, options: Mapping[str, object]
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A daemon whose state is `folder`, with one model, not loaded; its process and its URL."""
-    one = {"file": str(model), "embeddings": "on", "extra_args": list(flags)}
+    one = {"file": str(model), "embeddings": "on", "extra_args": _QUIET, **options}
     with serving(binary, folder, {"models": {MODEL: one}}) as running:
         yield running
 

@@ -36,7 +36,7 @@ def ready_after(binary: Path, model: Path, folder: Path, loads: int) -> list[flo
     witness.write_text(_WITNESS.format(python=sys.executable, binary=str(binary), note=str(note)))
     witness.chmod(0o755)
     found = []
-    with daemon(witness, model, folder, []) as (_, url):
+    with daemon(witness, model, folder, {}) as (_, url):
         for _ in range(loads):
             post(f"{url}/api/v1/models/load", {"target": MODEL})
             found.append((time.time_ns() - int(note.read_text())) / 1e6)
