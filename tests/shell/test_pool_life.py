@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from supervisor.core.lifecycle import EngineState
@@ -109,11 +110,19 @@ async def test_within_its_limit_it_may_grow(bench: PoolBench, tmp_path: Path) ->
         assert [event for event, _, _ in bench.seen] == ["engine_start", "engine_ready"]
 
 
+def stopped(pid: int) -> bool:
+    """Whether no thread of the process runs any more."""
+    states = [file.read_text().rpartition(")")[2].split()[0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return psutil.Process(pid).status() == psutil.STATUS_STOPPED and set(states) <= {"T"}
+
+
 async def test_after_a_resume_every_engine_is_asked_at_once(bench: PoolBench) -> None:
     async with bench.pool(pool_limits=PoolLimits(probe=600, hung=0.5)) as pool:
         (await pool.acquire("a")).release()
-        assert bench.engines[0].pid is not None
-        os.kill(bench.engines[0].pid, signal.SIGSTOP)
+        pid = bench.engines[0].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: stopped(pid), "it is stopped")  # a thread that still ran would answer
         pool.check()
         async with asyncio.timeout(10):
             await pool._first("a", lambda status: status.view.state is EngineState.FAILED)
