@@ -99,6 +99,7 @@ def _mixes() -> list[Mix]:
     three, six = ("a", "b", "c"), ("a", "b", "c", "d", "e", "f")
     return [
         Mix("one room", 6, dict.fromkeys(three, 1.0), 1, 1, _round(three)),
+        Mix("one room any", 6, dict.fromkeys(three, 1.0), 1, 1, lambda _c, _n, dice: dice.choice(three)),
         Mix("three rooms", 8, dict.fromkeys(six, 1.0), 3, 3, lambda _c, _n, dice: dice.choice(six)),
         Mix("in turn", 1, dict.fromkeys(three, 1.0), 1, 1, _round(three), 1.5),
         Mix("by bytes", 6, {"small0": 1.0, "small1": 1.0, "large": 2.0}, 2, 1, _by_bytes, 2),
