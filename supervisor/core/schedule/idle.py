@@ -34,15 +34,16 @@ def linger_end(state: State, engine: Engine) -> float:
     """How long an idle engine is kept from those who are not in a hurry: as long as requests may gather for the swap.
 
     Where many requests come for what is loaded, half a load longer than the last of them, but no longer than the swap
-    and its way back take, counted from the first who waits. Not at all once as many requests are open as there were
-    at most of late: then nobody is left to come.
+    and its way back take, counted from the first who waits, or half a load since it became ready. Not at all once as
+    many requests are open as there were at most of late: then nobody is left to come.
     """
     first = min((model for model in state.models.values() if _seeks(model)), key=_since, default=None)
     if first is None or state.hit_at is None or state.hit_share < _MANY or state.open >= state.crowd:
         return engine.idle_since
     reload = state.reload_seconds(engine.model)
-    quiet = max(state.hit_at, engine.idle_since) + min(reload / 2, state.limits.max_linger)
-    return min(quiet, _since(first) + reload + state.reload_seconds(first))
+    pause = min(reload / 2, state.limits.max_linger)
+    fair = max(_since(first) + reload + state.reload_seconds(first), engine.ready_at + pause)
+    return min(max(state.hit_at, engine.idle_since) + pause, fair)
 
 
 def _seeks(model: Model) -> bool:

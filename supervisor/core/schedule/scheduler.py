@@ -203,7 +203,7 @@ def _engine_became_ready(state: State, event: EngineBecameReady, now: float) -> 
         return  # told to stop meanwhile
     engine.state = step(engine.state, Trigger.BECAME_READY)
     engine.slots = event.slots
-    engine.idle_since = now
+    engine.ready_at = engine.idle_since = now
     if event.used_bytes is not None:
         engine.used_bytes = event.used_bytes
         state.facts += 1

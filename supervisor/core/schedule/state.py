@@ -44,6 +44,7 @@ class Engine:
         victims: engines that leave for that plan.
         ordered: when it was told to start; None: it waits for its room.
         leases: since when each request has it.
+        ready_at, idle_since: of a ready engine, since when it is so.
         for_room: it drains for another's sake and may be called back.
         worn: it is to start anew when it is idle.
         end: why it was ended though nobody wanted it to end.
@@ -64,6 +65,7 @@ class Engine:
     used_bytes: Mapping[str, int] = field(default_factory=dict)
     slots: int | None = None
     leases: dict[RequestId, float] = field(default_factory=dict)
+    ready_at: float = 0.0
     idle_since: float = 0.0
     for_room: bool = False
     worn: bool = False
