@@ -13,7 +13,7 @@ from supervisor.core.events import Failure, GrantLease, RefuseRequest, RequestAr
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule.state import UNKNOWN_SLOTS, Engine, Model, State, Waiter, smoothed
 
-Rank: TypeAlias = tuple[int, int, int, float]
+Rank: TypeAlias = tuple[int, int, float, int, float]
 
 STOPPING_DOWN = Failure("shutting_down", "The daemon is stopping; start it again and repeat the request.")
 
@@ -108,13 +108,16 @@ def overdue(state: State, model: Model, now: float) -> bool:
 
 
 def rank(state: State, model: Model, now: float) -> Rank:
-    """Who gets room first: the overdue by age; then by priority, by how many requests one load would serve, by age."""
+    """Who gets room first: the overdue by age; then by priority, by what all who wait have waited, their number, age."""
     since = waits_since(model)
     age = math.inf if since is None else since
     if overdue(state, model, now):
-        return 0, 0, 0, age
-    served = len(model.waiting) + (model.wanted_since is not None)
-    return 1, -state.policy_of(model.id).priority, -served, age
+        return 0, 0, 0.0, 0, age
+    began = [waiter.arrived for waiter in model.waiting.values()]
+    if model.wanted_since is not None:
+        began.append(model.wanted_since)
+    waited = len(began) * now - sum(began)
+    return 1, -state.policy_of(model.id).priority, -waited, -len(began), age
 
 
 def goes_before(state: State, model: Model, holder: Model, now: float) -> bool:

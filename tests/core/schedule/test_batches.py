@@ -41,6 +41,21 @@ def test_of_two_with_as_many_the_older_one_gets_it() -> None:
     assert starts(bench.gone(1)) == [(2, "b")]
 
 
+@pytest.mark.parametrize(("seconds", "first"), [(1.0, "c"), (5.0, "b")])
+def test_what_all_have_waited_counts_together(seconds: float, first: str) -> None:
+    """One that has waited for long goes before two that came just now, but not for ever."""
+    bench = Bench()
+    loaded(bench, "a")
+    bench.arrive(1, "a")
+    bench.arrive(2, "b")
+    bench.wait(seconds)
+    bench.arrive(3, "c")
+    bench.arrive(4, "c")
+    bench.wait(3.0)
+    bench.done(1)
+    assert [model for _, model in starts(bench.gone(1))] == [first]
+
+
 def test_who_waited_too_long_goes_before_the_many() -> None:
     bench = Bench(limits=SchedulerLimits(max_swap_wait=10))
     loaded(bench, "a")
