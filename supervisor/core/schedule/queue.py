@@ -108,7 +108,7 @@ def overdue(state: State, model: Model, now: float) -> bool:
 
 
 def rank(state: State, model: Model, now: float) -> Rank:
-    """Who gets room first: the overdue by age; then by priority, by what all who wait have waited, their number, age."""
+    """Who gets room first: the overdue by age; then by priority, what all who wait have waited, their number, age."""
     since = waits_since(model)
     age = math.inf if since is None else since
     if overdue(state, model, now):
