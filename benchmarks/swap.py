@@ -6,7 +6,8 @@ The weights are noise, written once; a load reads them from the page cache into 
 All models of a size are links to one file. The mixes:
 
     one room      6 clients, each going round 3 models in turn with some thinking in between; room for 1
-    three rooms   8 clients over 6 models, room for 3
+    any of three  the same, but each request is for one of the three by chance
+    three rooms   8 clients over 6 models by chance, room for 3
     in turn       1 client, A B C A B C …; room for 1: nobody can do better than a load for each request
     by bytes      6 clients over 2 models and, one time in twenty, a third one that needs the room of both.
                   The router counts: with more than 1 it would have a small and the large one in memory together
@@ -99,6 +100,7 @@ def _mixes() -> list[Mix]:
     three, six = ("a", "b", "c"), ("a", "b", "c", "d", "e", "f")
     return [
         Mix("one room", 6, dict.fromkeys(three, 1.0), 1, 1, _round(three)),
+        Mix("any of three", 6, dict.fromkeys(three, 1.0), 1, 1, lambda _c, _n, dice: dice.choice(three)),
         Mix("three rooms", 8, dict.fromkeys(six, 1.0), 3, 3, lambda _c, _n, dice: dice.choice(six)),
         Mix("in turn", 1, dict.fromkeys(three, 1.0), 1, 1, _round(three), 1.5),
         Mix("by bytes", 6, {"small0": 1.0, "small1": 1.0, "large": 2.0}, 2, 1, _by_bytes, 2),
@@ -293,8 +295,8 @@ def _table(found: dict[str, dict[str, list[Result]]]) -> Iterator[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Models that take turns in memory.")
-    parser.add_argument("--size", type=int, default=768, metavar="MIB", help="of a model's weights (default: 768)")
-    parser.add_argument("--requests", type=int, default=8, metavar="N", help="per client (default: 8)")
+    parser.add_argument("--size", type=int, default=2048, metavar="MIB", help="of a model's weights (default: 2048)")
+    parser.add_argument("--requests", type=int, default=16, metavar="N", help="per client (default: 16)")
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="(default: 1)")
     parser.add_argument("--mixes", metavar="NAME,…", help="only these (default: all)")
     parser.add_argument("--folder", metavar="PATH", help="for the weights (default: the temporary folder)")

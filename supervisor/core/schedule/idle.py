@@ -31,24 +31,19 @@ def expire(state: State, now: float) -> None:
 
 
 def linger_end(state: State, engine: Engine) -> float:
-    """How long an idle engine is kept from those who are not in a hurry.
+    """How long an idle engine is kept from those who are not in a hurry: as long as requests may gather for the swap.
 
-    Twice the usual pause of its clients, where that is less than loading it again takes. And where many requests come
-    for what is loaded, a load longer than the last of them, but no longer than twice what the swap and its way
-    back take, counted from the first who waits: meanwhile more requests gather for what will be loaded.
+    Where many requests come for what is loaded, half a load longer than the last of them, but no longer than the swap
+    and its way back take, counted from the first who waits, or half a load since it became ready. Not at all once as
+    many requests are open as there were at most of late: then nobody is left to come.
     """
-    reload, longest = engine.model.reload_seconds, state.limits.max_linger
-    gap = engine.model.gap_seconds
-    end = engine.idle_since
-    if gap is not None and 2 * gap < reload and engine.model.idle_since is not None:
-        end += min(2 * gap, longest)
-    if state.hit_at is None or state.hit_share < _MANY:
-        return end
     first = min((model for model in state.models.values() if _seeks(model)), key=_since, default=None)
-    if first is None:
-        return end
-    quiet = max(state.hit_at, engine.idle_since) + min(reload, longest)
-    return max(end, min(quiet, _since(first) + 2 * (reload + first.reload_seconds)))
+    if first is None or state.hit_at is None or state.hit_share < _MANY or state.open >= state.crowd:
+        return engine.idle_since
+    reload = state.reload_seconds(engine.model)
+    pause = min(reload / 2, state.limits.max_linger)
+    fair = max(_since(first) + reload + state.reload_seconds(first), engine.ready_at + pause)
+    return min(max(state.hit_at, engine.idle_since) + pause, fair)
 
 
 def _seeks(model: Model) -> bool:

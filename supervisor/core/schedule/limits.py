@@ -12,7 +12,7 @@ class SchedulerLimits:
     Attributes:
         max_waiting_model, max_waiting: requests that may wait for one model, and in all; more are refused.
         max_swap_wait: how long later requests for loaded models may keep a waiting one from its room.
-        max_linger: how long at most an idle engine is kept from others because its clients come back quickly.
+        max_linger: how long at most an idle engine is kept from others while requests gather for the swap.
         backoff_base, backoff_max: the delays between restarts grow from one to the other; the first has none.
         crash_failures, crash_window: so many failures in a row within the window end the restarts.
         drain: how long requests may go on when the daemon is to stop.

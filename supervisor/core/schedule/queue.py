@@ -13,11 +13,12 @@ from supervisor.core.events import Failure, GrantLease, RefuseRequest, RequestAr
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule.state import UNKNOWN_SLOTS, Engine, Model, State, Waiter, smoothed
 
-Rank: TypeAlias = tuple[int, int, int, float]
+Rank: TypeAlias = tuple[int, int, float, int, float]
 
 STOPPING_DOWN = Failure("shutting_down", "The daemon is stopping; start it again and repeat the request.")
 
 _MEMORY = 8  # requests over which the share of hits is smoothed
+_STRETCH = 60.0  # seconds in which the most requests that are open at a time are counted
 _HOMES = 1024  # affinities that are remembered per model
 _SOONEST, _LATEST = 1.0, 60.0  # of Retry-After
 
@@ -32,12 +33,10 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
         state.out.append(RefuseRequest(event.request, crash_loop(state, model)))
         return
     _note_hit(state, model, now)
-    ready = any(engine.state is EngineState.READY for engine in model.engines)
-    if ready and model.idle_since is not None and not any(engine.leases for engine in model.engines):
-        model.gap_seconds = smoothed(model.gap_seconds, now - model.idle_since)
     model.target = max(model.target, state.policy_of(model.id).replicas_min)
     model.waiting[event.request] = Waiter(event.request, now, event.affinity)
     state.queued[event.request] = model
+    _note_crowd(state, now)
     lend(state, model, now)
     full = _full(state, model)
     if event.request in model.waiting and full is not None:
@@ -47,10 +46,18 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
 
 def _note_hit(state: State, model: Model, now: float) -> None:
     """Whether the newcomer finds the model at work, or would have if it had been kept for half of a load's time."""
-    soon = model.idle_since is not None and now < model.idle_since + model.reload_seconds / 2
+    soon = model.idle_since is not None and now < model.idle_since + state.reload_seconds(model) / 2
     hit = soon or any(engine.leases for engine in model.engines)
     state.hit_at = now if hit else state.hit_at
     state.hit_share += (hit - state.hit_share) / _MEMORY
+
+
+def _note_crowd(state: State, now: float) -> None:
+    """How many requests were open at a time: the most in this and the last stretch of time."""
+    if now >= state.crowd_since + _STRETCH:
+        state.crowds = (0, state.crowds[0] if now < state.crowd_since + 2 * _STRETCH else 0)
+        state.crowd_since = now
+    state.crowds = (max(state.crowds[0], state.open), state.crowds[1])
 
 
 def leave(state: State, model: Model, request: int) -> None:
@@ -101,13 +108,16 @@ def overdue(state: State, model: Model, now: float) -> bool:
 
 
 def rank(state: State, model: Model, now: float) -> Rank:
-    """Who gets room first: the overdue by age; then by priority, by how many requests one load would serve, by age."""
+    """Who gets room first: the overdue by age; then by priority, what all who wait have waited, their number, age."""
     since = waits_since(model)
     age = math.inf if since is None else since
     if overdue(state, model, now):
-        return 0, 0, 0, age
-    served = len(model.waiting) + (model.wanted_since is not None)
-    return 1, -state.policy_of(model.id).priority, -served, age
+        return 0, 0, 0.0, 0, age
+    began = [waiter.arrived for waiter in model.waiting.values()]
+    if model.wanted_since is not None:
+        began.append(model.wanted_since)
+    waited = len(began) * now - sum(began)
+    return 1, -state.policy_of(model.id).priority, -waited, -len(began), age
 
 
 def goes_before(state: State, model: Model, holder: Model, now: float) -> bool:

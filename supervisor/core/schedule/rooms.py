@@ -230,7 +230,7 @@ def _resident(state: State, engine: Engine, now: float, *, evictable: bool) -> R
         model.id,
         engine.used_bytes,
         evictable=evictable,
-        reload_seconds=0.0 if engine.leaving else model.reload_seconds,
+        reload_seconds=0.0 if engine.leaving else state.reload_seconds(model),
         idle_seconds=now - engine.idle_since if engine.idle else 0.0,
         priority=state.policy_of(model.id).priority,
     )

@@ -32,7 +32,7 @@ from supervisor.core.lifecycle import EngineState, Trigger, step
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
-from supervisor.core.schedule.state import Model, Planner, State
+from supervisor.core.schedule.state import Model, Planner, State, smoothed
 from supervisor.core.schedule.view import ModelView, view_of
 
 UNLOADED = Failure("load_cancelled", "The model was unloaded while the request waited; repeat it to load the model.")
@@ -203,7 +203,7 @@ def _engine_became_ready(state: State, event: EngineBecameReady, now: float) -> 
         return  # told to stop meanwhile
     engine.state = step(engine.state, Trigger.BECAME_READY)
     engine.slots = event.slots
-    engine.idle_since = now
+    engine.ready_at = engine.idle_since = now
     if event.used_bytes is not None:
         engine.used_bytes = event.used_bytes
         state.facts += 1
@@ -212,6 +212,7 @@ def _engine_became_ready(state: State, event: EngineBecameReady, now: float) -> 
     model.wanted_since = None
     if engine.ordered is not None:
         model.load_seconds = now - engine.ordered
+        state.load_seconds = smoothed(state.load_seconds, model.load_seconds)
 
 
 def _engine_hung(state: State, event: EngineHung, now: float) -> None:

@@ -44,6 +44,7 @@ class Engine:
         victims: engines that leave for that plan.
         ordered: when it was told to start; None: it waits for its room.
         leases: since when each request has it.
+        ready_at, idle_since: of a ready engine, since when it is so.
         for_room: it drains for another's sake and may be called back.
         worn: it is to start anew when it is idle.
         end: why it was ended though nobody wanted it to end.
@@ -64,6 +65,7 @@ class Engine:
     used_bytes: Mapping[str, int] = field(default_factory=dict)
     slots: int | None = None
     leases: dict[RequestId, float] = field(default_factory=dict)
+    ready_at: float = 0.0
     idle_since: float = 0.0
     for_room: bool = False
     worn: bool = False
@@ -103,8 +105,8 @@ class Model:
         retry_at, grow_at: no start before, and none of an extra engine.
         looped: it failed too often in a row; it stays as it is until somebody asks.
         homes: which engine served an affinity last, newest last.
-        load_seconds, busy_seconds, gap_seconds: what a load took last; what a lease takes and, of a ready engine, the
-            pause before its next request, newer ones counting more; None: not known.
+        load_seconds, busy_seconds: what a load took last, and what a lease takes, newer ones counting more; None: not
+            known.
         idle_since: the end of its last lease.
     """
 
@@ -122,7 +124,6 @@ class Model:
     homes: OrderedDict[str, Engine] = field(default_factory=OrderedDict)
     load_seconds: float | None = None
     busy_seconds: float | None = None
-    gap_seconds: float | None = None
     idle_since: float | None = None
 
     @property
@@ -133,10 +134,6 @@ class Model:
     def serving(self) -> list[Engine]:
         """Engines that can be used, now or soon."""
         return [engine for engine in self.engines if not engine.leaving]
-
-    @property
-    def reload_seconds(self) -> float:
-        return _UNKNOWN_LOAD_SECONDS if self.load_seconds is None else self.load_seconds
 
     def forgive(self) -> None:
         """Forget its failures: somebody asked, or it was of use."""
@@ -158,6 +155,8 @@ class State:
         looked_at: the time of the last look at the machine.
         hit_at: when a request last came for a model at work, or for one that had been so less than half a load ago.
         hit_share: of the last requests, how many did.
+        load_seconds: what loads took, newer ones counting more; None: there was none.
+        crowds, crowd_since: the most requests that were open at a time since then, and in the minute before.
         close_at: when a stopping daemon ends the requests that still run.
         out: the commands of the present event.
     """
@@ -176,6 +175,9 @@ class State:
     looked_at: float = 0.0
     hit_at: float | None = None
     hit_share: float = 0.0
+    load_seconds: float | None = None
+    crowds: tuple[int, int] = (0, 0)
+    crowd_since: float = 0.0
     last_engine: EngineId = 0
     closing: bool = False
     close_at: float | None = None
@@ -185,6 +187,22 @@ class State:
     def model(self, model: ModelId) -> Model:
         """The model's state, made on first use."""
         return self.models.setdefault(model, Model(model))
+
+    @property
+    def open(self) -> int:
+        """Requests that wait or have an engine."""
+        return len(self.queued) + len(self.leased)
+
+    @property
+    def crowd(self) -> int:
+        """The most that were open at a time of late."""
+        return max(self.crowds)
+
+    def reload_seconds(self, model: Model) -> float:
+        """What a load of the model takes, as far as is known: its own last one, else others'."""
+        if model.load_seconds is not None:
+            return model.load_seconds
+        return _UNKNOWN_LOAD_SECONDS if self.load_seconds is None else self.load_seconds
 
     def reserve(self, model: Model) -> None:
         """A new engine, to be started when there is room."""
