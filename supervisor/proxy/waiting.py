@@ -49,14 +49,18 @@ class Waiting:
             return f"queued behind {self._ahead(request)}"
         share = self.downloaded(model)
         if share is not None:
-            return f"downloading {model}, {share:.0%}"
+            return f"downloading {model}, {_percent(share)}"
         if status.view.state is not EngineState.LOADING:
             return f"{model} waits for its room" if status.view.state in STARTING else f"waiting for {model}"
         progress = status.best.progress if status.best else None
         share = progress.value if progress else None
-        return f"loading {model}" + (f", {share:.0%}" if share is not None else "")
+        return f"loading {model}" + (f", {_percent(share)}" if share is not None else "")
 
     def _ahead(self, request: InflightRequest) -> int:
         """Requests for the model that came earlier and wait, too."""
         same = (one for one in self.inflight if one.model == request.model and one.engine is None)
         return sum(one.id < request.id for one in same)
+
+
+def _percent(share: float) -> str:
+    return f"{round(100 * share)} %"
