@@ -27,11 +27,24 @@ _HOST = "CPU"
 
 @dataclass(frozen=True)
 class Asked:
-    """What to load or plan: `demo`, a path, a model of the hub, `ollama:NAME` or an id; its name; changed options."""
+    """What to load or plan: `demo`, a path, a model of the hub, `ollama:NAME` or an id; its name; changed options.
+
+    reset: those that earlier loads gave are dropped first.
+    """
 
     target: str
     model_id: str | None = None
     options: ModelOptions | None = None
+    reset: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the options of a known model stay as they are."""
+        return self.options is None and not self.reset
+
+    def of(self, entry: ModelEntry) -> ModelEntry:
+        """The entry with the options that were asked for."""
+        return with_options(entry.loaded_with(None) if self.reset else entry, self.options)
 
 
 @dataclass(frozen=True)
@@ -62,8 +75,7 @@ async def entry_for(
     reference = None if asked.target.startswith("/") else hub.parse(asked.target)
     known = None if reference is None else known_entry(maker.registry, asked.target)
     if reference is None or known is not None:
-        entry = await asyncio.to_thread(resolve_target, maker.registry, asked.target, asked.model_id, asked.options)
-        return Answer(entry)
+        return Answer(asked.of(await asyncio.to_thread(resolve_target, maker.registry, asked.target, asked.model_id)))
     named = reference.quant is not None or reference.path is not None
     here = await asyncio.to_thread(hub.on_disk, reference) if named else None
     if here is not None:
@@ -103,7 +115,7 @@ async def settled(
 
 def _choice(maker: EngineMaker, planner: Planner, asked: Asked, found: Found, residents: Sequence[Resident]) -> _Choice:
     """For a model of which nothing is configured."""
-    options = with_options(new_entry(maker.registry, "", None), asked.options).options
+    options = asked.of(new_entry(maker.registry, "", None)).options
     return _Choice(maker, planner, found, residents, lambda chosen: _entry(maker, chosen, asked), options)
 
 
@@ -136,10 +148,10 @@ def _entry(maker: EngineMaker, chosen: Chosen, asked: Asked, alias: str | None =
     known = maker.registry.by_hub(chosen.reference)
     if known is not None and asked.model_id in {None, known.id}:
         more = (alias,) if alias and alias not in {known.id, *known.aliases} else ()
-        return with_options(replace(known, aliases=(*known.aliases, *more)), asked.options)
+        return asked.of(replace(known, aliases=(*known.aliases, *more)))
     name = asked.model_id or chosen.reference
     more = (alias,) if alias and alias != name else ()
-    return with_options(new_entry(maker.registry, name, chosen.reference, more), asked.options)
+    return asked.of(new_entry(maker.registry, name, chosen.reference, more))
 
 
 @dataclass

@@ -33,8 +33,8 @@ async def planned(
     """
     answer = await entry_for(maker, planner, asked, residents)
     entry = answer.entry
-    if asked.options is not None:
-        await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args)
+    if not asked.keeps:
+        await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args if asked.options else ())
     known = await maker.glance(entry)
     machine = await planner.look()
     others = [one for one in residents() if one.model != entry.id]

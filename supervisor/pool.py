@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from supervisor.core.devices import Holding
 from supervisor.core.events import (
@@ -47,6 +47,8 @@ from supervisor.tending import PoolEdges, PoolLimits, Tender, ended_by
 __all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
 
 _MOVING = STARTING | LEAVING
+
+Wait: TypeAlias = Callable[["asyncio.Future[Lease]"], Awaitable[Lease]]
 
 
 class Pool:
@@ -85,9 +87,10 @@ class Pool:
 
     # ── what others ask ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def acquire(self, model: ModelId, affinity: str | None = None) -> Lease:
+    async def acquire(self, model: ModelId, affinity: str | None = None, wait: Wait | None = None) -> Lease:
         """Wait for an engine of the model, loading it where needed; requests with one `affinity` prefer one engine.
 
+        `wait` waits in place of us where there is something to wait for; it raises what the future does, else nothing.
         Raises ModelLoadFailed with the reason, LoadCancelled, CrashLoop, ModelDoesNotFit, QueueFull, ShuttingDown.
         """
         request = next(self._request_ids)
@@ -95,7 +98,7 @@ class Pool:
         self._waiters[request] = waiter
         self._apply(RequestArrived(request, model, affinity))
         try:
-            return await waiter
+            return await (waiter if wait is None or waiter.done() else wait(waiter))
         except asyncio.CancelledError:
             self._waiters.pop(request, None)
             self._apply(RequestDone(request))  # waiting or just granted: the scheduler knows

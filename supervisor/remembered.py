@@ -10,7 +10,6 @@ from typing import Any
 import structlog
 
 from supervisor.config.settings import ModelOptions
-from supervisor.core.launch import LaunchOptions
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.errors import ModelNotFound, SupervisorError
 from supervisor.learning import Learning
@@ -41,9 +40,7 @@ class Remembered:
             entry = self._registry.find(model)
         except ModelNotFound:
             return
-        loaded = LoadedModel(
-            entry.id, entry.path, _given(entry.options), self._clock(), hub=entry.hub, aliases=entry.aliases
-        )
+        loaded = LoadedModel(entry.id, entry.path, _given(entry), self._clock(), hub=entry.hub, aliases=entry.aliases)
         self._learning.later("loaded", lambda database: LoadedModels(database).add(loaded))
 
     def gone(self, model: str) -> None:
@@ -58,6 +55,7 @@ class Remembered:
     def begin(self, *, restore: bool) -> list[str]:
         """A new daemon starts: the models to load again, in the order in which they were.
 
+        They have the options again that they were given when they were loaded, beside those that are configured now.
         Those that were loaded by path or from the hub are known from now on; those that are no more are forgotten.
         """
         if not restore:
@@ -81,24 +79,22 @@ class Remembered:
 
     def _entry(self, loaded: LoadedModel) -> ModelEntry:
         """Raises SupervisorError, ValueError for one that is no more."""
+        entry = with_options(self._known(loaded), ModelOptions.model_validate(loaded.options))
+        self._registry.add(entry)
+        return entry
+
+    def _known(self, loaded: LoadedModel) -> ModelEntry:
         try:
             return self._registry.find(loaded.id)
         except ModelNotFound:
             if loaded.path is None and loaded.hub is None:
                 raise
-        options = ModelOptions.model_validate(loaded.options)
-        if loaded.hub is not None:
-            known = self._registry.by_hub(loaded.hub)
-            entry = known or with_options(new_entry(self._registry, loaded.id, loaded.hub, loaded.aliases), options)
-        else:
-            entry = resolve_target(self._registry, loaded.path or "", loaded.id, options)
-        self._registry.add(entry)
-        return entry
+        if loaded.hub is None:
+            return resolve_target(self._registry, loaded.path or "", loaded.id)
+        known = self._registry.by_hub(loaded.hub)
+        return known or new_entry(self._registry, loaded.id, loaded.hub, loaded.aliases)
 
 
-def _given(options: LaunchOptions) -> dict[str, Any]:
-    """What a load request would have to say for them."""
-    default = LaunchOptions()
-    return {
-        name: value for name in ModelOptions.model_fields if (value := getattr(options, name)) != getattr(default, name)
-    }
+def _given(entry: ModelEntry) -> dict[str, Any]:
+    """What a load request would have to say for its options."""
+    return {name: value for name, value in entry.given.items() if name in ModelOptions.model_fields}

@@ -76,19 +76,18 @@ def _with_companions(options: LaunchOptions, found: Found) -> LaunchOptions:
 
 
 def with_options(entry: ModelEntry, options: ModelOptions | None) -> ModelEntry:
-    """The entry with these options; those that are not given stay as they were."""
+    """The entry with these options until it is unloaded; those that are not given stay as they were."""
     if options is None:
         return entry
-    return replace(entry, options=replace(entry.options, **options.model_dump(exclude_unset=True)))
+    return entry.loaded_with(replace(entry.options, **options.model_dump(exclude_unset=True)))
 
 
-def resolve_target(registry: Registry, target: str, model_id: str | None, options: ModelOptions | None) -> ModelEntry:
+def resolve_target(registry: Registry, target: str, model_id: str | None = None) -> ModelEntry:
     """The entry for a load target, known or new; the registry stays as it is.
 
-    Options that are not given stay as they were. Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
+    Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
     """
-    entry = known_entry(registry, target) or _from_file(registry, target, model_id)
-    return with_options(entry, options)
+    return known_entry(registry, target) or _from_file(registry, target, model_id)
 
 
 def known_entry(registry: Registry, target: str) -> ModelEntry | None:

@@ -40,6 +40,7 @@ from supervisor.probe.places import Surroundings
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.waiting import Waiting
 from supervisor.records import end_leftovers
 from supervisor.reloading import Configured, Reloader
 from supervisor.remembered import Remembered
@@ -227,9 +228,17 @@ def _resumed(pool: Pool, planner: Planner, seconds: float) -> None:
 
 def _application(settings: Settings, service: Service) -> Guard:
     server = settings.server
+    downloads = service.maker.fetcher.progress
+
+    def downloaded(model: str) -> float | None:
+        found = downloads.get(model)
+        return found.done / found.total if found is not None and found.total else None
+
+    pool, inflight = service.pool, service.inflight
+    waiting = Waiting(pool, inflight, lambda: service.reloader.settings.server.keep_alive, downloaded)
     relaying = Relaying(
-        *(service.pool, service.maker.registry, service.inflight, server.max_body_mib << 20),
-        *(render_error, service.tool_calls),
+        *(pool, service.maker.registry, inflight, server.max_body_mib << 20),
+        *(render_error, service.tool_calls, waiting),
     )
     rules = _access(settings, server.host)
     return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)

@@ -28,6 +28,7 @@ class LoadRequest(BaseModel):
     target: str
     id: str | None = None
     options: ModelOptions | None = None
+    reset: bool = False
     wait: bool = True
 
 
@@ -39,6 +40,7 @@ class PlanRequest(BaseModel):
     target: str
     id: str | None = None
     options: ModelOptions | None = None
+    reset: bool = False
 
 
 class EstimateRequest(BaseModel):
@@ -94,7 +96,7 @@ async def models(service: ServiceOf) -> dict[str, Any]:
 @router.post("/plan")
 async def plan(body: PlanRequest, service: ServiceOf) -> dict[str, Any]:
     """Where a model would go now: devices, context, flags, who would have to leave; or why it does not fit."""
-    return await service.plan(body.target, body.id, body.options)
+    return await service.plan(Asked(body.target, body.id, body.options, body.reset))
 
 
 @router.post("/estimate")
@@ -107,7 +109,7 @@ async def estimate(body: EstimateRequest, service: ServiceOf) -> dict[str, Any] 
 async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
     """Load a model. With `Accept: text/event-stream` its status is streamed until it is ready or has failed."""
     streamed = "text/event-stream" in request.headers.get("accept", "")
-    asked = Asked(body.target, body.id, body.options)
+    asked = Asked(body.target, body.id, body.options, body.reset)
     model = await service.ask_load(asked, at_once=not body.wait and not streamed)
     if streamed:
         return StreamingResponse(_progress(service, model), media_type="text/event-stream")

@@ -61,7 +61,7 @@ async def unload(body: ModelName, service: ServiceOf) -> dict[str, bool]:
     status = service.model(body.model)
     if router_status(status) == "unloaded":
         raise InvalidRequest("model is not running", param="model")
-    service.pool.ask_unload(status["id"])
+    service.ask_unload(status["id"])
     return {"success": True}
 
 

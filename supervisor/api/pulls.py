@@ -121,6 +121,7 @@ class Pulls:
         loads = [entry for entry in self._maker.registry if entry.id in fetching]
         loads = [entry for entry in loads if same_model(reference, self._hub.parse(entry.hub or ""))]
         for entry in loads:
+            self._maker.registry.set_options(entry.id, None)
             await self._pool.unload(entry.id, now=True)
         return bool(pulls or loads)
 

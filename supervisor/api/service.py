@@ -14,8 +14,8 @@ from fastapi import Depends, Request
 from supervisor import __version__
 from supervisor.api.disk import Disk
 from supervisor.api.status import model_status
+from supervisor.api.trials import Trials
 from supervisor.choosing import Asked, check_startable, entry_for, warning_for
-from supervisor.config.settings import ModelOptions
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
@@ -57,6 +57,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.disk = Disk(self.maker, self.planner, self.pool)
+        self.trials = Trials(self.maker.registry, self.pool)
         self._warnings: set[asyncio.Task[None]] = set()
 
     async def status(self) -> dict[str, Any]:
@@ -76,12 +77,11 @@ class Service:
         machine = await self.planner.look(again=again)
         return as_json(machine, self.planner.budgets)
 
-    async def plan(self, target: str, model_id: str | None, options: ModelOptions | None) -> dict[str, Any]:
+    async def plan(self, asked: Asked) -> dict[str, Any]:
         """Where the model of a load target would go now, with these options; nothing is loaded or remembered.
 
         Engines of the model itself count as gone, as they would be when it is loaded anew.
         """
-        asked = Asked(target, model_id, options)
         return await planned(self.maker, self.planner, asked, self.pool.residents, self.pins)
 
     async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
@@ -104,15 +104,17 @@ class Service:
     async def ask_load(self, asked: Asked, *, at_once: bool = False) -> str:
         """Want the model of a load target loaded; its id.
 
-        A loaded model whose options change is drained and started again; options that cannot be are refused before.
+        A loaded model whose options change is drained and started again; options that cannot be are refused before,
+        and those that turn out to be what a load fails for are taken back.
         Whether a model of the hub fits that was named and is not here is found out before its download begins, or,
         with `at_once`, meanwhile. Raises as `entry_for`.
         """
         answer = await entry_for(self.maker, self.planner, asked, self.pool.residents)
         entry = answer.entry
         elsewhere = entry.hub is not None and entry.path is None
-        if asked.options is not None:
-            await asyncio.to_thread(self.maker.check, entry.options, asked.options.extra_args)
+        if not asked.keeps:
+            client_args = asked.options.extra_args if asked.options else ()
+            await asyncio.to_thread(self.maker.check, entry.options, client_args)
             if not elsewhere:
                 await check_startable(self.maker, self.planner, entry, self.pool.residents())
         self.remarks[entry.id] = {"note": answer.note, "variants": list(answer.table)}
@@ -125,7 +127,10 @@ class Service:
                 await self._warn(entry)
         if not self.pool.status(entry.id).engines:
             self.planner.forget(entry.id)
-        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=asked.options is None))
+        before = self.trials.options_before(entry.id)
+        self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=asked.keeps))
+        if not asked.keeps:
+            self.trials.begin(entry.id, before)
         return entry.id
 
     async def _warn(self, entry: ModelEntry) -> None:
@@ -153,10 +158,17 @@ class Service:
         raise error_of(failure)
 
     async def unload(self, name: str, *, now: bool) -> dict[str, Any]:
-        """Unload and wait until the process is gone."""
+        """Unload and wait until the process is gone; the next load is by the configured options."""
         entry = self.maker.registry.find(name)
+        self.maker.registry.set_options(entry.id, None)
         await self.pool.unload(entry.id, now=now)
         return self.model(entry.id)
+
+    def ask_unload(self, name: str) -> None:
+        """Unload after the running requests; returns at once."""
+        entry = self.maker.registry.find(name)
+        self.maker.registry.set_options(entry.id, None)
+        self.pool.ask_unload(entry.id)
 
     def pin(self, name: str, *, pinned: bool) -> dict[str, Any]:
         """Keep the model's engines from leaving for idleness or for others' room, or let them; the status."""

@@ -30,9 +30,10 @@ def model_status(
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
-    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), pinned, plan (as
-    `plan --json` without its estimate), error {code, message, log_lines}, engines, hub (the reference of a model of the
-    hub), download (`Progress.to_json`; None: there is none).
+    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), pinned, given
+    (options by name that hold until it is unloaded), plan (as `plan --json` without its estimate), error {code,
+    message, log_lines}, engines, hub (the reference of a model of the hub), download (`Progress.to_json`; None: there
+    is none).
     """
     view, best = pool.view, pool.best
     ready = best.ready if best else None
@@ -60,6 +61,7 @@ def model_status(
         "size_bytes": _file_bytes(entry.path),
         "footprint": ready.footprint.used_bytes if ready and ready.footprint else None,
         "pinned": pinned,
+        "given": entry.given,
         "plan": _plan(best),
         "error": _error(pool),
         "engines": [_engine(engine) for engine in pool.engines],

@@ -15,7 +15,8 @@ from supervisor.cli.progress import progress
 from supervisor.cli.render import bold, print_json
 
 _DESCRIPTION = """Load a model and print where it answers. Starts a daemon in the background if none runs. A model that
-is loaded already stays as it is, unless other options are given. Ctrl-C cancels the load."""
+is loaded already stays as it is, unless other options are given; these hold until it is unloaded. Ctrl-C cancels the
+load."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -24,6 +25,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
     parser.add_argument("--id", metavar="ID", help="the name to give the model (default: from the file's name)")
     add_launch_options(parser)
+    parser.add_argument("--reset-options", action="store_true", help="drop the options of earlier loads first")
     add_background(parser)
     add_common(parser)
     parser.set_defaults(run=run)
@@ -54,6 +56,8 @@ def _body(args: argparse.Namespace) -> Json:
         body["id"] = args.id
     if options:
         body["options"] = options
+    if args.reset_options:
+        body["reset"] = True
     return body
 
 

@@ -1,7 +1,7 @@
 """`supervisor VERB …`: finds the verb, runs it, turns errors into words and exit codes.
 
 A verb is a module with `add_parser(subparsers)`, which sets `run(args) -> int` as the parser's default. Only the module
-of the verb that was asked for is imported: start-up time is what a person feels first.
+of the verb that was asked for is imported, none for the list of them all: start-up time is what a person feels first.
 """
 
 from __future__ import annotations
@@ -21,33 +21,35 @@ from supervisor.cli.options import command_name
 from supervisor.errors import SupervisorError, SystemRefused, UsageError
 
 VERBS = {
-    "demo": "supervisor.cli.demo",
-    "serve": "supervisor.cli.serve",
-    "load": "supervisor.cli.load",
-    "unload": "supervisor.cli.unload",
-    "pin": "supervisor.cli.pin",
-    "unpin": "supervisor.cli.unpin",
-    "ps": "supervisor.cli.ps",
-    "events": "supervisor.cli.events",
-    "models": "supervisor.cli.models",
-    "pull": "supervisor.cli.pull",
-    "rm": "supervisor.cli.rm",
-    "verify": "supervisor.cli.verify",
-    "chat": "supervisor.cli.chat",
-    "inspect": "supervisor.cli.inspect",
-    "estimate": "supervisor.cli.estimate",
-    "plan": "supervisor.cli.plan",
-    "logs": "supervisor.cli.logs",
-    "stop": "supervisor.cli.stop",
-    "toolcalls": "supervisor.cli.toolcalls",
-    "engine": "supervisor.cli.engine",
-    "config": "supervisor.cli.config",
-    "devices": "supervisor.cli.devices",
-    "doctor": "supervisor.cli.doctor",
-    "clean": "supervisor.cli.clean",
+    "demo": "everything from nothing, in one command",
+    "serve": "run the daemon in the foreground",
+    "load": "load a model and print its endpoint",
+    "unload": "end a model's engine",
+    "pin": "keep a model loaded",
+    "unpin": "let a model leave again",
+    "ps": "what is loaded",
+    "events": "what changes, until Ctrl-C",
+    "models": "every known model",
+    "pull": "download a model of the hub",
+    "rm": "remove a model from the disk",
+    "verify": "check sizes and hashes of models on disk",
+    "chat": "talk to a model",
+    "inspect": "what a model's header says",
+    "estimate": "the memory a model would take",
+    "plan": "where a model would go, and why",
+    "logs": "an engine's output, or the daemon's log",
+    "stop": "end the daemon and its engines",
+    "toolcalls": "tool calls in a model's text",
+    "engine": "which llama-server is used; get, build, choose one",
+    "config": "write, check and show the configuration",
+    "devices": "GPUs, workers and memory, and what is free",
+    "doctor": "is everything well?",
+    "clean": "remove what the program put on this machine",
 }
-"""Verb to module, in the order of the help text."""
+"""Every verb, a module of its name, with the words of its parser, in the order of the help text."""
 
+_OWN = frozenset({"", "-h", "--help", "--version"})
+"""What may stand in the place of a verb."""
 
 _ELSEWHERE = "or choose another folder (SUPERVISOR_HOME for the program's own files)."
 _FORBIDDEN = f"Make it writable for you, {_ELSEWHERE}"
@@ -90,8 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def build_parser(verbs: Sequence[str]) -> Parser:
-    """The parser with the given verbs; importing each one's module."""
+def build_parser(verb: str | None) -> Parser:
+    """The parser for one verb, importing its module; None: one that lists them all."""
     parser = Parser(
         prog=command_name(os.environ),
         description="Runs many llama.cpp models on the hardware you have.",
@@ -99,8 +101,11 @@ def build_parser(verbs: Sequence[str]) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"llama-supervisor {_version()}")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
-    for verb in verbs:
-        importlib.import_module(VERBS[verb]).add_parser(subparsers)
+    if verb is not None:
+        importlib.import_module(f"supervisor.cli.{verb}").add_parser(subparsers)
+        return parser
+    for name, words in VERBS.items():
+        subparsers.add_parser(name, help=words)
     return parser
 
 
@@ -110,9 +115,9 @@ def _version() -> str:
 
 def _run(arguments: list[str]) -> int:
     asked = arguments[0] if arguments else ""
-    if asked not in VERBS and not asked.startswith("-") and asked:
+    if asked not in {*VERBS, *_OWN}:
         raise UsageError(_no_verb(asked))
-    parser = build_parser([asked] if asked in VERBS else [] if asked == "--version" else list(VERBS))
+    parser = build_parser(asked if asked in VERBS else None)
     args, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise UsageError(f"Unrecognized arguments: {' '.join(unknown)}. Try `{parser.prog} {args.verb} --help`.")
@@ -124,6 +129,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _no_verb(asked: str) -> str:
+    if asked.startswith("-"):
+        return f"The verb comes first, its options after it. `{command_name(os.environ)} --help` lists the verbs."
     from supervisor.core.nearest import did_you_mean  # noqa: PLC0415 - only a slip needs it
 
     near = did_you_mean(asked, VERBS)

@@ -35,6 +35,7 @@ class ServerSettings(_Strict):
     max_body_mib: Annotated[int, Field(ge=1)] = 256
     drain: Seconds = _LIMITS.drain
     watch_config: bool = True
+    keep_alive: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5
     tool_calls: ToolMode = "auto"
 
 

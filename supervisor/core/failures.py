@@ -53,6 +53,10 @@ CODES: Mapping[str, str] = {
 FINAL = frozenset({ARCHITECTURE, FILE, OPTION, LIBRARY, PROJECTOR, DRAFT, FLASH_ATTENTION})
 
 
+# These come of how it was launched: what somebody has just set may be what was wrong. Without a known cause, too.
+OF_LAUNCH = frozenset({OUT_OF_MEMORY, KILLED, PROJECTOR, DRAFT, FLASH_ATTENTION, OPTION})
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A cause that is known.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
@@ -31,6 +32,7 @@ class ModelEntry:
             not on disk, as far as anybody has looked.
         hub: the reference of one of the hub, `owner/repo` or `owner/repo:quant`.
         tool_calls: how calls are looked for in its answers; None: as the server does.
+        configured: what its options are again once it is unloaded; None: what they are now.
     """
 
     id: str
@@ -42,11 +44,29 @@ class ModelEntry:
     policy: ModelPolicy = field(default_factory=ModelPolicy)
     filters: RequestFilters = field(default_factory=RequestFilters)
     tool_calls: ToolMode | None = None
+    configured: LaunchOptions | None = None
 
     @property
     def origin(self) -> str | None:
         """What the model is made from."""
         return self.hub or self.path
+
+    @property
+    def own_options(self) -> LaunchOptions:
+        """Those that it has without anybody's load."""
+        return self.configured or self.options
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a load has set otherwise than it is configured, by name."""
+        here, own = self.options, self.own_options
+        names = (one.name for one in fields(LaunchOptions))
+        return {name: getattr(here, name) for name in names if getattr(here, name) != getattr(own, name)}
+
+    def loaded_with(self, options: LaunchOptions | None) -> ModelEntry:
+        """The same with these options until it is unloaded; None: with its own."""
+        own = self.own_options
+        return replace(self, options=options or own, configured=None if options in (None, own) else own)
 
     def same_launch(self, other: ModelEntry) -> bool:
         """Whether an engine of the one is as good as one of the other."""
@@ -76,8 +96,11 @@ class Registry:
     def __iter__(self) -> Iterator[ModelEntry]:
         return iter(self._entries.values())
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
     def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
-        """Add a model, or replace the options of the one with the same id and path; whether it has other options now.
+        """Add a model, or let the one with the same id and path have these options; whether it has others now.
 
         Whatever else is set for one that is here stays, and further aliases come to it; with `keep` its options stay.
         Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
@@ -92,7 +115,7 @@ class Registry:
         before = self._entries.get(entry.id)
         if before is not None:
             aliases = tuple(dict.fromkeys((*before.aliases, *entry.aliases)))
-            entry = replace(before, options=before.options if keep else entry.options, aliases=aliases)
+            entry = replace(before if keep else before.loaded_with(entry.options), aliases=aliases)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
         return before is not None and before.options != entry.options
@@ -129,6 +152,12 @@ class Registry:
         entry = self._entries.get(model_id)
         if entry is not None:
             self._entries[model_id] = replace(entry, path=path)
+
+    def set_options(self, model_id: str, options: LaunchOptions | None) -> None:
+        """Let a model, if it is here, have these options until it is unloaded; None: its own."""
+        entry = self._entries.get(model_id)
+        if entry is not None:
+            self._entries[model_id] = entry.loaded_with(options)
 
     def forget(self, model_id: str) -> None:
         """Drop a model and its names."""

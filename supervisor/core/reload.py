@@ -26,7 +26,7 @@ def reconcile(before: Registry, after: Registry, current: Registry) -> tuple[Reg
     """The models from now on. Raises ModelIdTaken.
 
     A model that the configuration launches as before keeps what people have changed since; one that people added stays,
-    unless the configuration now has its id.
+    unless the configuration now has its id, and has the new defaults once it is unloaded.
 
     Args:
         before, after: what the old and the new configuration say.
@@ -36,7 +36,11 @@ def reconcile(before: Registry, after: Registry, current: Registry) -> tuple[Reg
     here = {entry.id: entry for entry in current}
     configured = [_merged(entry, old.get(entry.id), here.get(entry.id)) for entry in after]
     names = {entry.id for entry in configured}
-    added_by_people = [entry for entry in here.values() if entry.id not in names and entry.id not in old]
+    added_by_people = [
+        replace(entry, configured=after.defaults.options).loaded_with(entry.options)
+        for entry in here.values()
+        if entry.id not in names and entry.id not in old
+    ]
     result = Registry((*configured, *added_by_people), after.defaults)
     both = [(here[entry.id], entry) for entry in result if entry.id in here]
     return result, Changes(
@@ -52,4 +56,4 @@ def _merged(wanted: ModelEntry, before: ModelEntry | None, current: ModelEntry |
     if current is None or current.origin != wanted.origin:
         return wanted
     here = replace(wanted, path=current.path)  # where one of the hub was found
-    return replace(here, options=current.options) if before is not None and wanted.same_launch(before) else here
+    return here.loaded_with(current.options) if before is not None and wanted.same_launch(before) else here

@@ -33,7 +33,7 @@ async def stream_through(upstream: EngineResponse, filtered: Filter, responder: 
 
     def pass_on(arrived: bytes) -> bool:
         events = filtered.feed(arrived)
-        if not events or (responder.started and responder.write_now(events)):
+        if not events or (responder.said and responder.write_now(events)):
             return True
         held.append(events)
         return False
@@ -42,7 +42,7 @@ async def stream_through(upstream: EngineResponse, filtered: Filter, responder: 
     while not ended:
         ended = await upstream.pipe(pass_on)
         for events in held:
-            if not responder.started:
+            if not responder.said:
                 await responder.start(200, SSE_HEADERS)
             await responder.write(events)
         held.clear()

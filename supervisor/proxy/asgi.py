@@ -10,6 +10,7 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from supervisor.core.apis import OPENAI, Api
+from supervisor.core.sse import SseEvent, encode
 from supervisor.errors import InvalidRequest, PayloadTooLarge
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
@@ -89,6 +90,8 @@ class Responder:
         api: in whose form errors are said.
 
     Attributes:
+        started: the status line is out.
+        said: something of the answer is, more than comments.
         ended: nothing more can be sent.
     """
 
@@ -97,6 +100,7 @@ class Responder:
         self._send = send
         self._transport = transport
         self.started = False
+        self.said = False
         self.ended = False
 
     def write_now(self, data: bytes) -> bool:
@@ -109,9 +113,19 @@ class Responder:
         return True
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send the status line and headers."""
-        self.started = True
-        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        """Send the status line and headers, unless a comment has sent those of a stream."""
+        self.said = True
+        await self._head(status, headers)
+
+    async def comment(self, text: str) -> None:
+        """Send a line that is no part of the answer, in the place of a stream's events."""
+        await self._head(200, SSE_HEADERS)
+        await self.write(f": {text}\n\n".encode())
+
+    async def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        if not self.started:
+            self.started = True
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, data: bytes) -> None:
         """Send a piece of the body."""
@@ -123,10 +137,19 @@ class Responder:
         self.ended = True
 
     async def whole(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """Send a JSON response in one go, with further `headers`."""
+        """Send a JSON response in one go, with further `headers`; where comments have begun a stream, as its end."""
+        if self.started:
+            self.said = self.ended = True
+            await self.end(self._event(status, body))
+            return
         if status >= 400 and self._api is not OPENAI:
             body = json.dumps(self._api.envelope(json.loads(body)), ensure_ascii=False).encode()
         further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         self.ended = True  # whatever becomes of it, nothing can be added
         await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])
         await self.end(body)
+
+    def _event(self, status: int, body: bytes) -> bytes:
+        if status >= 400:
+            return self._api.stream_error(json.loads(body)["error"])
+        return encode(SseEvent(body.decode("utf-8", "replace")))

@@ -27,11 +27,13 @@ from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.inflight import Inflight, InflightRequest
-from supervisor.pool import Lease, Pool
+from supervisor.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import SSE_HEADERS, ClientGone, Responder, parse_object, read_body, while_connected
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
+from supervisor.proxy.waiting import PATHS as STREAMED
+from supervisor.proxy.waiting import Waiting
 
 PATHS = (
     *("/v1/chat/completions", "/v1/completions", "/v1/embeddings"),
@@ -56,6 +58,7 @@ class Relaying:
     max_body: int
     render_error: RenderError
     tool_calls: ToolCalls
+    waiting: Waiting
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -86,11 +89,11 @@ class RelayEndpoint:
         entry = self.relaying.registry.find(_model_name(asked))
         if entry.filters:
             body, asked = entry.filters.apply(body, asked)
-        acquire = partial(self.relaying.pool.acquire, entry.id, affinity_of(asked))
         prepared = self.relaying.tool_calls.prepare(self.path, body, asked, entry)
         plan = plan_upstream(prepared.path, prepared.asked)
         inflight = self.relaying.inflight
         request = inflight.enter(entry.id, self.path, stream=asked.get("stream") is True)
+        acquire = partial(self.relaying.pool.acquire, entry.id, affinity_of(asked), self._wait(request, responder))
         job = _Job(request, acquire, plan, prepared, api_of(self.path))
         try:
             await self._tries(job, responder)
@@ -98,7 +101,7 @@ class RelayEndpoint:
             error = request.was_cancelled()
             if error is None:
                 raise
-            if not responder.started:
+            if not responder.said:
                 raise error from None
             if not responder.ended:
                 await self._end_stream(job, responder, error)
@@ -106,6 +109,12 @@ class RelayEndpoint:
             inflight.leave(request)
             if prepared.watch is not None:
                 prepared.watch.settle()
+
+    def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
+        """How to wait for an engine, where the client can hear something meanwhile."""
+        if not request.stream or self.path not in STREAMED:
+            return None
+        return partial(self.relaying.waiting.wait, request=request, responder=responder)
 
     async def _tries(self, job: _Job, responder: Responder) -> None:
         """Answer; once more where an engine died, and as often as the watch wants."""
@@ -131,14 +140,14 @@ class RelayEndpoint:
                 await _answer(job, upstream, job.filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
-            if gone and again and not lease.engine_stopped and not responder.started and not job.has_kept:
+            if gone and again and not lease.engine_stopped and not responder.said and not job.has_kept:
                 raise _TryAgain from error
             lost = _lost(lease, gone=gone)
-            if not responder.started:
+            if not responder.said:
                 raise lost from error
             await self._end_stream(job, responder, lost)
         except EngineStreamInvalid as error:
-            if not responder.started:
+            if not responder.said:
                 raise
             await self._end_stream(job, responder, error)
         finally:
@@ -173,10 +182,10 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
         job.folding.feed(why.before)
         job.has_kept = True
     elif why.before:
-        if not responder.started:
+        if not responder.said:
             await responder.start(200, SSE_HEADERS)
         await responder.write(why.before)
-    job.prepared.watch.again(why, goes_on=responder.started or job.has_kept)
+    job.prepared.watch.again(why, goes_on=responder.said or job.has_kept)
 
 
 @dataclass(slots=True)

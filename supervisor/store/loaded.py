@@ -16,7 +16,7 @@ class LoadedModel:
 
     Attributes:
         path: its file; None for the built-in one.
-        options: those of a load request that are not the defaults, by name.
+        options: those that it was given when it was loaded, in place of what is configured, by name.
         at: since when, in seconds since 1970.
         hub: the reference of one of the hub, which leads to its files wherever they are.
         aliases: its further names.

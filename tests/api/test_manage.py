@@ -212,7 +212,7 @@ def test_a_footprint_is_shown_and_remembered_and_the_log_is_not_filled_by_it(
     assert "print_timing" in log
     assert "sampler params" not in log
     assert daemon.http.post("/api/v1/models/unload", json={"model": "talker"}).json()["footprint"] is None
-    assert daemon.load("talker")["footprint"] == first["footprint"]
+    assert daemon.load("talker", ctx_size=4096, parallel=1)["footprint"] == first["footprint"]
     assert "-lv" not in psutil.Process(daemon.model("talker")["pid"]).cmdline()
 
 

@@ -17,7 +17,7 @@ TEXT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "engine"])
 def test_every_option_is_documented(verb: str) -> None:
     subparsers = argparse.ArgumentParser().add_subparsers()
-    importlib.import_module(VERBS[verb]).add_parser(subparsers)
+    importlib.import_module(f"supervisor.cli.{verb}").add_parser(subparsers)
     assert f"`{verb}" in TEXT
     options = subparsers.choices[verb]._option_string_actions
     missing = [name for name in options if name.startswith("--") and name != "--help" and name not in TEXT]

@@ -22,12 +22,31 @@ def test_help_names_every_verb(cli: Cli) -> None:
     assert set(VERBS) <= set(re.findall(r"^    (\w+)(?: |$)", shown.out, re.MULTILINE))
 
 
-def test_every_verb_knows_the_common_options() -> None:
-    subparsers = build_parser(list(VERBS))._subparsers
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_the_words_of_the_list_and_knows_the_common_options(verb: str) -> None:
+    subparsers = build_parser(verb)._subparsers
     assert subparsers is not None
-    for name, parser in subparsers._group_actions[0].choices.items():  # type: ignore[union-attr]  # a dict of parsers
-        if name not in {"engine", "config", "toolcalls"}:  # groups of verbs, each with its own
-            assert {"--json", "--url", "--api-key"} <= set(parser._option_string_actions), name
+    [group] = subparsers._group_actions
+    [words] = group._choices_actions  # type: ignore[attr-defined]  # what --help lists
+    assert (words.dest, words.help) == (verb, VERBS[verb])
+    if verb not in {"engine", "config", "toolcalls"}:  # groups of verbs, each with its own
+        parser = group.choices[verb]  # type: ignore[index]  # a dict of parsers
+        assert {"--json", "--url", "--api-key"} <= set(parser._option_string_actions)
+
+
+def test_the_list_of_verbs_imports_none(cli: Cli) -> None:
+    probe = "import sys, contextlib; from supervisor.cli.main import main, VERBS\n"
+    probe += "with contextlib.suppress(SystemExit): main(['--help'])\n"
+    probe += "print([verb for verb in VERBS if f'supervisor.cli.{verb}' in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], env=cli.env, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\n[]\n")
+
+
+@pytest.mark.parametrize("arguments", [["--json", "ps"], ["--url", "x", "ps"], ["--nonsense"]])
+def test_options_before_the_verb_are_told_where_they_belong(cli: Cli, arguments: list[str]) -> None:
+    shown = cli(*arguments)
+    assert shown.code == 2
+    assert "The verb comes first" in shown.out + shown.err
 
 
 def test_version(cli: Cli) -> None:

@@ -74,6 +74,11 @@ def test_without_devices_is_an_empty_list(cli: Cli, daemon: FakeDaemon) -> None:
     assert daemon.called("/api/v1/models/load") == [{"target": "demo", "options": {"device": []}}]
 
 
+def test_load_may_drop_the_options_of_earlier_loads(cli: Cli, daemon: FakeDaemon) -> None:
+    assert cli("load", "demo", "--reset-options", "--parallel", "2").code == 0
+    assert daemon.called("/api/v1/models/load") == [{"target": "demo", "options": {"parallel": 2}, "reset": True}]
+
+
 def test_load_sends_paths_and_options(cli: Cli, daemon: FakeDaemon) -> None:
     shown = cli(
         *("load", "sub/x.gguf", "--id", "mine", "--ctx-size", "512", "--parallel", "2", "--embeddings", "on"),

@@ -57,7 +57,23 @@ def test_the_same_model_may_come_again_with_other_options() -> None:
     assert registry.add(changed)
     assert not registry.add(changed)
     assert not registry.add(TWO)
-    assert registry.find("eins") == changed
+    assert registry.find("eins").options == changed.options
+
+
+def test_options_of_a_load_lie_over_the_configured_ones_until_they_are_taken_back() -> None:
+    registry = Registry((replace(ONE, options=LaunchOptions(ctx_size=1, parallel=2)),))
+    assert registry.add(replace(ONE, options=LaunchOptions(ctx_size=9, parallel=2)))
+    assert registry.find("uno").given == {"ctx_size": 9}
+    assert registry.add(replace(ONE, options=LaunchOptions(ctx_size=9)))
+    assert registry.find("uno").given == {"ctx_size": 9, "parallel": None}
+    assert registry.find("uno").own_options == LaunchOptions(ctx_size=1, parallel=2)
+    registry.set_options("one", None)
+    assert registry.find("uno") == replace(ONE, options=LaunchOptions(ctx_size=1, parallel=2))
+    registry.set_options("nobody", None)
+
+
+def test_options_that_are_the_configured_ones_are_not_given() -> None:
+    assert ONE.loaded_with(LaunchOptions(ctx_size=9)).loaded_with(ONE.options) == ONE
 
 
 def test_a_load_changes_options_alone() -> None:

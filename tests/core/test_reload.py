@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.registry import ModelDefaults, ModelEntry, Registry, Source
 from supervisor.core.reload import Changes, reconcile
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import ModelIdTaken
@@ -33,13 +33,22 @@ def test_models_come_go_change_and_stay() -> None:
 
 
 def test_options_that_people_gave_stay_until_the_configuration_changes_its_own() -> None:
-    theirs = entry("a", "/a", 9)
+    theirs = A.loaded_with(LaunchOptions(ctx_size=9))
     kept, changes = reconcile(Registry((A,)), Registry((entry("a", "/a", aliases=("x",)),)), Registry((theirs,)))
-    assert kept.find("x").options.ctx_size == 9
+    assert kept.find("x").given == {"ctx_size": 9}
     assert changes == Changes(adjusted=("a",))
     taken, changes = reconcile(Registry((A,)), Registry((entry("a", "/a", 5),)), Registry((theirs,)))
-    assert taken.find("a").options.ctx_size == 5
+    assert taken.find("a") == entry("a", "/a", 5)
     assert changes == Changes(relaunched=("a",))
+
+
+def test_a_model_that_people_added_has_the_new_defaults_once_it_is_unloaded() -> None:
+    mine = entry("mine", "/m", 3).loaded_with(LaunchOptions(ctx_size=3, parallel=2))
+    defaults = ModelDefaults(LaunchOptions(ctx_size=7))
+    found, changes = reconcile(Registry(), Registry(defaults=defaults), Registry((mine,)))
+    assert changes == Changes(adjusted=("mine",))
+    assert found.find("mine").options == mine.options
+    assert found.find("mine").loaded_with(None).options == defaults.options
 
 
 def test_how_calls_are_looked_for_needs_no_other_engine() -> None:

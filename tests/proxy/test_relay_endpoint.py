@@ -20,6 +20,7 @@ from supervisor.inflight import Inflight
 from supervisor.pool import Pool
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.proxy.waiting import Waiting
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 NEVER_ENDING = b"data: " + b"x" * MAX_EVENT_BYTES
@@ -38,7 +39,7 @@ class _Engine:
         self.status, self.content_type = 200, "text/event-stream"
         self._parts = parts
 
-    async def acquire(self, model: str, affinity: str | None) -> _Engine:
+    async def acquire(self, model: str, affinity: str | None, wait: object = None) -> _Engine:
         if self._refusal is not None:
             raise self._refusal
         self.leased += 1
@@ -62,7 +63,9 @@ async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
     """What the endpoint sends."""
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
     inflight = Inflight(lambda: 0.0)
-    relaying = Relaying(cast(Pool, engine), registry, inflight, 1 << 20, render_error, ToolCalls())
+    pool = cast(Pool, engine)
+    waiting = Waiting(pool, inflight, lambda: 0.0)
+    relaying = Relaying(pool, registry, inflight, 1 << 20, render_error, ToolCalls(), waiting)
     endpoint = RelayEndpoint("/v1/chat/completions", relaying)
     asked: list[Message] = [{"type": "http.request", "body": json.dumps({"model": "m", "stream": stream}).encode()}]
     sent: list[Message] = []

@@ -43,11 +43,15 @@ def begun(learning: Learning, registry: Registry, *, restore: bool = True) -> li
 
 
 def test_a_model_loaded_by_path_comes_back_with_its_options(learning: Learning, model: Path) -> None:
-    given = entry(model, ctx_size=2048, device=("CUDA0",), chat_template_kwargs={"thinking": True}, keep_kv=True)
+    options = LaunchOptions(
+        ctx_size=2048, device=("CUDA0",), chat_template_kwargs={"thinking": True}, keep_kv=True, parallel=None
+    )
+    given = entry(model, parallel=4).loaded_with(options)
     Remembered(learning, Registry((given,))).ready("m")
     fresh = Registry()
     assert begun(learning, fresh) == ["m"]
     assert fresh.find("m").options == given.options
+    assert fresh.find("m").own_options == LaunchOptions()
     assert begun(learning, Registry()) == ["m"], "it stays until it is unloaded"
 
 
@@ -56,6 +60,15 @@ def test_a_configured_model_is_loaded_as_it_is_configured_now(learning: Learning
     now = Registry((entry(model, ctx_size=4096),))
     assert begun(learning, now) == ["m"]
     assert now.find("m").options.ctx_size == 4096
+
+
+def test_a_configured_model_has_what_it_was_given_over_what_is_configured_now(learning: Learning, model: Path) -> None:
+    before = entry(model, ctx_size=2048, parallel=4).loaded_with(LaunchOptions(ctx_size=1024))
+    Remembered(learning, Registry((before,))).ready("m")
+    now = Registry((entry(model, ctx_size=4096, parallel=8, threads=2),))
+    assert begun(learning, now) == ["m"]
+    assert now.find("m").options == LaunchOptions(ctx_size=1024, threads=2)
+    assert now.find("m").own_options == LaunchOptions(ctx_size=4096, parallel=8, threads=2)
 
 
 def test_what_was_unloaded_is_not_but_what_the_shutdown_ended_is(learning: Learning, model: Path) -> None:
