@@ -9,12 +9,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from tests.cli.conftest import Cli
 from tests.hub.conftest import SAID
 from tests.support.daemon import wait_until
+from tests.support.gguf_split import GgufSplit
 from tests.support.hub import Fault, LocalHub
 
 pytestmark = pytest.mark.engine
@@ -55,6 +57,24 @@ def test_from_a_name_to_an_answer(cli: Cli, hub: LocalHub, talker: Path) -> None
     removed = cli("rm", "Some-One/Talker-GGUF:Q4_K_M", "--json")
     assert removed.json()["freed_bytes"] == talker.stat().st_size
     assert cli("models", "--json").json()["disk"] == []
+
+
+def test_from_the_name_of_a_split_model_to_a_streamed_answer(
+    cli: Cli, hub: LocalHub, talker: Path, gguf_split: GgufSplit
+) -> None:
+    parts = gguf_split(talker, cli.folder, "talker-Q8_0", 5)
+    assert len(parts) == 3
+    hub.add("a/split", {"README.md": b"# card", **{f"Q8_0/{part.name}": part for part in parts}})
+    loaded = cli("load", "a/split:q8_0", "--port", "0", "--json").json()
+    question = {"model": loaded["model"], "stream": True, "messages": [{"role": "user", "content": "Hello?"}]}
+    with httpx.stream("POST", f"{loaded['base_url']}/chat/completions", json=question, timeout=60) as answer:
+        lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
+    assert lines.pop() == "[DONE]"
+    deltas = [json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines]
+    assert "".join(deltas) == SAID
+    assert len(list(filter(None, deltas))) > 3, "piece by piece"
+    [disk] = cli("models", "--json").json()["disk"]
+    assert (disk["name"], disk["size_bytes"]) == ("a/split:Q8_0", sum(part.stat().st_size for part in parts))
 
 
 def test_a_repository_without_a_quantisation_gives_the_best_that_fits(cli: Cli, hub: LocalHub, talker: Path) -> None:

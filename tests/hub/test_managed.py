@@ -27,7 +27,6 @@ from tests.hub.test_stores import ollama
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
 from tests.support.hub import Fault, LocalHub
 from tests.support.projector import PATCH, SIDE, write_projector
-from tests.support.split import split_gguf
 
 pytestmark = pytest.mark.engine
 
@@ -136,12 +135,6 @@ def test_a_reload_that_changes_nothing_leaves_models_of_the_hub_alone(
         changes = post(daemon, "/api/v1/config/reload").json()
         assert changes["relaunched"] == ["mine"]
         assert changes["restart_needed"] == ["hub.timeout"]
-
-
-def test_the_size_is_that_of_all_shards(daemon: RunningDaemon, hub: LocalHub, talker: Path, tmp_path: Path) -> None:
-    parts = split_gguf(talker, tmp_path, "talker-Q8_0", 5)
-    hub.add("a/split", {part.name: part for part in parts})
-    assert daemon.load("a/split:Q8_0")["size_bytes"] == sum(part.stat().st_size for part in parts)
 
 
 def test_who_does_not_wait_is_answered_before_the_header_is_read(
