@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,13 +126,14 @@ def test_ctrl_c_ends_the_download_and_the_next_try_succeeds(verb: str, cli: Cli,
     assert cli("load", "demo", "--port", "0").code == 0
     slow = hub.spoil(Fault("/storage/", method="GET", rate=4e5))
     running = cli.start(verb, "a/b:Q4_0")
-    wait_until(lambda: bool(workers(cli)), 20, "the download has begun")
+    wait_until(lambda: arrived(cli) > 0, 20, "bytes arrive")
+    [worker] = workers(cli)
     running.send_signal(signal.SIGINT)
-    begun = time.monotonic()
-    wait_until(lambda: not workers(cli), 1.5, "the process has ended")
-    running.communicate(timeout=20)
+    wait_until(
+        lambda: running.poll() is not None and not psutil.pid_exists(worker), 1.0, "command and download have ended"
+    )
+    running.communicate()
     assert running.returncode == 130
-    assert time.monotonic() - begun < 3
     hub.faults.remove(slow)
     assert cli("pull", "a/b:Q4_0", "--json").json()["size_bytes"] == talker.stat().st_size + (4 << 20)
     assert cli("verify", "--json").json()["models"][0]["problems"] == []
@@ -141,6 +141,11 @@ def test_ctrl_c_ends_the_download_and_the_next_try_succeeds(verb: str, cli: Cli,
     blob = Path(cli("models", "--json").json()["disk"][0]["path"]).resolve()
     blob.write_bytes(b"damaged")
     assert cli("verify", "a/b:Q4_0").code == 1
+
+
+def arrived(cli: Cli) -> int:
+    """Bytes of what is unfinished."""
+    return sum(path.stat().st_size for path in (cli.folder / "hf").rglob("*.incomplete"))
 
 
 def workers(cli: Cli) -> list[int]:

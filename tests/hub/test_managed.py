@@ -183,8 +183,8 @@ def test_what_is_unfinished_is_shown_and_removed_by_name(daemon: RunningDaemon, 
         with daemon.http.stream("POST", "/api/v1/models", json=body, headers=headers) as answer:
             for line in answer.iter_lines():
                 if "downloading" in line and '"done_bytes": 0,' not in line:
+                    assert "being downloaded" in str(unfinished(daemon))
                     break
-            assert "being downloaded" in str(unfinished(daemon))
         wait_until(lambda: "being downloaded" not in str(unfinished(daemon)), 5, "it has ended")
     assert [one["name"] for one in sorted(unfinished(daemon), key=lambda one: one["name"])] == ["a/b:Q4_0", "a/b:Q8_0"]
     size = next(one["size_bytes"] for one in unfinished(daemon) if one["name"] == "a/b:Q4_0")
