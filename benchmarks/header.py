@@ -53,9 +53,12 @@ print(json.dumps(dict(seconds=seconds, peak_megabytes=peak / 1e6, added_megabyte
 """
 
 
-def write_model(path: Path) -> None:
-    """The file to be read; its tensors' data is a hole."""
-    writer = gguf.GGUFWriter(path, "llama")
+def write_model(path: Path, *, merges: bool = True) -> None:
+    """The file to be read; its tensors' data is a hole.
+
+    Without `merges` the vocabulary is of Gemma's kind: scores and types say how texts are cut.
+    """
+    writer = gguf.GGUFWriter(path, "llama" if merges else "gemma3")
     writer.add_block_count(100)
     writer.add_context_length(131_072)
     writer.add_embedding_length(256)
@@ -66,7 +69,8 @@ def write_model(path: Path) -> None:
     writer.add_token_list(tokens)
     writer.add_token_scores([0.0] * _TOKENS)
     writer.add_token_types([1] * _TOKENS)
-    writer.add_token_merges([f"{tokens[n % _TOKENS]} {tokens[n * 7 % _TOKENS]}" for n in range(_MERGES)])
+    if merges:
+        writer.add_token_merges([f"{tokens[n % _TOKENS]} {tokens[n * 7 % _TOKENS]}" for n in range(_MERGES)])
     for number in range(_TENSORS):
         name = f"blk.{number % 100}.part_{number // 100}.weight"
         writer.add_tensor_info(name, [256, 256], np.dtype(np.float32), 256 * 256 * 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,20 +98,26 @@ async def settled(
 ) -> ModelEntry:
     """The entry of a model whose configuration names a repository, with the variant that it takes.
 
-    Raises as `entry_for`.
+    One that is on disk and fits comes before all that would be downloaded. Raises as `entry_for`.
     """
     hub = maker.fetcher.hub
     reference = hub.parse(entry.hub or "")
     if reference is None or reference.quant is not None or reference.path is not None:
         return entry
-    found = await asyncio.to_thread(hub.look, reference)
+    others = [one for one in residents() if one.model != entry.id]
 
     def of(chosen: Chosen) -> ModelEntry:
         return replace(entry, hub=chosen.reference)
 
-    others = [one for one in residents() if one.model != entry.id]
-    choice, _ = await _Choice(maker, planner, found, others, of, entry.options).pick()
-    return of(found.choice(choice))
+    async def best_of(found: Found) -> ModelEntry:
+        choice, _ = await _Choice(maker, planner, found, others, of, entry.options).pick()
+        return of(found.choice(choice))
+
+    kept = await asyncio.to_thread(hub.kept, reference)
+    if kept is not None:
+        with suppress(SupervisorError):  # it does not fit, is damaged, or its projector is out of reach
+            return await best_of(kept)
+    return await best_of(await asyncio.to_thread(hub.look, reference))
 
 
 def _choice(maker: EngineMaker, planner: Planner, asked: Asked, found: Found, residents: Sequence[Resident]) -> _Choice:

@@ -125,10 +125,17 @@ class Pool:
         return await self._first(model, lambda status: status.view.state not in _MOVING)
 
     async def unload(self, model: ModelId, *, now: bool = False) -> PoolStatus:
-        """End the model's engines, after their requests or `now`; returns when their processes are gone."""
+        """End the model's engines, after their requests or `now`; returns when their processes are gone.
+
+        Those of downloads that are called off by it, too.
+        """
         engines = {engine.engine for engine in self._scheduler.view(model).engines}
+        checks = [self._checks[engine] for engine in engines if engine in self._checks]
         self.ask_unload(model, now=now)
-        return await self._first(model, lambda _: engines.isdisjoint(self._running))
+        status = await self._first(model, lambda _: engines.isdisjoint(self._running))
+        if called_off := [task for task in checks if task.cancelling()]:
+            await asyncio.wait(called_off)
+        return status
 
     def ready_client(self, model: ModelId) -> EngineClient | None:
         """A ready engine's client, for what neither wakes nor keeps it; None where there is none."""

@@ -10,6 +10,7 @@ from hypothesis import settings
 
 from supervisor.demo.builtin import ensure_demo_model
 from tests.support.engine_binary import require_engine_binary
+from tests.support.gguf_split import GgufSplit, build_gguf_split
 from tests.support.scripted import ScriptedModel, ScriptedModels
 
 # How long an example may take depends on what else this machine does.
@@ -25,6 +26,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def engine_binary() -> Path:
     """The llama-server to drive; skips the test where there is none."""
     return require_engine_binary()
+
+
+@pytest.fixture(scope="session")
+def gguf_split(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> GgufSplit:
+    """Makes split models of whole ones: see `GgufSplit`."""
+    return build_gguf_split(engine_binary, tmp_path_factory.mktemp("gguf-split"))
 
 
 @pytest.fixture(scope="session")

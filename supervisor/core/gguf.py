@@ -16,7 +16,7 @@ and summarised, not kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from types import MappingProxyType
@@ -161,14 +161,17 @@ class GgufHeader:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def read_header(stream: BinaryIO, size: int | None = None) -> GgufHeader:
+def read_header(
+    stream: BinaryIO, size: int | None = None, expect: Callable[[int], None] = lambda _: None
+) -> GgufHeader:
     """The header that begins at the stream's position.
 
     Only reads forward (`read`, and `seek` where much is skipped), at most a block further than the header, and leaves
-    the stream anywhere. `size` is the file's; without it, nobody checks that the tensors' data is there.
+    the stream anywhere. `size` is the file's; without it, nobody checks that the tensors' data is there. `expect` is
+    told the place up to which reading is likely to go on; it may be too near or too far.
     Raises GgufError for whatever is wrong with the bytes; what the stream itself raises passes through.
     """
-    cursor = Cursor(stream, size)
+    cursor = Cursor(stream, size, expect)
     version = _read_version(cursor)
     tensor_count = _read_count(cursor, "tensors", _MAX_TENSORS, _SMALLEST_TENSOR)
     pair_count = _read_count(cursor, "metadata pairs", _MAX_PAIRS, _SMALLEST_PAIR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import BinaryIO, Final
 
 from supervisor.errors import GgufError
@@ -46,13 +47,18 @@ _MAX_ITEMS = 1 << 18  # of all arrays that are kept
 class Cursor:
     """A place in the header of a stream that may lie.
 
+    Args:
+        expect: told again and again how far the array that is walked over is likely to go, from the stream's beginning;
+            what has been seen of it says so.
+
     Attributes:
         offset: from the start of the header.
         byte_order: "little" until somebody knows better.
     """
 
-    def __init__(self, stream: BinaryIO, size: int | None) -> None:
+    def __init__(self, stream: BinaryIO, size: int | None, expect: Callable[[int], None] = lambda _: None) -> None:
         self.offset = 0
+        self._expect = expect
         self._stream = stream
         self._start = stream.tell()
         self._end = MAX_HEADER if size is None else min(size, MAX_HEADER)
@@ -126,6 +132,7 @@ class Cursor:
             raise self.error(f"{what}: {count} strings are more than a header may have")
         self._strings_left -= count
         unpack = self._forms[_U64].unpack_from
+        start, total = self.offset, count
         while count:
             at = self._locate(_LENGTH, what)
             block, walked = self._block, 0
@@ -137,6 +144,8 @@ class Cursor:
                 pass
             count -= walked
             self.skip(self._block_start + at - self.offset, what)
+            if count < total:
+                self._expect(self._start + self.offset + count * (self.offset - start) // (total - count))
 
     def end(self) -> None:
         """Make sure that what was skipped last is there."""

@@ -27,7 +27,7 @@ _BOOT = (
     "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
     "from supervisor.hub.worker import main; sys.exit(main())"
 )
-_GRACE = StopGrace(ask_s=0, term_s=0.4)
+_GRACE = StopGrace(ask_s=0, term_s=0.25)  # twice, and then SIGKILL, within the second that a cancellation may take
 _RATE_SECONDS = 5.0
 _ROOM = 64 << 20  # bytes that stay free beside a download
 _GIB = 1 << 30

@@ -139,6 +139,19 @@ class HubModels:
                     return Found(reference, known, catalog, candidates).choice(candidates[0])
         return None
 
+    def kept(self, reference: HubReference) -> Found | None:
+        """Of a repository the variants that are whole in the cache, of one commit; None: there are none.
+
+        The network is not asked. Blocks.
+        """
+        for there in self.cache.repositories(reference.repo, reference.revision):
+            known = self._listing(there) or there
+            catalog = catalog_of(known.files)
+            whole = [one for one in catalog.variants if not one.missing and self.is_here(known, one.parts)]
+            if whole:
+                return Found(reference, known, catalog, tuple(whole))
+        return None
+
     def is_here(self, repository: Repository, files: Sequence[RepoFile]) -> bool:
         """Whether all these files are in the cache."""
         return all(self.cache.file(repository.id, repository.commit, file.path) for file in files)

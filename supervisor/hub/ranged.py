@@ -1,4 +1,4 @@
-"""Reads the header of a file that is on the hub: growing ranges, gone on with after a break, never the whole file."""
+"""Reads the header of a file that is on the hub: by ranges, gone on with after a break, never the whole file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _EXPIRED = frozenset({401, 403, 404, 410})
 class RangeStream(io.RawIOBase):
     """A file on the hub as a stream that is read forward.
 
-    Each range is as long as all before it together, within limits, so that little is fetched that nobody reads, in few
-    requests. `fetched`: bytes that came over the network.
+    A range goes as far as `expect` said that reading will go; without such a word it is as long as all before it that
+    were guessed, within limits: little is fetched that nobody reads, in few requests. `fetched`: bytes that came over
+    the network.
     """
 
     def __init__(self, client: HubClient, repository: Repository, file: RepoFile) -> None:
@@ -37,7 +38,13 @@ class RangeStream(io.RawIOBase):
         self._data = bytearray()
         self._start = 0  # of what is held
         self._place = 0
+        self._guessed = 0  # bytes of ranges that nobody asked for
+        self._expected = 0
         self.fetched = 0
+
+    def expect(self, end: int) -> None:
+        """Reading is likely to go on up to this place."""
+        self._expected = end
 
     def readable(self) -> bool:
         return True
@@ -60,16 +67,24 @@ class RangeStream(io.RawIOBase):
         held = self._start + len(self._data)
         if not self._start <= self._place <= held:
             self._data.clear()
+            self._guessed = 0
             self._start = held = self._place
         missing = self._place + size - held
         if missing > 0:
-            self._fetch(held, max(missing, min(LARGEST_STEP, max(FIRST_STEP, self.fetched))))
+            self._fetch(held, max(missing, min(LARGEST_STEP, max(FIRST_STEP, self._step(held)))))
         begin = self._place - self._start
         piece = bytes(self._data[begin : begin + size])
         self._place += len(piece)
         del self._data[: self._place - self._start]
         self._start = self._place
         return piece
+
+    def _step(self, held: int) -> int:
+        if self._expected > held:
+            return (self._expected - held) * 5 // 4  # later tokens are longer
+        step = max(FIRST_STEP, self._guessed)
+        self._guessed += step
+        return step
 
     def _fetch(self, first: int, length: int) -> None:
         end = first + length
@@ -140,7 +155,7 @@ def _header(client: HubClient, repository: Repository, file: RepoFile, cache: He
         return known
     stream = RangeStream(client, repository, file)
     try:
-        header = read_header(cast(BinaryIO, stream), file.size)
+        header = read_header(cast(BinaryIO, stream), file.size, stream.expect)
     except GgufError as error:
         raise GgufError(f"{repository.id}/{file.path}: {error.reason}", offset=error.offset) from error
     if cache:

@@ -52,6 +52,8 @@ def main() -> int:
     except Exception as error:  # noqa: BLE001 - the boundary: everything becomes a line for our parent
         _say(_described(error))
         return 1
+    except SystemExit as told:  # what was open is closed; threads of the client are not waited for
+        os._exit(int(told.code or 0))
     return 0
 
 

@@ -324,6 +324,16 @@ def test_a_hostile_length_costs_no_memory(claim: bytes, reason: str, size: int |
         tracemalloc.stop()
 
 
+def test_where_a_walk_is_likely_to_end_is_told() -> None:
+    """Exactly, where all strings have one length; what comes before and after the array does not count."""
+    facts = [pair("a", STRING, "x" * 100), array("t", STRING, ["token!"] * 60_000), pair("b", STRING, "x" * 100)]
+    data = bytes(16) + header(*facts)
+    stream, told = io.BytesIO(data), list[int]()
+    stream.seek(16)
+    read_header(stream, len(data) - 16, told.append)
+    assert set(told) == {len(data) - len(facts[-1])}
+
+
 def test_big_vocabularies_are_walked_not_kept() -> None:
     tokens = array("tokenizer.ggml.tokens", STRING, [f"▁token{n}" * (1 + n % 5) for n in range(50_000)])
     scores = array("tokenizer.ggml.scores", 6, [0.0] * 50_000)

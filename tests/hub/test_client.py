@@ -71,6 +71,25 @@ def test_a_header_is_read_from_a_part_of_the_file(hub: LocalHub, client: Client)
     assert hub.sent_bytes("/storage/") == fetched, "a header is read once"
 
 
+def test_little_is_fetched_that_no_header_has(hub: LocalHub, client: Client) -> None:
+    """Long arrays of texts are asked for as far as they are likely to go, those of numbers are passed over."""
+    count = 200_000
+    pairs = [
+        pair("general.architecture", STRING, "llama"),
+        array("tokenizer.ggml.tokens", STRING, ["x" * (4 + number // 40_000) for number in range(count)]),
+        array("tokenizer.ggml.scores", 6, [0.0] * count),
+        array("tokenizer.ggml.token_type", 5, [1] * count),
+        array("tokenizer.ggml.merges", STRING, ["a b"] * count),
+    ]
+    data = model(pairs, [tensor("token_embd.weight", (64, 64), 0, 0)], data=24 << 20)
+    hub.add("a/b", {"m-Q4_0.gguf": data})
+    header = client.models().model(client.chosen("a/b:Q4_0")).header
+    assert header == read_header(io.BytesIO(data), len(data))
+    texts = header.data_offset - 2 * 4 * count
+    assert hub.sent_bytes("/storage/") < texts + (2 << 20) < len(data) / 4
+    assert len(hub.requests("/storage/")) <= 6
+
+
 def test_reading_goes_on_where_it_broke_off(hub: LocalHub, client: Client) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": BIG})
     hub.spoil(Fault("/storage/", times=3, cut_after=100_000))

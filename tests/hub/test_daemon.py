@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ import pytest
 
 from tests.hub.conftest import SAID
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.gguf_split import GgufSplit
 from tests.support.hub import Fault, LocalHub
-from tests.support.split import split_gguf
 
 pytestmark = pytest.mark.engine
 
@@ -61,14 +62,45 @@ def test_a_request_for_a_configured_model_fetches_it(daemon: RunningDaemon, hub:
     assert daemon.http.get("/v1/models/chosen").json()["id"] == "chosen"
 
 
-def test_shards_become_one_model(daemon: RunningDaemon, hub: LocalHub, talker: Path, tmp_path: Path) -> None:
-    parts = split_gguf(talker, tmp_path, "talker-Q8_0", 5)
-    assert len(parts) == 3
+def test_a_shard_that_was_cut_off_is_no_model_until_it_is_fetched_again(
+    daemon: RunningDaemon, hub: LocalHub, talker: Path, gguf_split: GgufSplit, tmp_path: Path
+) -> None:
+    parts = gguf_split(talker, tmp_path, "talker-Q8_0", 5)
     hub.add("a/split", {f"Q8_0/{part.name}": part for part in parts})
     planned = daemon.http.post("/api/v1/plan", json={"target": "a/split:Q8_0"}).json()
     assert planned["fits"]
-    assert daemon.load("a/split:q8_0")["id"] == "a/split:Q8_0"
+    shown = daemon.load("a/split:q8_0")
+    assert shown["id"] == "a/split:Q8_0"
+    assert shown["size_bytes"] == sum(part.stat().st_size for part in parts)
+    daemon.http.post("/api/v1/models/unload", json={"model": shown["id"]})
+    last = Path(shown["path"]).with_name(parts[-1].name).resolve()
+    os.truncate(last, parts[-1].stat().st_size - 100)
+    refused = daemon.http.post("/api/v1/models/load", json={"target": "a/split:Q8_0"}).json()["error"]
+    assert refused["code"] == "model_file_broken"
+    assert f"{parts[-1].name} is not a usable GGUF" in refused["message"], "our words: no engine was started"
+    [found] = daemon.http.post("/api/v1/models/verify", json={}).json()["models"]
+    assert "bytes, not" in found["problems"][0]
+    assert len(daemon.http.delete("/api/v1/models", params={"model": "a/split"}).json()["files"]) == 3
+    daemon.load("a/split:Q8_0")
     assert daemon.chat("a/split:Q8_0", "Hello?").json()["choices"][0]["message"]["content"] == SAID
+
+
+def test_shards_on_disk_are_loaded_by_any_of_them(
+    daemon: RunningDaemon, talker: Path, gguf_split: GgufSplit, tmp_path: Path
+) -> None:
+    parts = gguf_split(talker, tmp_path, "local-Q8_0", 5)
+    shown = daemon.load(str(parts[1]))
+    assert (shown["path"], shown["state"]) == (str(parts[0]), "ready")
+    assert daemon.chat(shown["id"], "Hello?").json()["choices"][0]["message"]["content"] == SAID
+    daemon.http.post("/api/v1/models/unload", json={"model": shown["id"]})
+    os.truncate(parts[2], parts[2].stat().st_size - 100)
+    refused = daemon.http.post("/api/v1/models/load", json={"target": str(parts[0])}).json()["error"]
+    assert refused["code"] == "gguf_invalid"
+    assert f"{parts[2].name} is not a usable GGUF" in refused["message"]
+    parts[2].unlink()
+    refused = daemon.http.post("/api/v1/models/load", json={"target": str(parts[0])}).json()["error"]
+    assert refused["code"] == "shard_missing"
+    assert parts[2].name in refused["message"]
 
 
 @pytest.mark.parametrize("how", ["unload", "delete", "leave"])
@@ -90,16 +122,20 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
     assert shown["state"] == "reserved"
     assert shown["stage"] == "downloading"
     assert 0 < shown["progress"] < 1
+    [worker] = workers(daemon)
     begun = time.monotonic()
     if how == "unload":
-        assert daemon.http.post("/api/v1/models/unload", json={"model": "chosen"}).status_code == 200
+        answer = daemon.http.post("/api/v1/models/unload", json={"model": "chosen"})
+        assert answer.status_code == 200, answer.text
+        assert not psutil.pid_exists(worker.pid), "the answer comes after its end"
     elif how == "delete":
         answer = daemon.http.delete("/api/v1/models", params={"model": "a/b:Q4_0"})
         assert answer.status_code == 200, answer.text
+        assert not psutil.pid_exists(worker.pid), "the answer comes after its end"
     thread.join()
     if how == "leave":
         begun = time.monotonic()
-    wait_until(lambda: not workers(daemon), 1.0, "the process has ended")
+    wait_until(lambda: not psutil.pid_exists(worker.pid), 1.0, "the process has ended")
     assert time.monotonic() - begun < 1
     assert bool(list((daemon.home / "hf").rglob("*.incomplete"))) == (how != "delete"), "what arrived is kept"
     wait_until(lambda: daemon.model("chosen")["download"] is None, 1, "nothing is downloaded")
@@ -215,9 +251,9 @@ def test_a_pull_without_anybody_waiting_ends(daemon: RunningDaemon, hub: LocalHu
     with daemon.http.stream("POST", "/api/v1/models", json={"model": "a/b:Q4_0"}, headers=headers) as answer:
         for line in answer.iter_lines():
             if '"done_bytes": 0' not in line and "downloading" in line:
+                assert workers(daemon)
                 break
-        assert workers(daemon)
-    wait_until(lambda: not workers(daemon), 1.5, "the process has ended")
+    wait_until(lambda: not workers(daemon), 1.0, "the process has ended")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import struct
 import threading
@@ -27,7 +28,6 @@ from tests.hub.test_stores import ollama
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
 from tests.support.hub import Fault, LocalHub
 from tests.support.projector import PATCH, SIDE, write_projector
-from tests.support.split import split_gguf
 
 pytestmark = pytest.mark.engine
 
@@ -61,6 +61,13 @@ def daemon(home: Path, engine_binary: Path, hub: LocalHub) -> Iterator[RunningDa
 
 def post(daemon: RunningDaemon, path: str, **body: Any) -> httpx.Response:
     return daemon.http.post(path, json=body)
+
+
+def far_too_large() -> tuple[bytes, int]:
+    """The beginning of a model of three times this machine's memory, and its size."""
+    layer = sum(rows * columns for rows, columns in LAYER.values())
+    layers = 3 * psutil.virtual_memory().total / TENSOR_TYPES[KINDS["BF16"]].bytes_for(layer)
+    return llama_8b(KINDS["BF16"], int(layers))
 
 
 def unfinished(daemon: RunningDaemon) -> list[dict[str, Any]]:
@@ -138,12 +145,6 @@ def test_a_reload_that_changes_nothing_leaves_models_of_the_hub_alone(
         assert changes["restart_needed"] == ["hub.timeout"]
 
 
-def test_the_size_is_that_of_all_shards(daemon: RunningDaemon, hub: LocalHub, talker: Path, tmp_path: Path) -> None:
-    parts = split_gguf(talker, tmp_path, "talker-Q8_0", 5)
-    hub.add("a/split", {part.name: part for part in parts})
-    assert daemon.load("a/split:Q8_0")["size_bytes"] == sum(part.stat().st_size for part in parts)
-
-
 def test_who_does_not_wait_is_answered_before_the_header_is_read(
     daemon: RunningDaemon, hub: LocalHub, talker: Path
 ) -> None:
@@ -190,8 +191,8 @@ def test_what_is_unfinished_is_shown_and_removed_by_name(daemon: RunningDaemon, 
         with daemon.http.stream("POST", "/api/v1/models", json=body, headers=headers) as answer:
             for line in answer.iter_lines():
                 if "downloading" in line and '"done_bytes": 0,' not in line:
+                    assert "being downloaded" in str(unfinished(daemon))
                     break
-            assert "being downloaded" in str(unfinished(daemon))
         wait_until(lambda: "being downloaded" not in str(unfinished(daemon)), 5, "it has ended")
     assert [one["name"] for one in sorted(unfinished(daemon), key=lambda one: one["name"])] == ["a/b:Q4_0", "a/b:Q8_0"]
     size = next(one["size_bytes"] for one in unfinished(daemon) if one["name"] == "a/b:Q4_0")
@@ -225,9 +226,7 @@ def test_a_configured_repository_takes_the_best_that_fits_and_stays_with_it(
     home: Path, engine_binary: Path, hub: LocalHub, talker: Path
 ) -> None:
     """The best quality is far too large here; nothing of it but its header is fetched."""
-    total = psutil.virtual_memory().total
-    layer = sum(rows * columns for rows, columns in LAYER.values())
-    large, size = llama_8b(KINDS["BF16"], int(3 * total / TENSOR_TYPES[KINDS["BF16"]].bytes_for(layer)))
+    large, size = far_too_large()
     repo = hub.add("a/b", {"m-BF16.gguf": large, "m-Q4_0.gguf": talker})
     repo.says_size["m-BF16.gguf"] = size
     settings = {"models": {"mine": {"source": "hf://a/b", "ctx_size": 4096}}}
@@ -240,6 +239,40 @@ def test_a_configured_repository_takes_the_best_that_fits_and_stays_with_it(
         post(daemon, "/api/v1/models/unload", model="mine")
         assert daemon.load("mine")["path"].endswith("m-Q4_0.gguf")
         assert len(hub.requests("/api/models")) == asked, "what is chosen is on disk, nobody needs to be asked"
+
+
+def test_a_configured_repository_takes_what_is_on_disk_before_it_downloads(
+    home: Path, engine_binary: Path, hub: LocalHub, talker: Path
+) -> None:
+    """The better quality fits too, and would be chosen where nothing is on disk."""
+    hub.add("a/b", {"m-Q4_0.gguf": talker, "m-Q8_0.gguf": talker.read_bytes() + bytes(32)})
+    env = hub.environment(home / "hf")
+    with running_daemon(home, engine_binary, env=env) as daemon:
+        post(daemon, "/api/v1/models", model="a/b:Q4_0")
+    settings = {"models": {"mine": {"source": "hf://a/b", "ctx_size": 4096}}}
+    asked = len(hub.seen)
+    with running_daemon(home, engine_binary, settings, env=env) as daemon:
+        assert daemon.load("mine")["path"].endswith("m-Q4_0.gguf")
+        assert len(hub.seen) == asked, "nobody needs to be asked"
+        post(daemon, "/api/v1/models/unload", model="mine")
+        assert daemon.http.delete("/api/v1/models", params={"model": "a/b"}).status_code == 200
+    with running_daemon(home, engine_binary, settings, env=env) as daemon:
+        assert daemon.load("mine")["path"].endswith("m-Q8_0.gguf")
+
+
+def test_what_is_on_disk_and_does_not_fit_is_not_taken(
+    home: Path, engine_binary: Path, hub: LocalHub, talker: Path
+) -> None:
+    data, size = far_too_large()
+    repo = hub.add("a/b", {"m-BF16.gguf": data, "m-Q4_0.gguf": talker})
+    repo.says_size["m-BF16.gguf"] = size
+    there = home / "hf/hub/models--a--b/snapshots" / repo.refs["main"] / "m-BF16.gguf"
+    there.parent.mkdir(parents=True)
+    there.write_bytes(data)
+    os.truncate(there, size)  # its weights are a hole
+    settings = {"models": {"mine": {"source": "hf://a/b", "ctx_size": 4096}}}
+    with running_daemon(home, engine_binary, settings, env=hub.environment(home / "hf")) as daemon:
+        assert daemon.load("mine")["path"].endswith("m-Q4_0.gguf")
 
 
 def test_a_model_of_ollama_is_loaded_by_its_name(home: Path, engine_binary: Path, hub: LocalHub, talker: Path) -> None:
