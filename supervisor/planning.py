@@ -24,7 +24,7 @@ from supervisor.core.devices import (
 from supervisor.core.events import Failure
 from supervisor.core.failures import OPTION
 from supervisor.core.identity import Start
-from supervisor.core.ladder import Detour, detoured, next_detour, without_draft
+from supervisor.core.ladder import Detour, detoured, next_detour, unguessed, without_draft
 from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
 from supervisor.core.plan import DoesNotFit, Forecast, Placement, PlanRequest, Policy, Resident, forecast, plan
@@ -151,7 +151,10 @@ class Planner:
         Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with.
         """
         known = self._known[model]
-        found = self.decide(known, known.entry.options, residents)
+        found, by_guess = self._decided(known, known.entry.options, residents)
+        if isinstance(found, Placement) and not by_guess and model in self._detours:
+            options, detour = self._detours[model]
+            self._detours[model] = options, unguessed(detour)
         if isinstance(found, DoesNotFit) and found.refusal is not None:
             raise ModelLoadFailed(found.refusal.message, code=OPTION)
         return found
@@ -161,13 +164,20 @@ class Planner:
 
         That a killed engine lacked memory is a guess: where nothing fits by it, the plan is made without.
         """
+        return self._decided(known, options, residents)[0]
+
+    def _decided(
+        self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
+    ) -> tuple[Placement | DoesNotFit, bool]:
+        """The plan, and whether what was guessed, if anything, counts in it."""
         found = self._taught(known, options, residents, known.detour.short)
         guessed = known.detour.killed and known.detour.shortages == 1
-        if guessed and isinstance(found, DoesNotFit) and not found.later:
+        dropped = guessed and isinstance(found, DoesNotFit) and not found.later
+        if dropped:
             found = self._taught(known, options, residents, {})
         if isinstance(found, DoesNotFit) and known.detour.steps:
-            return replace(found, message=" ".join((found.message, *known.detour.steps)))
-        return found
+            found = replace(found, message=" ".join((found.message, *known.detour.steps)))
+        return found, not dropped
 
     def _taught(
         self, known: Known, options: LaunchOptions, residents: Sequence[Resident], short: Mapping[str, int]

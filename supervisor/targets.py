@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -40,6 +41,19 @@ def configured_models(settings: Settings) -> Registry:
         demo = policies({DEMO_ID: ModelSettings()}, settings.groups.items())[DEMO_ID]
         entries.append(ModelEntry(DEMO_ID, Source.DEMO, None, policy=demo))
     return Registry(entries, _defaults(settings))
+
+
+def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
+    """Files that these models name and that are not there, each with the id of its model."""
+    named = (
+        (entry.id, path)
+        for entry in models
+        for path in (
+            *(entry.path, entry.options.mmproj, entry.options.spec_draft_model, entry.options.chat_template_file),
+            *(adapter.path for adapter in entry.options.lora),
+        )
+    )
+    return [(name, path) for name, path in named if path is not None and not Path(path).is_file()]
 
 
 def _defaults(settings: Settings) -> ModelDefaults:

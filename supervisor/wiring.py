@@ -144,19 +144,21 @@ async def _serve(
             inflight=Inflight(lifetime),
             pins=pins,
             tool_calls=calls,
+            stopping=stop.asked.is_set,
         )
         guard = _application(settings, service)
         server = Server(stop, guard)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await _first_loads(settings, maker, remembered, pool)
-        with endpoint_file(maker.places, service.url, service.started_at), _watching(reloader, service, stop):
-            _log.info("daemon_ready", url=service.url, pid=os.getpid())
-            gc.freeze()  # what is there now stays: collections need not look at it
-            asked = asyncio.ensure_future(stop.asked.wait())
-            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
-        _log.info("daemon_stopping")
-        remembered.close()
-        await _drain(pool, stop)  # open streams end with their engines, before the server closes
+        with endpoint_file(maker.places, service.url, service.started_at):
+            with _watching(reloader, service, stop):
+                _log.info("daemon_ready", url=service.url, pid=os.getpid())
+                gc.freeze()  # what is there now stays: collections need not look at it
+                asked = asyncio.ensure_future(stop.asked.wait())
+                await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+            _log.info("daemon_stopping")
+            remembered.close()
+            await _drain(pool, stop)  # open streams end with their engines, before the server closes
         service.closing.set()  # ends those who listen to events
         maker.close()
         own_log.close()  # ends those who follow

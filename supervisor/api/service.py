@@ -37,6 +37,7 @@ class Service:
     """The daemon as the API sees it.
 
     url: the address it listens on. to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
+    stopping: whether that was asked for.
     closing: set when whoever listens to events is to be let go.
     """
 
@@ -52,6 +53,7 @@ class Service:
     inflight: Inflight
     pins: Pins
     tool_calls: ToolCalls
+    stopping: Callable[[], bool]
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -67,6 +69,7 @@ class Service:
             "pid": os.getpid(),
             "url": self.url,
             "started_at": self.started_at,
+            "stopping": self.stopping(),
             "config": self.reloader.status(),
             "engine": await self._engine(),
             "models": self.models(),

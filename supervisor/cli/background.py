@@ -88,7 +88,8 @@ def _answer(where: Places, key: str | None, until: float, process: subprocess.Po
     """The state folder's daemon once it answers; None when `process` has ended or the time is up."""
     while time.monotonic() < until:
         ended = process is not None and process.poll() is not None
-        if daemon := at_endpoint(where, key):
+        daemon = at_endpoint(where, key)
+        if daemon is not None and not daemon.stopping:
             return daemon
         if ended:
             return None

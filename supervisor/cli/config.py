@@ -57,7 +57,7 @@ def run_check(args: argparse.Namespace) -> int:
     """Check a file; 1 where something is wrong."""
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
-    from supervisor.targets import configured_models  # noqa: PLC0415 - as above
+    from supervisor.targets import configured_models, missing_files  # noqa: PLC0415 - as above
 
     path = _path(args.file)
     try:
@@ -70,9 +70,12 @@ def run_check(args: argparse.Namespace) -> int:
         print_json({"ok": False, "faults": [{key: getattr(fault, key) for key in keys} for fault in faults]})
         return FAILED
     names = [entry.id for entry in models]
+    missing = [{"key": f"models.{name}", "message": f"{file} does not exist."} for name, file in missing_files(models)]
     if args.json:
-        print_json({"ok": True, "path": str(path) if path else None, "models": names})
+        print_json({"ok": True, "path": str(path) if path else None, "models": names, "warnings": missing})
     else:
+        for one in missing:
+            note(f"warning: {one['key']}: {one['message']}")
         print(f"{path or 'no file, so the defaults'}: ok; models: {', '.join(names)}")
     return OK
 

@@ -33,6 +33,11 @@ class Daemon:
         return f"{self.client.url}/v1"
 
     @property
+    def stopping(self) -> bool:
+        """Whether it takes nothing new and lets its requests end."""
+        return bool(self.status.get("stopping"))
+
+    @property
     def models(self) -> list[Json]:
         """The status of every model it knows."""
         return list(self.status.get("models") or ())
@@ -69,13 +74,13 @@ def connect(args: argparse.Namespace) -> Daemon:
 
 
 def ensure(args: argparse.Namespace, report: Report) -> Daemon:
-    """The daemon these arguments mean, started in the background if none runs locally.
+    """The daemon these arguments mean, started in the background if none runs locally, or once it has stopped.
 
     Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
     """
     daemon = find(args)
     extra = background_arguments(args)
-    if daemon is None:
+    if daemon is None or (daemon.stopping and not explicit_url(args)):
         from supervisor.cli.background import serve_command, start  # noqa: PLC0415 - needs subprocess; seldom used
 
         if getattr(args, "engine", None):

@@ -34,6 +34,8 @@ def run(args: argparse.Namespace) -> int:
         print_table(_HEADERS, [_row(model) for model in models])
     else:
         print("no model is loaded")
+    if daemon.stopping and not args.json:
+        print("the daemon is stopping: running requests may end, new ones are refused")
     return OK
 
 

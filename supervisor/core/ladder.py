@@ -19,6 +19,8 @@ _SHARES = (8, 2, 1)  # of the buffer that could not be had: what is kept free th
 _LEAST = 64 << 20
 _QUANTISED_NOT = frozenset({None, "f32", "f16", "bf16"})
 _DRAFTING = "draft"
+_KILLED = "The engine was killed"
+_AS_IT_WAS = f"{_KILLED}: started once more as it was."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,12 @@ def without_draft(options: LaunchOptions, detour: Detour) -> Detour:
     return _with(detour, "The draft model could not be used: without it.", no_draft=True)
 
 
+def unguessed(detour: Detour) -> Detour:
+    """The same where nothing fitted with what is kept free because the engine was killed: it does not say so."""
+    steps = tuple(_AS_IT_WAS if step.startswith(f"{_KILLED}:") else step for step in detour.steps)
+    return replace(detour, steps=steps)
+
+
 def detoured(options: LaunchOptions, detour: Detour) -> LaunchOptions:
     """The options with what is left out."""
     if detour.text_only:
@@ -102,7 +110,7 @@ def _planned_again(detour: Detour, failure: Failure, plan: Placement, names: Map
         more = max(_LEAST, (failure.lacking or part.total_bytes) // share)
         short[part.name] = short.get(part.name, 0) + max(0, part.left_bytes) + more
         said.append(f"{short[part.name] >> 20} MiB more are kept free on {part.name}")
-    what = "The engine was killed" if failure.code == KILLED else "Memory ran out"
+    what = _KILLED if failure.code == KILLED else "Memory ran out"
     sentence = f"{what}: planned again, {' and '.join(said)}."
     return _with(replace(detour, short=short, shortages=detour.shortages + 1), sentence)
 

@@ -88,6 +88,20 @@ def test_a_context_that_was_asked_for_is_not_made_smaller(home: Path, small: Pat
         assert "Memory ran out" in refused.json()["error"]["message"]
 
 
+def test_a_killed_engine_is_started_once_more_and_nothing_is_said_to_be_kept_free_that_is_not(
+    engine_binary: Path, home: Path, large: Path, tmp_path: Path
+) -> None:
+    wrapper = tmp_path / "bin" / "llama-server"
+    wrapper.parent.mkdir()
+    once = f'case "$*" in *--host*) [ -e {tmp_path}/once ] || {{ touch {tmp_path}/once; kill -9 $$; }};; esac'
+    wrapper.write_text(f'#!/bin/sh\n{once}\nexec {engine_binary} "$@"\n')
+    wrapper.chmod(0o755)
+    settings = {"models": {"large": {"file": str(large), "parallel": 1, "ctx_size": 4096, "device": []}}}
+    with running_daemon(home, wrapper, settings) as daemon:
+        assert answer(daemon, "large") == HELLO
+        assert daemon.model("large")["detours"] == ["The engine was killed: started once more as it was."]
+
+
 @pytest.mark.parametrize(("named", "status"), [(False, 200), (True, 503)])
 def test_a_projector_that_fails_is_left_out_unless_it_was_named(
     engine_binary: Path, home: Path, large: Path, named: bool, status: int

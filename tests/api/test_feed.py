@@ -24,7 +24,7 @@ def service_of(pool: Pool) -> Service:
     unused = cast(Any, None)
     return Service(
         *(pool, maker, unused, unused, OutputLog(None), "", 0.0, float, lambda: None),
-        *(inflight, pins, ToolCalls()),
+        *(inflight, pins, ToolCalls(), lambda: False),
     )
 
 

@@ -76,6 +76,26 @@ def test_check_says_where_and_what(cli: Cli) -> None:
     assert cli("config", "check", "none.yaml").code == 1
 
 
+def test_check_warns_of_files_that_are_not_there(cli: Cli) -> None:
+    (cli.folder / "here.gguf").touch()
+    text = "models:\n  a: {file: here.gguf}\n  b: {file: gone.gguf}\n  c: {file: here.gguf, mmproj: none.gguf}\n"
+    (cli.folder / "c.yaml").write_text(text + "  d: {source: o/r:Q4_K_M}\n")
+    done = cli("config", "check", "c.yaml")
+    assert done.code == 0
+    assert done.err.splitlines() == [
+        f"warning: models.b: {cli.folder}/gone.gguf does not exist.",
+        f"warning: models.c: {cli.folder}/none.gguf does not exist.",
+    ]
+    found = cli("config", "check", "c.yaml", "--json").json()
+    assert (found["ok"], [one["key"] for one in found["warnings"]]) == (True, ["models.b", "models.c"])
+
+
+def test_our_own_file_is_not_imported(cli: Cli) -> None:
+    (cli.folder / "mine.yaml").write_text("macros: {a: b}\nmodels: {m: {file: /x.gguf}}\n")
+    done = cli("config", "import", "mine.yaml")
+    assert (done.code, "already" in done.err, done.out) == (1, True, "")
+
+
 def test_show_says_where_each_value_comes_from(cli: Cli) -> None:
     text = "server: {port: 90}\ndefaults: {ttl: 5, env: {HF_TOKEN: s3cret}}\nmodels:\n  m:\n    file: /x.gguf\n"
     (cli.folder / "c.yaml").write_text(text)

@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.test_terminal import Terminal
 from tests.support.daemon import wait_until
+from tests.support.scripted import ScriptedModel
 
 pytestmark = pytest.mark.engine
 
@@ -77,6 +79,30 @@ def test_everything_from_nothing_and_back(real: Cli) -> None:
     assert daemon_pid(real) is None
     assert real("clean", "--keep-environment", "--yes").code == 0
     assert not real.state.exists()
+
+
+def test_a_daemon_that_lets_requests_end_says_so_and_the_next_one_comes_after_it(
+    real: Cli, scripted_model: ScriptedModel
+) -> None:
+    model = scripted_model("On and on. ", endless=True)
+    loaded = real("load", str(model), "--id", "m", "--port", "0", "--json").json()
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    first = daemon_pid(real)
+    assert first is not None
+    with httpx.stream("POST", f"{loaded['base_url']}/chat/completions", json=body, trust_env=False) as answer:
+        lines = answer.iter_lines()
+        assert next(lines).startswith("data: ")
+        psutil.Process(first).terminate()
+        wait_until(lambda: "the daemon is stopping" in real("ps").out, 10, "it says so")
+        assert real("ps", "--json").json()["stopping"] is True
+        assert daemon_pid(real) == first
+        next_one = real.start("load", "demo", "--port", "0", "--json")
+        assert real("stop").code == 0, "asked again it ends at once"
+        assert is_gone(first)
+        out, err = next_one.communicate(timeout=60)
+    assert next_one.returncode == 0, err
+    assert json.loads(out)["model"] == "demo"
+    assert daemon_pid(real) not in {None, first}
 
 
 def test_a_plan_says_what_an_earlier_load_taught(real: Cli) -> None:

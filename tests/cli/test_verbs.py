@@ -28,6 +28,8 @@ def test_ps_shows_what_is_loaded(cli: Cli, daemon: FakeDaemon) -> None:
     shown = cli("ps", "--json").json()
     assert [found["id"] for found in shown["models"]] == ["a", "long-name", "bad"]
     assert shown["pid"] == daemon.pid
+    daemon.stopping = True
+    assert cli("ps").out.splitlines()[-1].startswith("the daemon is stopping")
 
 
 def test_models_shows_all(cli: Cli, daemon: FakeDaemon) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.events import Failure
-from supervisor.core.ladder import Detour, detoured, next_detour, without_draft
+from supervisor.core.ladder import Detour, detoured, next_detour, unguessed, without_draft
 from supervisor.core.launch import LaunchOptions, estimate_options, explicit_of
 from supervisor.core.launch.options import ModelFacts
 from supervisor.core.plan import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
@@ -106,6 +106,15 @@ def test_the_kernels_kill_is_planned_for_once_on_the_host() -> None:
     after = climbed(Detour(), killed, LaunchOptions(), found)
     assert set(after.short) == {"CPU"}
     assert next_detour(after, killed, LaunchOptions(), found, NO_NAMES) is None
+
+
+def test_a_guess_that_is_not_heeded_is_not_told() -> None:
+    found = placed(Detour(), machine(24, host=64))
+    after = climbed(Detour(steps=("Before.",)), Failure("engine_killed", "", device="CPU"), LaunchOptions(), found)
+    assert "are kept free" in after.steps[1]
+    told = unguessed(after)
+    assert told.steps == ("Before.", "The engine was killed: started once more as it was.")
+    assert replace(told, steps=after.steps) == after
 
 
 PLAN = placed(Detour(), machine(24, host=64))

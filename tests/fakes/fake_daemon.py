@@ -54,6 +54,7 @@ class FakeDaemon:
         self.chat: Callable[[Json], list[Json | str]] = introduce
         self.disk: list[Json] = []
         self.remarks: Json = {}
+        self.stopping = False
         self.logs: list[str] = ["first line", "second line"]
         self.in_flight: list[Json] = []
         self.events: list[tuple[str, Json]] = []
@@ -97,6 +98,7 @@ class FakeDaemon:
             "pid": self.pid,
             "url": self.url,
             "started_at": time.time(),
+            "stopping": self.stopping,
             "config": self.config,
             "engine": self.engine,
             "models": list(self.models.values()),

@@ -11,6 +11,7 @@ from typing import Any
 from supervisor.config.document import NotADocument, read_document
 from supervisor.config.imports.arguments import read_arguments
 from supervisor.config.imports.carried import Carried
+from supervisor.config.settings import Settings
 from supervisor.core.filters import PROTECTED
 from supervisor.core.launch.environment import is_setting
 from supervisor.errors import ConfigError
@@ -18,15 +19,19 @@ from supervisor.errors import ConfigError
 _MACRO = re.compile(r"\$\{(?!env\.)([\w-]+)\}")
 _PORT = re.compile(r"--port(?:=|\s+)\$\{PORT\}")
 _SILENT = {"startPort", "macros", "models", "groups", "hooks", "routing", "apiKeys", "globalTTL", "unloadTimeout"}
+_OUR_PARTS = Settings.model_fields.keys() - {"models", "groups"}
+_OUR_SOURCES = {"file", "source"}
 _MODEL_SILENT = {"cmd", "macros", "env", "aliases", "ttl", "concurrencyLimit", "filters", "proxy", "checkEndpoint"}
 
 
 def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
-    """Raises ConfigError where the text is no YAML."""
+    """Raises ConfigError where the text is no YAML, or our own file, which has no commands."""
     try:
         data = read_document(text).data
     except NotADocument as error:
         raise ConfigError(f"{name}:{error.place.line}:{error.place.column}: {error.message}") from None
+    if _is_ours(data):
+        raise ConfigError(f"{name} is a configuration of this program already: `supervisor serve --config {name}`.")
     found = Carried()
     _top(data, found)
     binaries: set[str] = set()
@@ -36,6 +41,12 @@ def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
     _groups(data, found)
     _further(data, found)
     return found
+
+
+def _is_ours(data: Mapping[str, Any]) -> bool:
+    models = [_mapping(model) for model in _mapping(data.get("models")).values()]
+    named = any(model.keys() & _OUR_SOURCES for model in models)
+    return not any("cmd" in model for model in models) and (named or bool(data.keys() & _OUR_PARTS))
 
 
 def _top(data: Mapping[str, Any], found: Carried) -> None:
