@@ -13,6 +13,7 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError, Unauthorized
 
@@ -30,6 +31,7 @@ class AccessRules:
     any_address: bool = False  # a public listener without keys: an address in Host is no rebound name
 
 
+@lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
     """True for `localhost` and for addresses of this machine only."""
     if host == "localhost":

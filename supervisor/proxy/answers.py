@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from supervisor.core.engine_errors import error_in, translate
 from supervisor.core.fold import StreamFold
 from supervisor.engine_client import EngineResponse
-from supervisor.proxy.asgi import SSE_HEADERS, Responder
+from supervisor.proxy.asgi import Responder
 
 
 class Filter(Protocol):
@@ -28,12 +28,17 @@ class StreamBroken(Exception):
 
 
 async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    """Send the events as they come; raises StreamBroken, between two events, where the end is missing."""
+    """Send the head and the events as they come; raises StreamBroken, between two events, where the end is missing.
+
+    The head goes out while the engine works on the prompt, so that nobody gives up meanwhile and the first event need
+    not wait for it. What fails from then on is said in the stream.
+    """
+    await responder.start()
     held: list[bytes] = []
 
     def pass_on(arrived: bytes) -> bool:
         events = filtered.feed(arrived)
-        if not events or (responder.said and responder.write_now(events)):
+        if not events or responder.write_now(events):
             return True
         held.append(events)
         return False
@@ -42,8 +47,6 @@ async def stream_through(upstream: EngineResponse, filtered: Filter, responder: 
     while not ended:
         ended = await upstream.pipe(pass_on)
         for events in held:
-            if not responder.said:
-                await responder.start(200, SSE_HEADERS)
             await responder.write(events)
         held.clear()
     if not filtered.done:

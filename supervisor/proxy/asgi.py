@@ -91,7 +91,7 @@ class Responder:
 
     Attributes:
         started: the status line is out.
-        said: something of the answer is, more than comments.
+        said: something of the answer is, more than the head of a stream and comments.
         ended: nothing more can be sent.
     """
 
@@ -104,31 +104,33 @@ class Responder:
         self.ended = False
 
     def write_now(self, data: bytes) -> bool:
-        """Send a piece of a streamed body in this very moment; False: it is not sent, `write` has to wait."""
+        """Send a piece of a stream that has started, in this moment; False: it is not sent, `write` has to wait."""
         transport = self._transport
         if transport is None or transport.get_write_buffer_size() > _WRITE_BUFFER:
             return False
+        self.said = True
         if not transport.is_closing():
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
-    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send the status line and headers, unless a comment has sent those of a stream."""
-        self.said = True
-        await self._head(status, headers)
-
-    async def comment(self, text: str) -> None:
-        """Send a line that is no part of the answer, in the place of a stream's events."""
-        await self._head(200, SSE_HEADERS)
-        await self.write(f": {text}\n\n".encode())
-
-    async def _head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def start(self, status: int = 200, headers: list[tuple[bytes, bytes]] = SSE_HEADERS) -> None:
+        """Send the status line and headers, those of a stream by default; once."""
         if not self.started:
             self.started = True
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
+    async def comment(self, text: str) -> None:
+        """Send a line that is no part of the answer, in the place of a stream's events."""
+        await self.start()
+        await self._write(f": {text}\n\n".encode())
+
     async def write(self, data: bytes) -> None:
-        """Send a piece of the body."""
+        """Send a piece of a stream's body, its head before."""
+        self.said = True
+        await self.start()
+        await self._write(data)
+
+    async def _write(self, data: bytes) -> None:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
@@ -137,7 +139,7 @@ class Responder:
         self.ended = True
 
     async def whole(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """Send a JSON response in one go, with further `headers`; where comments have begun a stream, as its end."""
+        """Send a JSON response in one go, with further `headers`; where a stream has started, as its end."""
         if self.started:
             self.said = self.ended = True
             await self.end(self._event(status, body))
@@ -145,7 +147,7 @@ class Responder:
         if status >= 400 and self._api is not OPENAI:
             body = json.dumps(self._api.envelope(json.loads(body)), ensure_ascii=False).encode()
         further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-        self.ended = True  # whatever becomes of it, nothing can be added
+        self.said = self.ended = True  # whatever becomes of it, nothing can be added
         await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])
         await self.end(body)
 

@@ -29,7 +29,7 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, S
 from supervisor.inflight import Inflight, InflightRequest
 from supervisor.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
-from supervisor.proxy.asgi import SSE_HEADERS, ClientGone, Responder, parse_object, read_body, while_connected
+from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import PATHS as STREAMED
@@ -93,7 +93,8 @@ class RelayEndpoint:
         plan = plan_upstream(prepared.path, prepared.asked)
         inflight = self.relaying.inflight
         request = inflight.enter(entry.id, self.path, stream=asked.get("stream") is True)
-        acquire = partial(self.relaying.pool.acquire, entry.id, affinity_of(asked), self._wait(request, responder))
+        affinity = affinity_of(asked) if entry.policy.replicas_max > 1 else None
+        acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
         job = _Job(request, acquire, plan, prepared, api_of(self.path))
         try:
             await self._tries(job, responder)
@@ -182,8 +183,6 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
         job.folding.feed(why.before)
         job.has_kept = True
     elif why.before:
-        if not responder.said:
-            await responder.start(200, SSE_HEADERS)
         await responder.write(why.before)
     job.prepared.watch.again(why, goes_on=responder.said or job.has_kept)
 

@@ -63,8 +63,9 @@ class Scheduler:
         if state.wake_at is not None and now >= state.wake_at:
             _settle(state, now)  # what was due comes first, even if TimePassed is late
         _HANDLERS[type(event)](state, event, now)
-        _settle(state, now)
-        state.wake_at = idle.next_wake(state, now)
+        if not _changes_no_more(state, event):
+            _settle(state, now)
+            state.wake_at = idle.next_wake(state, now)
         commands, state.out = state.out, []
         return commands
 
@@ -89,6 +90,14 @@ class Scheduler:
     def idle(self) -> bool:
         """True when no engine lives and nobody waits."""
         return not self._state.engines and not self._state.queued
+
+
+def _changes_no_more(state: State, event: Event) -> bool:
+    """True of most requests: there was a free slot, all engines that should be there are, and nobody waits for room."""
+    engine = state.leased.get(event.request) if isinstance(event, RequestArrived) else None
+    if engine is None or engine.model.target > len(engine.model.serving):
+        return False
+    return not any(other.pending for other in state.engines.values())
 
 
 def _settle(state: State, now: float) -> None:

@@ -105,6 +105,17 @@ def test_nothing_stays_once_everybody_waits() -> None:
     assert stops(bench.arrive(32, "c")) == [1], "no more were open at a time of late: who should come?"
 
 
+def test_a_request_that_is_served_at_once_may_be_the_last_that_was_waited_for() -> None:
+    bench = Bench(room=ROOM, limits=SchedulerLimits(max_linger=10))
+    busy(bench)
+    bench.arrive(30, "c")
+    assert stops(bench.arrive(31, "b")) == []
+    bench.done(31)
+    bench.arrive(32, "c")
+    commands = bench.arrive(33, "b")
+    assert (grants(commands), stops(commands)) == ([(33, 2)], [1])
+
+
 def test_how_many_were_open_at_a_time_is_forgotten_after_two_minutes() -> None:
     bench = Bench(room=ROOM, limits=SchedulerLimits(max_linger=10))
     busy(bench)

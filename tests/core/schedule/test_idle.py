@@ -13,7 +13,9 @@ def test_an_idle_engine_ends_after_its_time() -> None:
     bench.up(1)
     bench.wait(20)
     bench.arrive(1, "a")
-    assert not bench.scheduler.next_wake, "not while it works"
+    bench.wait(10)
+    assert bench.tell(TimePassed()) == [], "not while it works"
+    assert bench.scheduler.next_wake is None
     bench.wait(100)
     assert bench.done(1) == []
     assert bench.scheduler.next_wake == bench.now + 30

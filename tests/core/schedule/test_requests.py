@@ -9,6 +9,7 @@ from supervisor.core.events import (
     Failure,
     GrantLease,
     LoadAsked,
+    PolicyChanged,
     RefuseRequest,
     RoomSeen,
     StartEngine,
@@ -166,3 +167,13 @@ def test_an_unreadable_model_refuses_with_the_reason() -> None:
     bench.arrive(1, "a")
     assert refusals(bench.tell(RoomSeen(1, Failure("gguf_invalid", "cut off")))) == [(1, "gguf_invalid")]
     assert bench.scheduler.view("a").state is EngineState.FAILED
+
+
+def test_a_request_that_is_served_at_once_brings_up_what_its_model_lacks() -> None:
+    bench = Bench(sizes={"a": 5}, a=ModelPolicy())
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    bench.policies["a"] = ModelPolicy(replicas_min=2, replicas_max=2)
+    bench.tell(PolicyChanged())
+    commands = bench.arrive(1, "a")
+    assert (grants(commands), starts(commands)) == ([(1, 1)], [(2, "a")])
