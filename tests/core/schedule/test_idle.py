@@ -15,7 +15,7 @@ def test_an_idle_engine_ends_after_its_time() -> None:
     bench.arrive(1, "a")
     bench.wait(10)
     assert bench.tell(TimePassed()) == [], "not while it works"
-    assert bench.scheduler.next_wake is None
+    assert not bench.scheduler.next_wake
     bench.wait(100)
     assert bench.done(1) == []
     assert bench.scheduler.next_wake == bench.now + 30
