@@ -32,7 +32,7 @@ class OutputLog:
     """
 
     def __init__(
-        self, path: Path | None, *, ring_lines: int = 2000, max_bytes: int = 5_000_000, backups: int = 2
+        self, path: Path | None, *, ring_lines: int = 500, max_bytes: int = 5_000_000, backups: int = 2
     ) -> None:
         self.path = path
         self._ring: deque[str] = deque(maxlen=ring_lines)
