@@ -79,9 +79,13 @@ class UpstreamEndpoint:
 
     async def _look(self, model: str, call: _Call, responder: Responder) -> None:
         client = self.relaying.pool.ready_client(model)
-        if client is None:
-            raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
-        await _pass_on(model, client, call, responder)
+        if client is not None:
+            try:
+                return await _pass_on(model, client, call, responder)
+            except EngineLost:
+                if self.relaying.pool.ready_client(model) is client:  # else it was told to end meanwhile
+                    raise
+        raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
     async def _with_lease(self, request: InflightRequest, call: _Call, responder: Responder) -> None:
         lease = await self.relaying.pool.acquire(request.model)
