@@ -17,6 +17,8 @@ from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, st
 
 pytestmark = pytest.mark.engine
 
+LONG_PROMPT = "x " * 10_000  # takes a second to read
+
 
 @pytest.fixture
 def daemon(engine_binary: Path, talker: Path, tmp_path: Path) -> Iterator[RunningDaemon]:
@@ -29,6 +31,7 @@ def daemon(engine_binary: Path, talker: Path, tmp_path: Path) -> Iterator[Runnin
     foreign.write_bytes(talker.read_bytes().replace(b"llama", b"lhasa"))  # an architecture that no engine knows
     models = {
         "talker": {"file": str(talker), "parallel": 2, "ctx_size": 8192},
+        "reader": {"file": str(talker), "parallel": 1, "ctx_size": 32768},
         "garbage": {"file": str(garbage)},
         "cut-off": {"file": str(cut_off)},
         "foreign": {"file": str(foreign)},
@@ -84,6 +87,17 @@ def test_a_request_without_a_byte_is_tried_once_more_on_a_fresh_engine(daemon: R
     assert said(answers[0], stream=stream) == HELLO
     assert daemon.model("talker")["pid"] not in {None, first}
     assert daemon.model("talker")["leases"] == 0
+
+
+def test_a_stream_whose_head_alone_is_out_goes_on_with_a_fresh_engine(daemon: RunningDaemon) -> None:
+    """The head comes while the engine reads the prompt; it is killed before there is an event."""
+    body = {"model": "reader", "stream": True, "messages": [{"role": "user", "content": LONG_PROMPT}]}
+    first = daemon.load("reader")["pid"]
+    with daemon.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+        os.kill(first, signal.SIGKILL)
+        assert answer.status_code == 200
+        assert said(answer.read().decode(), stream=True) == HELLO
+    assert daemon.model("reader")["pid"] not in {None, first}
 
 
 @pytest.mark.parametrize("stream", [True, False])
