@@ -60,7 +60,7 @@ def test_chunks_of_a_nudged_answer_are_one_answer(daemon: RunningDaemon) -> None
     body = {"model": "agent", "messages": [{"role": "user", "content": "sky"}], "tools": TOOLS, "stream": True}
     text = daemon.http.post("/v1/chat/completions", json={**body, "agent_help": {"nudge": 1}}).text
     chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-    assert len({(chunk["id"], chunk["created"]) for chunk in chunks}) == 1
+    assert len({chunk["id"] for chunk in chunks}) == 1  # `created` is the time of each chunk in llama-server's streams
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
     assert [delta["role"] for delta in deltas if "role" in delta] == ["assistant"]
     assert [one["choices"][0]["finish_reason"] for one in chunks if one["choices"]].count("tool_calls") == 1

@@ -92,13 +92,21 @@ def test_an_event_without_end_ends_a_stream_that_has_begun_with_an_error_and_don
     assert engine.leased == 0
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_an_event_without_end_is_an_error_where_nothing_was_sent(stream: bool) -> None:
+def test_an_event_without_end_is_an_error_where_no_stream_was_asked_for() -> None:
     engine = _Engine([NEVER_ENDING])
-    start, body = asyncio.run(ask(engine, stream=stream))
+    start, body = asyncio.run(ask(engine, stream=False))
     assert start["status"] == 502
     assert json.loads(body["body"])["error"]["code"] == "engine_stream_invalid"
     assert engine.leased == 0
+
+
+def test_an_event_without_end_ends_a_stream_of_which_the_head_alone_is_out() -> None:
+    engine = _Engine([NEVER_ENDING])
+    start, last = asyncio.run(ask(engine, stream=True))
+    assert start["status"] == 200
+    error, done = last["body"].decode().split("\n\n", 1)
+    assert json.loads(error.removeprefix("data: "))["error"]["code"] == "engine_stream_invalid"
+    assert (done, last["more_body"], engine.leased) == ("data: [DONE]\n\n", False, 0)
 
 
 @pytest.mark.parametrize(
