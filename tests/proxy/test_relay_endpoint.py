@@ -21,6 +21,7 @@ from supervisor.pool import Pool
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.waiting import Waiting
+from tests.proxy.asking import answer_of
 
 EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 NEVER_ENDING = b"data: " + b"x" * MAX_EVENT_BYTES
@@ -67,16 +68,8 @@ async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, 1 << 20, render_error, ToolCalls(), waiting)
     endpoint = RelayEndpoint("/v1/chat/completions", relaying)
-    asked: list[Message] = [{"type": "http.request", "body": json.dumps({"model": "m", "stream": stream}).encode()}]
-    sent: list[Message] = []
-
-    async def receive() -> Message:
-        return asked.pop() if asked else await asyncio.get_running_loop().create_future()
-
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    await endpoint({}, receive, send)
+    body = json.dumps({"model": "m", "stream": stream}).encode()
+    sent = await answer_of(endpoint, {}, body)
     assert not list(inflight)
     return sent
 

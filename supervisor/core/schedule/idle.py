@@ -38,7 +38,7 @@ def linger_end(state: State, engine: Engine) -> float:
     many requests are open as there were at most of late: then nobody is left to come.
     """
     first = min((model for model in state.models.values() if _seeks(model)), key=_since, default=None)
-    if first is None or state.hit_at is None or state.hit_share < _MANY or state.open >= state.crowd:
+    if first is None or state.hit_share < _MANY or state.open >= state.crowd:
         return engine.idle_since
     reload = state.reload_seconds(engine.model)
     pause = min(reload / 2, state.limits.max_linger)

@@ -173,7 +173,7 @@ class State:
     starts: int = 0
     facts: int = 0
     looked_at: float = 0.0
-    hit_at: float | None = None
+    hit_at: float = 0.0
     hit_share: float = 0.0
     load_seconds: float | None = None
     crowds: tuple[int, int] = (0, 0)
