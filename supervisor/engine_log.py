@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from supervisor.owned import inner_folder
+
 _RING_LINE = 4000  # characters of a line that are kept in memory; the file has all
 _BACKLOG = 1000  # lines that a follower may lag behind
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -94,7 +96,7 @@ class OutputLog:
         self._size += len(data)
 
     def _open(self, path: Path) -> BinaryIO:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        inner_folder(path.parent)
         self._file = path.open("ab", buffering=0)  # whole lines, also when we are killed
         self._size = self._file.tell()
         return self._file

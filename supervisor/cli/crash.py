@@ -6,7 +6,8 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from supervisor.paths import places, private_folder
+from supervisor.owned import inner_folder
+from supervisor.paths import places
 
 
 def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
@@ -14,7 +15,7 @@ def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
     text = "".join(traceback.format_exception(error))
     path = places(env).state / "logs" / "cli-errors.log"
     try:
-        private_folder(path.parent)
+        inner_folder(path.parent)
         with path.open("a", encoding="utf-8") as file:
             file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
     except OSError as problem:

@@ -5,6 +5,7 @@ SupervisorError                     internal_error
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
 ├─ SystemRefused                    system_refused
+│  └─ FolderRefused                 folder_refused
 ├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
@@ -71,6 +72,7 @@ from __future__ import annotations
 
 from supervisor.errors.base import (
     ConfigError,
+    FolderRefused,
     PackageOverwritten,
     ProfileInvalid,
     SupervisorError,
@@ -166,6 +168,7 @@ __all__ = [
     "EngineStreamInvalid",
     "EngineUnusable",
     "EstimateRefused",
+    "FolderRefused",
     "GgufError",
     "HostNotAllowed",
     "HubBusy",
