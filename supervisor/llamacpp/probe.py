@@ -21,6 +21,7 @@ from supervisor.core.capabilities import (
     parse_help,
     parse_version,
 )
+from supervisor.core.environment import for_engines
 from supervisor.core.launch import with_libraries
 from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.jsonfile import number, read_object, text, write_object
@@ -95,7 +96,7 @@ def _run(binary: Path, option: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(binary), option],
             stdin=subprocess.DEVNULL,
-            env=with_libraries(os.environ, runtime_libraries(binary, os.environ)),
+            env=with_libraries(for_engines(os.environ), runtime_libraries(binary, os.environ)),
             capture_output=True,
             timeout=_TIMEOUT_SECONDS,
             encoding="utf-8",
