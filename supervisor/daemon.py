@@ -124,9 +124,9 @@ def url_of(listener: socket.socket, host: str) -> str:
 
 
 @contextlib.contextmanager
-def endpoint_file(places: Places, url: str, started_at: float) -> Iterator[None]:
-    """Tell other programs of this user where the daemon is, for as long as it runs."""
-    content = {"url": url, "pid": os.getpid(), "version": __version__, "started_at": started_at}
+def endpoint_file(places: Places, url: str, started_at: float, secret: str) -> Iterator[None]:
+    """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it."""
+    content = {"url": url, "secret": secret, "pid": os.getpid(), "version": __version__, "started_at": started_at}
     scratch = places.endpoint_file.with_suffix(f".{os.getpid()}")
     scratch.unlink(missing_ok=True)
     with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:

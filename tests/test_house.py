@@ -46,6 +46,7 @@ SHELL = (
     "modelfiles",
     "modelfolders",
     "owned",
+    "proof",
     "paths",
     "planned",
     "planning",
@@ -77,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "errors": (),
     "paths": (),
     "owned": (),
+    "proof": (),
     # the functional core
     "core": (),
     "core.ggml": (),

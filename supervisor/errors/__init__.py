@@ -53,6 +53,7 @@ SupervisorError                     internal_error
 │  └─ RouteNotFound                 route_not_found
 └─ DaemonError
    ├─ DaemonUnreachable             daemon_unreachable
+   ├─ DaemonUnproven                daemon_unproven
    ├─ DaemonVersionMismatch         version_mismatch
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
@@ -83,6 +84,7 @@ from supervisor.errors.daemon import (
     AddressInUse,
     DaemonAlreadyRunning,
     DaemonError,
+    DaemonUnproven,
     DaemonUnreachable,
     DaemonVersionMismatch,
     InsecureBind,
@@ -155,6 +157,7 @@ __all__ = [
     "CrashLoop",
     "DaemonAlreadyRunning",
     "DaemonError",
+    "DaemonUnproven",
     "DaemonUnreachable",
     "DaemonVersionMismatch",
     "DiskFull",
