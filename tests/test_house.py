@@ -65,6 +65,7 @@ SHELL = (
     "store",
     "subjects",
     "targets",
+    "terminal",
     "tending",
     "wakefulness",
     "workshop",
@@ -77,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "__main__": ("cli",),
     "errors": (),
     "paths": (),
+    "terminal": ("core.plaintext",),
     "owned": (),
     "proof": (),
     # the functional core
@@ -104,6 +106,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.identity": ("core.gguf", "core.memory"),
     "core.learn": ("core.footprint", "core.identity", "core.memory", "core.plan"),
     "core.capabilities": (),
+    "core.plaintext": (),
     "core.environment": (),
     "core.statelines": (),
     "core.launch": (
@@ -116,7 +119,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "core.filters": (),
     "core.reload": ("core.registry",),
-    "core.registry": ("core.filters", "core.launch", "core.nearest", "core.schedule", "core.toolmode"),
+    "core.registry": (
+        *("core.filters", "core.launch", "core.nearest", "core.plaintext", "core.schedule", "core.toolmode"),
+    ),
     "core.failures": (),
     "core.keeping": ("core.capabilities", "core.launch"),
     "core.ladder": ("core.events", "core.failures", "core.launch", "core.plan"),
@@ -153,13 +158,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "sockets": ("owned",),
     "child": ("processes", "records"),
     "cores": (),
-    "engine_log": ("owned",),
+    "engine_log": ("core.plaintext", "owned"),
     "estimating": ("core.describe", "core.memory", "core.spec", "modelfiles"),
     "header_cache": ("core.gguf", "owned"),
     "kv_store": ("core.keeping", "engine_client", "owned"),
     "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
-    "modelfolders": (),
+    "modelfolders": ("core.plaintext",),
     "hub": (
         *("child", "core.architectures", "core.catalog", "core.environment", "core.gguf", "header_cache"),
         *("modelfiles", "owned", "paths"),
@@ -175,7 +180,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "wakefulness": (),
     "remembered": ("config", "core.launch", "core.registry", "learning", "store", "targets"),
     "targets": (
-        *("config", "core.filters", "core.launch", "core.registry", "core.schedule"),
+        *("config", "core.filters", "core.launch", "core.plaintext", "core.registry", "core.schedule"),
         *("modelfiles", "modelfolders", "paths"),
     ),
     "prepare": (
