@@ -12,6 +12,7 @@ import json
 import os
 import stat
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +68,14 @@ def shared_folder(path: Path) -> Path:
     if not path.parent.exists():
         _marked(path.parent, made=_made(path.parent, 0o755))
     return _marked(path, made=_made(path, 0o755))
+
+
+def keep_newest(files: Iterable[Path], most: int) -> None:
+    """Remove all but the newest of these files. Never raises: what cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        by_age = sorted(files, key=lambda path: path.lstat().st_mtime_ns, reverse=True)
+        for path in by_age[most:]:
+            path.unlink(missing_ok=True)
 
 
 def read_marker(path: Path) -> Marker | None:

@@ -40,6 +40,7 @@ SHELL = (
     "kv_store",
     "learning",
     "lease",
+    "logfile",
     "llamacpp",
     "logs",
     "metrics",
@@ -107,6 +108,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.learn": ("core.footprint", "core.identity", "core.memory", "core.plan"),
     "core.capabilities": (),
     "core.plaintext": (),
+    "core.flood": (),
+    "core.loglevel": (),
     "core.environment": (),
     "core.statelines": (),
     "core.launch": (
@@ -148,7 +151,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.upstream": ("core.chat", "core.completions", "core.fold"),
     # the imperative shell
     "config": (*CORE, "paths"),
-    "logs": (*CORE, "paths"),
+    "logfile": (),
+    "logs": (*CORE, "logfile", "paths", "terminal"),
     "metrics": CORE,
     "auth": CORE,
     "store": (*CORE, "owned", "paths"),

@@ -11,6 +11,7 @@ from supervisor.config.base import Positive, Seconds
 from supervisor.config.base import Strict as _Strict
 from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
+from supervisor.core.loglevel import LogLevel
 from supervisor.core.plan import Policy
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.toolmode import ToolMode
@@ -37,6 +38,9 @@ class ServerSettings(_Strict):
     watch_config: bool = True
     keep_alive: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5
     tool_calls: ToolMode = "auto"
+    log_level: LogLevel = "info"
+    log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
+    log_files: Annotated[int, Field(ge=1, le=100)] = 4
 
 
 class QueueSettings(_Strict):
