@@ -60,11 +60,16 @@ class RunningDaemon:
         argv = psutil.Process(self.model(model)["pid"]).cmdline()
         return argv[argv.index("--host") + 1]
 
-    def busy_slots(self, model: str) -> int:
-        """How many slots the engine itself says are at work."""
+    def slots(self, model: str) -> list[dict[str, Any]]:
+        """What the engine itself says of its slots."""
         transport = httpx.HTTPTransport(uds=self.engine_socket(model))
         with httpx.Client(transport=transport, base_url="http://engine", timeout=30) as client:
-            return sum(slot["is_processing"] for slot in client.get("/slots").json())
+            found: list[dict[str, Any]] = client.get("/slots").json()
+            return found
+
+    def busy_slots(self, model: str) -> int:
+        """How many slots the engine itself says are at work."""
+        return sum(slot["is_processing"] for slot in self.slots(model))
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
