@@ -1,5 +1,6 @@
 """A client that goes away frees its slot: streaming or not, in prefill and in decoding, alone or beside another stream.
 
+No answer here ends by itself, so that a slot that is free was freed. How quickly, `benchmarks/relay.py` measures.
 The engine itself says whether a slot is at work (`GET /slots` on its socket).
 """
 
@@ -18,11 +19,8 @@ from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wa
 
 pytestmark = pytest.mark.engine
 
-LIMIT = 0.25  # seconds after which the slot must be free
-NOISE = 1.0  # what a busy test machine may add to it
-
-# A byte is a token of the scripted model, so this prompt takes seconds to read.
-LONG_PROMPT = "x " * 30_000
+# A byte is a token of the scripted model, so this prompt takes seconds to read; its answer never ends.
+LONG_PROMPT = "x " * 30_000 + "endless"
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +61,6 @@ def posted(daemon: RunningDaemon, path: str, body: dict[str, Any], *, stream: bo
         yield connection
 
 
-def leave_and_measure(daemon: RunningDaemon, prompt: str, *, stream: bool, others: int) -> float:
-    """Seconds from leaving until the slot is free."""
-    with request(daemon, prompt, stream=stream):
-        wait_until(lambda: daemon.busy_slots("talker") == others + 1, 20, "the request reaches a slot")
-    return wait_until(lambda: daemon.busy_slots("talker") == others, 20, "the slot is free")
-
-
 @pytest.mark.parametrize("beside", [0, 1], ids=["alone", "beside another stream"])
 @pytest.mark.parametrize("prompt", ["endless", LONG_PROMPT], ids=["decoding", "prefill"])
 @pytest.mark.parametrize("stream", [True, False], ids=["streaming", "in one piece"])
@@ -78,8 +69,9 @@ def test_leaving_frees_the_slot(slow: RunningDaemon, stream: bool, prompt: str, 
         for _ in range(beside):
             other = stack.enter_context(request(slow, "endless", stream=True))
             assert b"200 OK" in other.recv(65536)
-        seconds = leave_and_measure(slow, prompt, stream=stream, others=beside)
-        assert seconds < LIMIT + NOISE
+        with request(slow, prompt, stream=stream):
+            wait_until(lambda: slow.busy_slots("talker") == beside + 1, 20, "the request reaches a slot")
+        wait_until(lambda: slow.busy_slots("talker") == beside, 20, "the slot is free")
     wait_until(lambda: slow.busy_slots("talker") == 0, 5, "the other stream's slot is free")
     assert slow.model("talker")["leases"] == 0
 

@@ -18,6 +18,8 @@ import httpx
 import psutil
 import yaml
 
+from tests.support.patience import PATIENCE
+
 Settings: TypeAlias = Mapping[str, Any] | None
 
 ROOT = Path(__file__).parents[2]
@@ -71,10 +73,10 @@ class RunningDaemon:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Wait for a condition; the seconds it took. Fails the test after `seconds`."""
-    start = time.monotonic()
+    """Wait for a condition; the seconds it took. Fails the test after `seconds`, or PATIENCE where that is more."""
+    start, patience = time.monotonic(), max(seconds, PATIENCE)
     while not condition():
-        assert time.monotonic() - start < seconds, f"not within {seconds} s: {what}"
+        assert time.monotonic() - start < patience, f"not within {patience} s: {what}"
         time.sleep(0.005)
     return time.monotonic() - start
 
@@ -151,10 +153,10 @@ def running_daemon(
         children = psutil.Process(daemon.pid).children(recursive=True) if daemon.process.poll() is None else []
         daemon.process.terminate()
         try:
-            daemon.process.wait(20)
+            daemon.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             daemon.process.kill()
             daemon.process.wait()
             raise
-        gone, alive = psutil.wait_procs(children, timeout=5)
+        gone, alive = psutil.wait_procs(children, timeout=PATIENCE)
         assert not alive, f"left behind: {alive} (gone: {gone})"
