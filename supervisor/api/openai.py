@@ -12,6 +12,7 @@ import psutil
 from fastapi import APIRouter
 
 from supervisor.api.service import Service, ServiceOf
+from supervisor.config.base import Target
 
 router = APIRouter()
 
@@ -40,7 +41,7 @@ async def models(service: ServiceOf) -> dict[str, Any]:
 
 
 @router.get("/v1/models/{model:path}")
-async def model(service: ServiceOf, model: str) -> dict[str, Any]:
+async def model(service: ServiceOf, model: Target) -> dict[str, Any]:
     """One model; 404 where there is none."""
     return card(service, service.model(model))
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
@@ -77,8 +78,8 @@ class Service:
 
     async def devices(self, *, again: bool) -> dict[str, Any]:
         """What the machine has; `again` asks everything anew, also what failed a short while ago."""
-        machine = await self.planner.look(again=again)
-        return as_json(machine, self.planner.budgets)
+        sight = await self.planner.look(again=again)
+        return as_json(sight.machine, sight.budgets)
 
     async def plan(self, asked: Asked) -> dict[str, Any]:
         """Where the model of a load target would go now, with these options; nothing is loaded or remembered.
@@ -94,7 +95,7 @@ class Service:
         """
         answer = await entry_for(self.maker, self.planner, Asked(target), self.pool.residents)
         known = await self.maker.glance(answer.entry)
-        return await asyncio.to_thread(estimates_json, known.subject.spec, options)
+        return await self.planner.aside(partial(estimates_json, known.subject.spec, options))
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""
