@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
@@ -37,7 +38,8 @@ from supervisor.reloading import Reloader
 class Service:
     """The daemon as the API sees it.
 
-    url: the address it listens on. to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
+    url: the address it listens on. secret: known to whoever may read the endpoint file.
+    to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
     stopping: whether that was asked for.
     closing: set when whoever listens to events is to be let go.
     """
@@ -48,6 +50,7 @@ class Service:
     reloader: Reloader
     own_log: OutputLog
     url: str
+    secret: str
     started_at: float
     to_epoch: Callable[[float], float]
     request_shutdown: Callable[[], None]
@@ -62,6 +65,11 @@ class Service:
         self.disk = Disk(self.maker, self.planner, self.pool)
         self.trials = Trials(self.maker.registry, self.pool)
         self._warnings: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return urlsplit(self.url).port or 80
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
