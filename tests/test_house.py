@@ -148,8 +148,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
     "modelfolders": (),
-    "hub": ("child", "core.architectures", "core.catalog", "core.gguf", "header_cache", "modelfiles", "paths"),
-    "llamacpp": (*CORE, "paths"),
+    "outside": (),
+    "hub": (
+        *("child", "core.architectures", "core.catalog", "core.gguf"),
+        *("header_cache", "modelfiles", "outside", "paths"),
+    ),
+    "llamacpp": (*CORE, "outside", "paths"),
     "learning": (*CORE, "llamacpp", "processes", "store"),
     "engine": (
         *("core.chatter", "core.footprint"),

@@ -12,8 +12,8 @@ from supervisor.api.pulls import Pulls, means, same_model
 from supervisor.core.catalog import HubReference, Kind, kind_of
 from supervisor.core.lifecycle import LEAVING, STARTING, EngineState
 from supervisor.errors import ModelInUse, ModelNotFound
-from supervisor.hub.api import Repository
 from supervisor.hub.cachedir import Cached
+from supervisor.hub.listing import Repository
 from supervisor.hub.models import Chosen, HubModels, Unfinished
 from supervisor.hub.stores import store_models
 from supervisor.hub.verify import verify_cached
