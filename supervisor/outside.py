@@ -90,16 +90,23 @@ async def read(
 
 
 @asynccontextmanager
-async def asked(client: httpx.AsyncClient, url: str, headers: Mapping[str, str]) -> AsyncIterator[httpx.Response]:
-    """An open answer, not compressed. Raises OutOfBounds."""
+async def asked(
+    client: httpx.AsyncClient, url: str, headers: Mapping[str, str], seconds: float | None = None
+) -> AsyncIterator[httpx.Response]:
+    """An open answer, not compressed; its head has to come in `seconds`. Raises OutOfBounds, and what httpx does."""
+    request = client.build_request("GET", url, headers={**headers, "Accept-Encoding": "identity"})
     try:
-        async with client.stream("GET", url, headers={**headers, "Accept-Encoding": "identity"}) as answer:
-            coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
-            if coding not in {"", "identity"}:
-                raise OutOfBounds(f"compresses its answer ({coding[:20]}) although it was asked not to")
-            yield answer
+        async with asyncio.timeout(seconds):
+            answer = await client.send(request, stream=True)
     except httpx.TooManyRedirects:
         raise OutOfBounds(f"sends from one address to another, more than {_REDIRECTS} times") from None
+    except TimeoutError:
+        raise TooSlow(f"did not begin its answer in {seconds:.0f} s") from None
+    async with aclosing(answer):
+        coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
+        if coding not in {"", "identity"}:
+            raise OutOfBounds(f"compresses its answer ({coding[:20]}) although it was asked not to")
+        yield answer
 
 
 async def keeping_up(answer: httpx.Response, patience: float) -> AsyncIterator[bytes]:
