@@ -79,6 +79,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core": (),
     "core.ggml": (),
     "core.gguf_cursor": (),
+    "core.gguf_kind": (),
     "core.gguf": ("core.ggml", "core.gguf_cursor"),
     "core.architectures": (),
     "core.template": (),
@@ -147,7 +148,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "kv_store": ("core.keeping", "engine_client"),
     "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
-    "modelfolders": (),
+    "modelfolders": ("core.gguf_kind",),
     "outside": (),
     "hub": (
         *("child", "core.architectures", "core.catalog", "core.gguf"),
