@@ -12,6 +12,7 @@ import psutil
 from fastapi import APIRouter, Header, Response
 
 from supervisor.api.service import Service, ServiceOf
+from supervisor.config.base import Target
 from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, prove
 
 router = APIRouter()
@@ -46,7 +47,7 @@ async def models(service: ServiceOf) -> dict[str, Any]:
 
 
 @router.get("/v1/models/{model:path}")
-async def model(service: ServiceOf, model: str) -> dict[str, Any]:
+async def model(service: ServiceOf, model: Target) -> dict[str, Any]:
     """One model; 404 where there is none."""
     return card(service, service.model(model))
 
