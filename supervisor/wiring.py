@@ -262,7 +262,8 @@ def _application(settings: Settings, service: Service) -> Guard:
         *(render_error, service.tool_calls, waiting),
     )
     rules = _access(settings, server.host)
-    return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
+    upstream = upstream_endpoint(relaying, lambda: service.reloader.settings.kv_store.max_mib << 20)
+    return create_app(service, relay_endpoints(relaying), upstream, rules)
 
 
 def _access(settings: Settings, host: str) -> AccessRules:

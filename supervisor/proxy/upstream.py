@@ -9,7 +9,7 @@ have answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
@@ -24,6 +24,7 @@ from supervisor.proxy.answers import StreamBroken, fold
 from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
+from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
 PREFIX = "/upstream/"
@@ -34,9 +35,9 @@ GENERATING = frozenset({*KINDS, "/v1/messages"})
 _LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/models", "/v1/models"})
 
 
-def upstream_endpoint(relaying: Relaying) -> ASGIApp:
-    """The ASGI endpoint of everything below PREFIX."""
-    return UpstreamEndpoint(relaying)
+def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
+    """The ASGI endpoint of everything below PREFIX; `slots_max_bytes`: of the slots that clients save in one folder."""
+    return UpstreamEndpoint(relaying, slots_max_bytes)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class UpstreamEndpoint:
     """Passes requests on to the engine of the model that the path names."""
 
     relaying: Relaying
+    slots_max_bytes: Callable[[], int]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -74,6 +76,10 @@ class UpstreamEndpoint:
         if scope["method"] == "GET" and target in _LOOKS:
             await self._look(model, call, responder)
             return
+        if is_slot_action(call.method, target):
+            options = self.relaying.registry.find(model).options
+            await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
+            call = replace(call, content_type=JSON)
         generation = _generation(call, target)
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, PREFIX + model + target, stream=stream) as request:
