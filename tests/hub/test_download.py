@@ -118,6 +118,22 @@ async def test_who_wants_the_same_shares_one_download(hub: LocalHub, client: Cli
     assert stored(hub, BIG) == 1
 
 
+async def test_nobody_downloads_for_one_who_could_not_be_told_of_it(hub: LocalHub, client: Client) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    hub.spoil(Fault("/storage/", method="GET", hold=threading.Event()))
+    models = client.models()
+
+    def watch(progress: Progress) -> None:
+        raise LookupError("a bug")
+
+    chosen = client.chosen("a/b:Q4_0", models)
+    async with asyncio.timeout(60):
+        with pytest.raises(LookupError):
+            await models.fetch(chosen, vision=True, watch=watch)
+        await eventually(lambda: not children())
+    assert not hub.requests("/storage/", "GET")
+
+
 async def test_two_programs_at_once_end_with_one_file(hub: LocalHub, client: Client) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": BIG})
     hub.spoil(Fault("/storage/", method="GET", rate=2e7))
