@@ -11,7 +11,11 @@ SupervisorError                     internal_error
 │  ├─ ModelIdTaken                  model_id_taken
 │  ├─ ModelFileError                model_file_invalid
 │  │  ├─ GgufError                  gguf_invalid
-│  │  └─ ShardMissing               shard_missing
+│  │  ├─ ShardMissing               shard_missing
+│  │  ├─ ProjectorAlone             projector
+│  │  ├─ VocabularyOnly             vocabulary_only
+│  │  ├─ DraftOnly                  draft_only
+│  │  └─ ContextUnknown             no_context
 │  ├─ VariantNotFound               variant_not_found
 │  ├─ VariantAmbiguous              variant_ambiguous
 │  ├─ ModelInUse                    model_in_use
@@ -40,6 +44,7 @@ SupervisorError                     internal_error
 │  ├─ EngineStartFailed             engine_start_failed
 │  │  └─ EngineStalled              engine_stalled
 │  ├─ EngineLost                    engine_lost
+│  │  └─ EngineHung                 engine_hung
 │  ├─ EngineStreamInvalid           engine_stream_invalid
 │  └─ OptionNotSupported            option_not_supported
 ├─ RequestError
@@ -96,6 +101,7 @@ from supervisor.errors.engine import (
     BuildLocked,
     BuildToolMissing,
     EngineError,
+    EngineHung,
     EngineInstallFailed,
     EngineLost,
     EngineNotFound,
@@ -117,7 +123,9 @@ from supervisor.errors.hub import (
     VerificationFailed,
 )
 from supervisor.errors.model import (
+    ContextUnknown,
     CrashLoop,
+    DraftOnly,
     EstimateRefused,
     GgufError,
     LoadCancelled,
@@ -129,9 +137,12 @@ from supervisor.errors.model import (
     ModelLoadFailed,
     ModelNotFound,
     ModelNotLoaded,
+    ProjectorAlone,
     ShardMissing,
     VariantAmbiguous,
     VariantNotFound,
+    VocabularyOnly,
+    file_refused,
 )
 from supervisor.errors.request import (
     HostNotAllowed,
@@ -150,6 +161,7 @@ __all__ = [
     "BuildLocked",
     "BuildToolMissing",
     "ConfigError",
+    "ContextUnknown",
     "CrashLoop",
     "DaemonAlreadyRunning",
     "DaemonError",
@@ -157,7 +169,9 @@ __all__ = [
     "DaemonVersionMismatch",
     "DiskFull",
     "DownloadFailed",
+    "DraftOnly",
     "EngineError",
+    "EngineHung",
     "EngineInstallFailed",
     "EngineLost",
     "EngineNotFound",
@@ -189,6 +203,7 @@ __all__ = [
     "PackageOverwritten",
     "PayloadTooLarge",
     "ProfileInvalid",
+    "ProjectorAlone",
     "QueueFull",
     "RemoteError",
     "RepositoryNotFound",
@@ -207,4 +222,6 @@ __all__ = [
     "VariantAmbiguous",
     "VariantNotFound",
     "VerificationFailed",
+    "VocabularyOnly",
+    "file_refused",
 ]
