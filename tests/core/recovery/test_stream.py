@@ -313,3 +313,9 @@ def test_markup_behind_an_engine_s_call_is_text_unless_it_repeats_the_call() -> 
     message = client.choice()["message"]
     assert message.get("reasoning_content", "") + message["content"] == thought
     assert len(client.calls()) == 1
+
+
+def test_line_ends_of_an_engine_s_arguments_are_escaped_in_strings_alone() -> None:
+    client = Client()
+    client.feed(native('{\n  "city": "a\nb'), native('c\\\\"\n}', None), NATIVE_END)
+    assert client.calls() == [("get_weather", '{\n  "city": "a\\nbc\\\\"\n}')]

@@ -165,6 +165,12 @@ def test_a_closing_tag_that_closes_nothing_stays(closer: str) -> None:
     assert recover(Case("x", text), by_bytes(text, 1)).content == "\nDone.\n"
 
 
+@pytest.mark.parametrize("tail", [" and more", "; and more", ", and more", "\nand (more)", "\n\nand [more]"])
+@pytest.mark.parametrize("case", [case for case in dialects.CASES if not case.reasoning_in], ids=lambda case: case.id)
+def test_text_behind_a_call_is_kept(case: Case, tail: str) -> None:
+    assert recover(Case("x", case.text + tail, options=case.options)).content.endswith(tail)
+
+
 def test_every_dialect_and_every_malformation_has_its_row() -> None:
     rows = {re.match(r"[A-Z]+\d*", case.id)[0] for case in CASES}  # type: ignore[index]  # every id matches
     missing = {f"D{number}" for number in range(1, 47)} | {f"M{number}" for number in range(1, 44)}
