@@ -32,6 +32,8 @@ _OPERATORS: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.BitAnd: ast.BitOr,
     ast.LShift: ast.RShift,
 }
+_EMPTY: Final = frozenset({"None", "False", "''", "()", "[]", "{}"})
+"""What is as good as None where somebody asks for its truth."""
 _TRUE: Final = ast.Constant(True)
 _FALSE: Final = ast.Constant(False)
 
@@ -162,7 +164,7 @@ def _constants(value: object) -> Iterator[ast.AST]:
 def _statements(node: ast.stmt) -> Iterator[ast.AST]:
     if isinstance(node, (ast.If, ast.While)):
         node.test.truth = True  # type: ignore[attr-defined]  # a mark for `_variants`, which comes to it next
-    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
+    elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) not in _EMPTY:
         yield ast.Return(ast.Constant(None))
     elif isinstance(node, ast.Break):
         yield ast.Continue()
