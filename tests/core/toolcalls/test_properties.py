@@ -271,6 +271,7 @@ def seconds(text: str, size: int) -> float:
     return time.process_time() - begun
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("begun", [text for _, text in COSTS], ids=[name for name, _ in COSTS])
 def test_cost_grows_no_faster_than_length(begun: str) -> None:
     """Twice the text in about twice the time; generous, since a quadratic cost would show as four times at least."""
@@ -285,6 +286,7 @@ def test_cost_grows_no_faster_than_length(begun: str) -> None:
         assert ratio < 8, f"four times the text took {ratio:.1f} times as long"
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("make", [lambda n: "plain text, " * (n // 12), lambda n: "<a href='x'>" * (n // 12)])
 def test_memory_does_not_grow_with_the_text(make: Callable[[int], str]) -> None:
     text = make(1_000_000)
@@ -310,6 +312,7 @@ def test_a_call_that_never_ends_is_let_go_of() -> None:
     assert folded([*said, *recoverer.finish("stop")]).content == head + "x" * 20_000
 
 
+@pytest.mark.cost
 def test_one_argument_of_a_megabyte() -> None:
     body = "0123456789" * 100_000
     text = f'<tool_call>{{"name": "write_file", "arguments": {{"content": "{body}"}}}}</tool_call>'
@@ -358,6 +361,7 @@ def test_no_call_is_found_in_the_engine_s_source() -> None:
     assert size > 5_000_000
 
 
+@pytest.mark.cost
 def test_no_call_is_found_in_a_little_ordinary_text() -> None:
     for path in ordinary_files((".txt", ".html", ".py"), 1_500_000):
         text = path.read_text("utf-8", errors="replace")

@@ -76,20 +76,20 @@ def read_python_tag(block: Block, opener: str) -> Wait[bool]:
     char = yield from peek(src)
     if char in {"{", "["}:
         return (yield from read_calls(block, "llama-3-json"))
-    any_call = False
+    last = -1
     while True:
         good = yield from python.read_call(block, "llama-3-builtin", method=".call")
-        if not good:
-            return any_call
-        yield Resume()
-        any_call = True
-        start = src.pos
-        yield from skip_space(src)
-        more = yield from take(src, ";")
-        if not more:
-            src.seek(start)
-            return True
-        yield from skip_space(src)
+        if good:
+            yield Resume()
+            last = src.pos
+            yield from skip_space(src)
+            more = yield from take(src, ";")
+            yield from skip_space(src)
+            last = src.pos if src.at_end() else last
+        if not good or not more:
+            if last >= 0:
+                src.seek(last)
+            return last >= 0
 
 
 READERS: Final = {"✿FUNCTION✿": read_flowers}

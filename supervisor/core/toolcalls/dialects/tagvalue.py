@@ -144,7 +144,9 @@ class TagValue:
             early: a long string may be written while it arrives.
         """
         self._types, self._seen = writer.tool.types.keys(), seen
-        return (yield from self._raw.scan(writer if early and self.key else None, self.key, self.hint))
+        good = yield from self._raw.scan(writer if early and self.key else None, self.key, self.hint)
+        self.repaired = self.src.pos == self._raw.stop
+        return good
 
     def write(self, writer: CallWriter, seen: Set[str]) -> Wait[None]:
         """Write it, and the parameters that begin in it.
@@ -228,7 +230,6 @@ class TagValue:
         if not sure and not outer:
             return None
         self._doubted |= not sure and not self._inside
-        self.repaired = True
         return Ending(start, sure)
 
     def _judge_opener(self, literal: str) -> Wait[Ending | None]:

@@ -593,6 +593,16 @@ CASES = [
     Case("D38-think", f"<think>Hm.</think>\n\n[{_J}]", ONE, reasoning="Hm.", dialect="xlam-2"),
     Case("D38-lone-closer", f"Hm.\n</think>\n\n[{_J}]", ONE, "Hm.\n</think>\n\n", dialect="xlam-2"),
     Case("D38-quotes", "[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]", ONE, dialect="xlam-2"),
+    Case("D1-seed", f"<seed:tool_call>{_J}</seed:tool_call>", ONE, dialect="hermes"),
+    Case("D1-longcat", f"<longcat_tool_call>{_J}</longcat_tool_call>", ONE, dialect="hermes"),
+    Case("D1-minimax", f"<minimax:tool_call>{_J}</minimax:tool_call>", ONE, dialect="hermes"),
+    Case("D37-open", f"Action:\n```json\n[{_P}]\n\nDone.", ONE, "\n\nDone.", dialect="command-r-plus"),
+    Case(
+        "D31-four-tokens",
+        "<|start|>assistant<|channel|>commentary to=functions.ping<|channel|>commentary <|constrain|>json<|message|>{}",
+        (PING,),
+        dialect="harmony",
+    ),
     Case(
         "D39",
         "<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
