@@ -37,6 +37,7 @@ from supervisor.pool import Pool, PoolLimits
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -239,7 +240,7 @@ def _application(settings: Settings, service: Service) -> Guard:
     pool, inflight = service.pool, service.inflight
     waiting = Waiting(pool, inflight, lambda: service.reloader.settings.server.keep_alive, downloaded)
     relaying = Relaying(
-        *(pool, service.maker.registry, inflight, server.max_body_mib << 20),
+        *(pool, service.maker.registry, inflight, Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20)),
         *(render_error, service.tool_calls, waiting),
     )
     rules = _access(settings, server.host)

@@ -124,6 +124,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.chat": ("core.fold", "core.sse", "core.toolcalls"),
     "core.completions": ("core.fold",),
     "core.affinity": (),
+    "core.outline": (),
+    "core.outliner": ("core.outline",),
     "core.nearest": (),
     "core.engine_errors": (),
     "core.relay": ("core.apis", "core.sse"),

@@ -43,6 +43,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.RequestNotFound: 404,
     e.RequestError: 400,
     e.QueueFull: 429,
+    e.BodiesFull: 503,
     e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
@@ -91,7 +92,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
-        case e.QueueFull():
+        case e.QueueFull() | e.BodiesFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
         case e.ModelDoesNotFit() | e.CrashLoop() | e.ModelNotLoaded() | e.RequestCancelled():
             return {"x-should-retry": "false"}

@@ -33,6 +33,7 @@ class ServerSettings(_Strict):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body_mib: Annotated[int, Field(ge=1)] = 256
+    max_buffered_mib: Annotated[int, Field(ge=1)] = 1024
     drain: Seconds = _LIMITS.drain
     watch_config: bool = True
     keep_alive: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5

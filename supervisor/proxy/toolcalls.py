@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,9 +38,11 @@ from supervisor.core.toolcalls.whole import Request
 from supervisor.core.toolmode import ToolMode
 from supervisor.core.upstream import set_fields
 from supervisor.engine_client import EngineClient
+from supervisor.proxy.bodies import ClientJson
 
 _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
+_MOST_RAW = 1 << 20  # bytes of a request of which the engine's rendered prompt is read
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -111,8 +114,9 @@ class ToolCalls:
         self._unparsable: set[str] = set()
         self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
 
-    def prepare(self, path: str, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> Prepared:
+    def prepare(self, path: str, request: ClientJson, entry: ModelEntry) -> Prepared:
         """What to ask the engine, and the watch over its answer. Raises InvalidRequest."""
+        body, asked = request.text, request.fields
         form = FORMS.get(path)
         if form is None:
             return Prepared(path, body, asked)
@@ -121,7 +125,7 @@ class ToolCalls:
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):
             asked, body = stripped, json.dumps(stripped).encode()
-        chat = form.chat(asked) if mode != "off" else None
+        chat = form.chat(asked) if mode != "off" and not request.opaque else None
         if chat is None:
             return Prepared(path, body, asked)
         changes = _changes(chat, helping)
@@ -132,7 +136,7 @@ class ToolCalls:
             body = json.dumps(chat).encode()
             changes |= {"stream_options": {"include_usage": True}} if chat.get("stream") else {}
         chat = {**chat, **changes}
-        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, asked)
+        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, replace(request, fields=asked))
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch)
 
     def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
@@ -187,17 +191,18 @@ class Watch:
         ways: tuple[ToolPolicy, AgentHelp, Form],
         model: str,
         chat: Mapping[str, Any],
-        asked: Mapping[str, Any],
+        request: ClientJson,
     ) -> None:
         self._policy, helping, form = ways
-        self.raw = owner.goes_raw(self._policy, model) and can_go_raw(chat)
         self._owner = owner
         self._model = model
         self._asked = chat
-        self._may_go_raw = can_go_raw(chat)
+        self._request = request
+        self._may_go_raw = self._can_go_raw()
+        self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
         self._nudges = helping.nudges
         self._nudged = False
-        self._new_voice: Callable[[], Voice] = lambda: form.voice(asked)
+        self._new_voice: Callable[[], Voice] = lambda: form.voice(request.fields)
         self._voice: Voice = self._new_voice()
         self._goes_on = False
         self._tally = Tally()
@@ -247,15 +252,15 @@ class Watch:
             return asked
         facts = await self._owner.template_facts(client)
         if self._policy.mode != "raw":
-            self._may_go_raw = can_go_raw(self._asked) and not facts.is_harmony
+            self._may_go_raw = self._can_go_raw() and not facts.is_harmony
             wanted = self.raw or (self._policy.mode == "auto" and facts.swallows)
             self.raw = self._may_go_raw and wanted
-        return asked if facts.tools else emulated(self._asked, facts)
+        return asked if facts.tools else await self._request.work(partial(emulated, self._asked, facts))
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
         """The body of the raw route; None where the engine does not render the prompt."""
-        asked = template_request(body or self._asked)
-        async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
+        asked = json.dumps(template_request(body or self._asked)).encode()
+        async with client.post(TEMPLATE_PATH, self._request.payload(asked)) as rendered:
             answer = await rendered.json() if rendered.status == 200 else {}
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
@@ -271,6 +276,9 @@ class Watch:
             self._owner.unparsed(self._model)
         self._owner.settle(self._model, self._tally, failed=failed)
 
+    def _can_go_raw(self) -> bool:
+        return can_go_raw(self._asked) and self._request.size <= _MOST_RAW
+
     def _chunks(self) -> RawChunks | None:
         if not self.raw:
             return None
@@ -282,7 +290,7 @@ class Watch:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _request(self) -> Request:
+    def _tools(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
@@ -290,7 +298,7 @@ class Watch:
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._request(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER

@@ -13,10 +13,11 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.engine_client import EngineClient, EngineUnreachable
+from supervisor.engine_client import EngineClient, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotFound, ModelNotLoaded, SupervisorError
 from supervisor.inflight import InflightRequest
-from supervisor.proxy.asgi import ClientGone, Responder, read_body, while_connected
+from supervisor.proxy.asgi import ClientGone, Responder, while_connected
+from supervisor.proxy.bodies import declared_size, read_bytes
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
 
@@ -37,7 +38,7 @@ class _Call:
     method: str
     target: str
     content_type: str
-    body: bytes
+    body: Payload
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,15 @@ class UpstreamEndpoint:
         """Serve one request."""
         responder = Responder(send, transport_of(scope))
         try:
-            body = await read_body(receive, self.relaying.max_body)
-            await while_connected(receive, self._answer(scope, body, responder))
+            with self.relaying.bodies.room() as room:
+                body = await read_bytes(receive, room, declared_size(scope))
+                await while_connected(receive, self._answer(scope, body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(error))
 
-    async def _answer(self, scope: Scope, body: bytes, responder: Responder) -> None:
+    async def _answer(self, scope: Scope, body: Payload, responder: Responder) -> None:
         model, target = self._split(scope)
         query = scope.get("query_string", b"").decode("latin-1")
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")

@@ -1,0 +1,246 @@
+"""What clients send: read within limits, small bodies parsed at once, large ones only as far as is needed.
+
+A large body lies in a mapping of memory of its own: it takes what has arrived and not more, and goes back to the system
+with the request. It is read while it arrives (`core/outliner.py`), so that no step takes long on the loop that relays;
+what is left of it to be parsed is small, and parsed in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mmap
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from starlette.types import Receive, Scope
+
+from supervisor.core.affinity import CHARACTERS
+from supervisor.core.outline import Outline, Payload
+from supervisor.core.outliner import Outliner
+from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
+from supervisor.proxy.asgi import ClientGone
+
+DIRECT = 1 << 18
+"""Bytes up to which a body is parsed as a whole: JSON of whatever shape takes some 20 ms at most."""
+
+_PIECE = 1 << 18  # bytes that are looked at in one go
+_RETRY_S = 2.0
+
+_Result = TypeVar("_Result")
+
+
+class Bodies:
+    """Room for the bodies of all requests that wait or run.
+
+    Args:
+        most: bytes of one body.
+        total: bytes of all together, at least `most`.
+
+    Attributes:
+        held: bytes that are here.
+        thread: where large requests are parsed and changed. One: of two that compute, the loop would wait for both.
+    """
+
+    def __init__(self, most: int, total: int) -> None:
+        self.most = most
+        self.held = 0
+        self.thread: Executor = ThreadPoolExecutor(1, "bodies")
+        self._total = max(total, most)
+
+    @contextmanager
+    def room(self) -> Iterator[Room]:
+        """Room for one request, given back at the end of the block."""
+        room = Room(self)
+        try:
+            yield room
+        finally:
+            self.held -= room.size
+
+    def take(self, size: int) -> None:
+        """Count bytes that have arrived; raises BodiesFull."""
+        if self.held + size > self._total:
+            raise BodiesFull(
+                f"Requests that wait or run hold {self.held >> 20} of {self._total >> 20} MiB "
+                "(server.max_buffered_mib). Repeat the request later.",
+                retry_after=_RETRY_S,
+            )
+        self.held += size
+
+
+class Room:
+    """One request's share.
+
+    Attributes:
+        size: bytes of its body that have arrived.
+    """
+
+    def __init__(self, bodies: Bodies) -> None:
+        self.bodies = bodies
+        self.size = 0
+
+    def take(self, size: int) -> None:
+        """Count a piece; raises PayloadTooLarge, BodiesFull."""
+        self.check(self.size + size)
+        self.bodies.take(size)
+        self.size += size
+
+    def check(self, size: int) -> None:
+        """Raise PayloadTooLarge for a body of so many bytes where that is too many."""
+        most = self.bodies.most
+        if size > most:
+            raise PayloadTooLarge(
+                f"The request body is larger than {most >> 20} MiB; send less or raise server.max_body_mib."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientJson:
+    """A client's JSON object.
+
+    Attributes:
+        text: the body, or of a large one its outline.
+        fields: what that says.
+        size: bytes of the body.
+    """
+
+    text: bytes
+    fields: Mapping[str, Any]
+    size: int
+    _outline: Outline | None = None
+    _thread: Executor | None = None
+
+    @property
+    def opaque(self) -> bool:
+        """Whether there are fields in which nothing can be looked at."""
+        return self._outline is not None and self._outline.opaque
+
+    def payload(self, text: bytes) -> Payload:
+        """What to send for JSON that was made of `text` or `fields`."""
+        return text if self._outline is None else self._outline.pieces(text)
+
+    def heads(self, value: Any) -> Any:
+        """A value of `fields` of which only the beginnings of texts count."""
+        return value if self._outline is None else self._outline.heads(value, CHARACTERS)
+
+    async def work(self, function: Callable[[], _Result]) -> _Result:
+        """What a function returns that computes with all of this request; for a large one it runs in a thread."""
+        return function() if self._thread is None else await _in_thread(self._thread, function)
+
+
+async def read_json(receive: Receive, room: Room, declared: int | None) -> ClientJson:
+    """The body as a JSON object. Raises InvalidRequest, PayloadTooLarge, BodiesFull, ClientGone."""
+    outliner = Outliner()
+    body = await _arrived(receive, room, declared, outliner)
+    if not body.is_large:
+        text = body.small()
+        return ClientJson(text, parse_object(text), room.size)
+    marker = secrets.token_hex(8)
+
+    def outlined() -> tuple[Outline, dict[str, Any]]:
+        outline = outliner.finish(body.large(), marker)
+        return outline, parse_object(outline.text)
+
+    thread = room.bodies.thread
+    outline, fields = await _in_thread(thread, outlined)
+    return ClientJson(outline.text, fields, room.size, outline, thread)
+
+
+async def read_bytes(receive: Receive, room: Room, declared: int | None) -> Payload:
+    """The body as it is. Raises PayloadTooLarge, BodiesFull, ClientGone."""
+    body = await _arrived(receive, room, declared, None)
+    return (body.large(),) if body.is_large else body.small()
+
+
+def declared_size(scope: Scope) -> int | None:
+    """Bytes that the client says it sends; None where it does not say."""
+    found = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"")
+    return int(found) if found.isdigit() else None
+
+
+def parse_object(text: bytes) -> dict[str, Any]:
+    """A JSON object. Raises InvalidRequest."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("The request body must be a JSON object.")
+    return parsed
+
+
+class _Body:
+    """The bytes of a body as they arrive. most: there can be. declared: that the client says there are."""
+
+    def __init__(self, most: int, declared: int | None) -> None:
+        self._room = most if declared is None else declared
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._mapped: mmap.mmap | None = None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is too large to be parsed as a whole."""
+        return self._mapped is not None
+
+    def add(self, piece: bytes) -> bytes:
+        """Keep a piece; where the body is large, what has come since it was last asked for."""
+        if self._mapped is None:
+            self._parts.append(piece)
+            self._size += len(piece)
+            if self._size <= DIRECT:
+                return b""
+            piece = b"".join(self._parts)
+            self._parts.clear()
+            self._size = 0
+            self._mapped = mmap.mmap(-1, self._room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        end = self._size + len(piece)
+        if end > self._room:
+            raise InvalidRequest("The request body is longer than its Content-Length.")
+        self._mapped[self._size : end] = piece
+        self._size = end
+        return piece
+
+    def small(self) -> bytes:
+        """The body in one."""
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    def large(self) -> memoryview:
+        """The body where it lies."""
+        assert self._mapped is not None  # it is large
+        return memoryview(self._mapped)[: self._size]
+
+
+async def _arrived(receive: Receive, room: Room, declared: int | None, outliner: Outliner | None) -> _Body:
+    """The whole body; a large one is read by the outliner meanwhile."""
+    room.check(declared or 0)
+    body = _Body(room.bodies.most, declared)
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece: bytes = message.get("body", b"")
+        room.take(len(piece))
+        come = body.add(piece)
+        if come and outliner is not None:
+            await _feed(outliner, come)
+        if not message.get("more_body", False):
+            return body
+
+
+async def _feed(outliner: Outliner, data: bytes) -> None:
+    """Have it read, with room for others between any two steps."""
+    for start in range(0, len(data), _PIECE):
+        piece = data[start : start + _PIECE]
+        at = outliner.feed(piece)
+        while at < len(piece):
+            await asyncio.sleep(0)
+            at = outliner.feed(piece, at)
+
+
+async def _in_thread(thread: Executor, function: Callable[[], _Result]) -> _Result:
+    return await asyncio.get_running_loop().run_in_executor(thread, function)
