@@ -47,7 +47,7 @@ from supervisor.reloading import Configured, Reloader
 from supervisor.remembered import Remembered
 from supervisor.serving import Server, Stop, loop_factory
 from supervisor.store import Database
-from supervisor.wakefulness import lifetime, watch_for_resume
+from supervisor.wakefulness import Epoch, lifetime, watch_for_resume
 from supervisor.workshop import engine_maker, look, planner_of
 
 _log = structlog.get_logger()
@@ -140,7 +140,7 @@ async def _serve(
             own_log=own_log,
             url=url_of(listener, settings.server.host),
             started_at=time.time(),
-            to_epoch=_to_epoch,
+            to_epoch=Epoch(),
             request_shutdown=stop.ask,
             inflight=Inflight(lifetime),
             pins=pins,
@@ -257,7 +257,3 @@ def _access(settings: Settings, host: str) -> AccessRules:
         check_host=is_loopback(host) or not server.api_keys,
         any_address=not is_loopback(host),
     )
-
-
-def _to_epoch(at: float) -> float:
-    return time.time() - (lifetime() - at)
