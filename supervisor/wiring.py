@@ -24,6 +24,7 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.settings import ServerSettings
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
 from supervisor.edges import pool_edges
@@ -240,11 +241,17 @@ def _application(settings: Settings, service: Service) -> Guard:
     pool, inflight = service.pool, service.inflight
     waiting = Waiting(pool, inflight, lambda: service.reloader.settings.server.keep_alive, downloaded)
     relaying = Relaying(
-        *(pool, service.maker.registry, inflight, Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20)),
+        *(pool, service.maker.registry, inflight, _bodies(server)),
         *(render_error, service.tool_calls, waiting),
     )
     rules = _access(settings, server.host)
     return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
+
+
+def _bodies(server: ServerSettings) -> Bodies:
+    """Room for what is relayed."""
+    keys = ("server.max_body_mib", "server.max_buffered_mib")
+    return Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20, keys)
 
 
 def _access(settings: Settings, host: str) -> AccessRules:

@@ -35,22 +35,24 @@ _Result = TypeVar("_Result")
 
 
 class Bodies:
-    """Room for the bodies of all requests that wait or run.
+    """Room for the bodies of all requests of one kind that wait or run.
 
     Args:
         most: bytes of one body.
         total: bytes of all together, at least `most`.
+        keys: of the configuration, which set the two; empty where nothing does.
 
     Attributes:
         held: bytes that are here.
         thread: where large requests are parsed and changed. One: of two that compute, the loop would wait for both.
     """
 
-    def __init__(self, most: int, total: int) -> None:
+    def __init__(self, most: int, total: int, keys: tuple[str, ...] = ()) -> None:
         self.most = most
         self.held = 0
         self.thread: Executor = ThreadPoolExecutor(1, "bodies")
         self._total = max(total, most)
+        self._most_key, self._total_key = keys or ("", "")
 
     @contextmanager
     def room(self) -> Iterator[Room]:
@@ -64,12 +66,19 @@ class Bodies:
     def take(self, size: int) -> None:
         """Count bytes that have arrived; raises BodiesFull."""
         if self.held + size > self._total:
+            where = f" ({self._total_key})" if self._total_key else ""
             raise BodiesFull(
-                f"Requests that wait or run hold {self.held >> 20} of {self._total >> 20} MiB "
-                "(server.max_buffered_mib). Repeat the request later.",
+                f"Requests that wait or run hold {self.held >> 20} of {self._total >> 20} MiB{where}. "
+                "Repeat the request later.",
                 retry_after=_RETRY_S,
             )
         self.held += size
+
+    def check(self, size: int) -> None:
+        """Raise PayloadTooLarge for a body of so many bytes where that is too many."""
+        if size > self.most:
+            advice = f"send less or raise {self._most_key}" if self._most_key else "send less"
+            raise PayloadTooLarge(f"The request body is larger than {self.most >> 20} MiB; {advice}.")
 
 
 class Room:
@@ -85,17 +94,9 @@ class Room:
 
     def take(self, size: int) -> None:
         """Count a piece; raises PayloadTooLarge, BodiesFull."""
-        self.check(self.size + size)
+        self.bodies.check(self.size + size)
         self.bodies.take(size)
         self.size += size
-
-    def check(self, size: int) -> None:
-        """Raise PayloadTooLarge for a body of so many bytes where that is too many."""
-        most = self.bodies.most
-        if size > most:
-            raise PayloadTooLarge(
-                f"The request body is larger than {most >> 20} MiB; send less or raise server.max_body_mib."
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ class _Body:
 
 async def _arrived(receive: Receive, room: Room, declared: int | None, outliner: Outliner | None) -> _Body:
     """The whole body; a large one is read by the outliner meanwhile."""
-    room.check(declared or 0)
+    room.bodies.check(declared or 0)
     body = _Body(room.bodies.most, declared)
     while True:
         message = await receive()
