@@ -11,10 +11,12 @@ import asyncio
 import json
 import mmap
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
@@ -25,9 +27,11 @@ from supervisor.core.outliner import Outliner
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
 
-DIRECT = 1 << 18
-"""Bytes up to which a body is parsed as a whole: JSON of whatever shape takes some 20 ms at most."""
+DIRECT = 1 << 16
+"""Bytes up to which a body is parsed as a whole: JSON of whatever shape takes some 5 ms at most."""
 
+_ON_LOOP = 1 << 13  # bytes up to which a request is looked into on the loop
+_TURN_S = 0.005  # of computing with requests before others on the loop are served
 _PIECE = 1 << 18  # bytes that are looked at in one go
 _RETRY_S = 2.0
 
@@ -44,12 +48,14 @@ class Bodies:
 
     Attributes:
         held: bytes that are here.
+        turns: of those who compute on the loop.
         thread: where large requests are parsed and changed. One: of two that compute, the loop would wait for both.
     """
 
     def __init__(self, most: int, total: int, keys: tuple[str, ...] = ()) -> None:
         self.most = most
         self.held = 0
+        self.turns = Turns()
         self.thread: Executor = ThreadPoolExecutor(1, "bodies")
         self._total = max(total, most)
         self._most_key, self._total_key = keys or ("", "")
@@ -99,6 +105,32 @@ class Room:
         self.size += size
 
 
+class Turns:
+    """Lets many compute on the loop, together for some milliseconds at a time. clock: seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._spent = 0.0  # since others were served
+        self._counting = False
+
+    async def run(self, function: Callable[[], _Result]) -> _Result:
+        """What a function returns that takes some milliseconds at most."""
+        while self._spent >= _TURN_S:  # noqa: ASYNC110 - what is waited for is that others were served
+            await asyncio.sleep(0)
+        begun = self._clock()
+        try:
+            return function()
+        finally:
+            self._spent += self._clock() - begun
+            if not self._counting:
+                self._counting = True
+                asyncio.get_running_loop().call_soon(self._served)
+
+    def _served(self) -> None:
+        self._spent = 0.0
+        self._counting = False
+
+
 @dataclass(frozen=True, slots=True)
 class ClientJson:
     """A client's JSON object.
@@ -112,8 +144,8 @@ class ClientJson:
     text: bytes
     fields: Mapping[str, Any]
     size: int
+    _bodies: Bodies
     _outline: Outline | None = None
-    _thread: Executor | None = None
 
     @property
     def opaque(self) -> bool:
@@ -129,26 +161,28 @@ class ClientJson:
         return value if self._outline is None else self._outline.heads(value, CHARACTERS)
 
     async def work(self, function: Callable[[], _Result]) -> _Result:
-        """What a function returns that computes with all of this request; for a large one it runs in a thread."""
-        return function() if self._thread is None else await _in_thread(self._thread, function)
+        """What a function returns that computes with this request; with all but a small one it runs in a thread."""
+        if self.size <= _ON_LOOP:
+            return await self._bodies.turns.run(function)
+        return await _in_thread(self._bodies.thread, function)
 
 
 async def read_json(receive: Receive, room: Room, declared: int | None) -> ClientJson:
     """The body as a JSON object. Raises InvalidRequest, PayloadTooLarge, BodiesFull, ClientGone."""
     outliner = Outliner()
     body = await _arrived(receive, room, declared, outliner)
+    bodies = room.bodies
     if not body.is_large:
         text = body.small()
-        return ClientJson(text, parse_object(text), room.size)
+        return ClientJson(text, await bodies.turns.run(partial(parse_object, text)), room.size, bodies)
     marker = secrets.token_hex(8)
 
     def outlined() -> tuple[Outline, dict[str, Any]]:
         outline = outliner.finish(body.large(), marker)
         return outline, parse_object(outline.text)
 
-    thread = room.bodies.thread
-    outline, fields = await _in_thread(thread, outlined)
-    return ClientJson(outline.text, fields, room.size, outline, thread)
+    outline, fields = await _in_thread(bodies.thread, outlined)
+    return ClientJson(outline.text, fields, room.size, bodies, outline)
 
 
 async def read_bytes(receive: Receive, room: Room, declared: int | None) -> Payload:
@@ -228,19 +262,16 @@ async def _arrived(receive: Receive, room: Room, declared: int | None, outliner:
         room.take(len(piece))
         come = body.add(piece)
         if come and outliner is not None:
-            await _feed(outliner, come)
+            await _feed(outliner, come, room.bodies.turns)
         if not message.get("more_body", False):
             return body
 
 
-async def _feed(outliner: Outliner, data: bytes) -> None:
-    """Have it read, with room for others between any two steps."""
+async def _feed(outliner: Outliner, data: bytes, turns: Turns) -> None:
     for start in range(0, len(data), _PIECE):
-        piece = data[start : start + _PIECE]
-        at = outliner.feed(piece)
+        piece, at = data[start : start + _PIECE], 0
         while at < len(piece):
-            await asyncio.sleep(0)
-            at = outliner.feed(piece, at)
+            at = await turns.run(partial(outliner.feed, piece, at))
 
 
 async def _in_thread(thread: Executor, function: Callable[[], _Result]) -> _Result:
