@@ -8,7 +8,7 @@ from supervisor.api.errors import error_response
 from supervisor.core.outliner import OutlineLimits, Outliner
 from supervisor.errors import SupervisorError
 from supervisor.proxy.asgi import ClientGone
-from supervisor.proxy.bodies import Bodies, declared_size, read_bytes
+from supervisor.proxy.bodies import Bodies, declared_size, read_any
 
 MOST = 1 << 20
 """Bytes of one body."""
@@ -32,7 +32,7 @@ class SmallBodies:
             return
         with self._bodies.room() as room:
             try:
-                found = await read_bytes(receive, room, declared_size(scope))
+                found, _ = await read_any(receive, room, declared_size(scope), as_json=False)
                 body = found if isinstance(found, bytes) else b"".join(found)
                 _check_shape(body)
             except ClientGone:

@@ -12,7 +12,7 @@ import json
 import mmap
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -169,26 +169,49 @@ class ClientJson:
 
 async def read_json(receive: Receive, room: Room, declared: int | None) -> ClientJson:
     """The body as a JSON object. Raises InvalidRequest, PayloadTooLarge, BodiesFull, ClientGone."""
+    body = _Body(room, declared)
     outliner = Outliner()
-    body = await _arrived(receive, room, declared, outliner)
-    bodies = room.bodies
-    if not body.is_large:
-        text = body.small()
-        return ClientJson(text, await bodies.turns.run(partial(parse_object, text)), room.size, bodies)
-    marker = secrets.token_hex(8)
+    async for piece in body.arriving(receive):
+        await _feed(outliner, piece, room.bodies.turns)
+    return await _said(body, outliner)
+
+
+async def read_any(
+    receive: Receive, room: Room, declared: int | None, *, as_json: bool
+) -> tuple[Payload, ClientJson | None]:
+    """The body as it is; with `as_json` as a JSON object, too, where it is one.
+
+    Raises PayloadTooLarge, BodiesFull, ClientGone.
+    """
+    body = _Body(room, declared)
+    outliner = Outliner() if as_json else None
+    async for piece in body.arriving(receive):
+        try:
+            if outliner is not None:
+                await _feed(outliner, piece, room.bodies.turns)
+        except PayloadTooLarge:
+            raise
+        except InvalidRequest:
+            outliner = None
+    try:
+        return body.whole(), None if outliner is None else await _said(body, outliner)
+    except InvalidRequest:
+        return body.whole(), None
+
+
+async def _said(body: _Body, outliner: Outliner) -> ClientJson:
+    room = body.room
+    bodies, whole = room.bodies, body.whole()
+    if isinstance(whole, bytes):
+        return ClientJson(whole, await bodies.turns.run(partial(parse_object, whole)), room.size, bodies)
+    (mapped,), marker = whole, secrets.token_hex(8)
 
     def outlined() -> tuple[Outline, dict[str, Any]]:
-        outline = outliner.finish(body.large(), marker)
+        outline = outliner.finish(mapped, marker)
         return outline, parse_object(outline.text)
 
     outline, fields = await _in_thread(bodies.thread, outlined)
     return ClientJson(outline.text, fields, room.size, bodies, outline)
-
-
-async def read_bytes(receive: Receive, room: Room, declared: int | None) -> Payload:
-    """The body as it is. Raises PayloadTooLarge, BodiesFull, ClientGone."""
-    body = await _arrived(receive, room, declared, None)
-    return (body.large(),) if body.is_large else body.small()
 
 
 def declared_size(scope: Scope) -> int | None:
@@ -209,62 +232,47 @@ def parse_object(text: bytes) -> dict[str, Any]:
 
 
 class _Body:
-    """The bytes of a body as they arrive. most: there can be. declared: that the client says there are."""
+    """The bytes of a body as they arrive. declared: that the client says there are."""
 
-    def __init__(self, most: int, declared: int | None) -> None:
-        self._room = most if declared is None else declared
+    def __init__(self, room: Room, declared: int | None) -> None:
+        room.bodies.check(declared or 0)
+        self.room = room
+        self._most = room.bodies.most if declared is None else declared
         self._parts: list[bytes] = []
-        self._size = 0
         self._mapped: mmap.mmap | None = None
 
-    @property
-    def is_large(self) -> bool:
-        """Whether it is too large to be parsed as a whole."""
-        return self._mapped is not None
+    async def arriving(self, receive: Receive) -> AsyncIterator[bytes]:
+        """Take the body to its end. What of a large one has come, as soon as it is known to be large."""
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            if large := self._add(message.get("body", b"")):
+                yield large
+            more = message.get("more_body", False)
 
-    def add(self, piece: bytes) -> bytes:
-        """Keep a piece; where the body is large, what has come since it was last asked for."""
-        if self._mapped is None:
-            self._parts.append(piece)
-            self._size += len(piece)
-            if self._size <= DIRECT:
-                return b""
-            piece = b"".join(self._parts)
-            self._parts.clear()
-            self._size = 0
-            self._mapped = mmap.mmap(-1, self._room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        end = self._size + len(piece)
-        if end > self._room:
-            raise InvalidRequest("The request body is longer than its Content-Length.")
-        self._mapped[self._size : end] = piece
-        self._size = end
-        return piece
-
-    def small(self) -> bytes:
-        """The body in one."""
+    def whole(self) -> bytes | tuple[memoryview]:
+        """All of it; of a large one, where it lies."""
+        if self._mapped is not None:
+            return (memoryview(self._mapped)[: self.room.size],)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
-    def large(self) -> memoryview:
-        """The body where it lies."""
-        assert self._mapped is not None  # it is large
-        return memoryview(self._mapped)[: self._size]
-
-
-async def _arrived(receive: Receive, room: Room, declared: int | None, outliner: Outliner | None) -> _Body:
-    """The whole body; a large one is read by the outliner meanwhile."""
-    room.bodies.check(declared or 0)
-    body = _Body(room.bodies.most, declared)
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        piece: bytes = message.get("body", b"")
-        room.take(len(piece))
-        come = body.add(piece)
-        if come and outliner is not None:
-            await _feed(outliner, come, room.bodies.turns)
-        if not message.get("more_body", False):
-            return body
+    def _add(self, piece: bytes) -> bytes:
+        """Keep a piece; where the body is large, what has come since this was last asked."""
+        begun = self.room.size
+        self.room.take(len(piece))
+        if self.room.size > self._most:
+            raise InvalidRequest("The request body is longer than its Content-Length.")
+        if self._mapped is None:
+            self._parts.append(piece)
+            if self.room.size <= DIRECT:
+                return b""
+            begun, piece = 0, b"".join(self._parts)
+            self._parts.clear()
+            self._mapped = mmap.mmap(-1, self._most, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._mapped[begun : self.room.size] = piece
+        return piece
 
 
 async def _feed(outliner: Outliner, data: bytes, turns: Turns) -> None:

@@ -8,11 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, cast
 
 import pytest
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Scope
 
 from supervisor.api.errors import render_error
 from supervisor.core.filters import RequestFilters
@@ -24,6 +24,7 @@ from supervisor.pool import Pool
 from supervisor.proxy.bodies import Bodies, ClientJson, Turns, read_json
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 
 MIB = 1 << 20
@@ -46,7 +47,7 @@ class _Engine:
         self.granted = asyncio.Event()
         self.granted.set()
 
-    async def acquire(self, model: str, affinity: str | None, wait: object = None) -> _Engine:
+    async def acquire(self, model: str, affinity: str | None = None, wait: object = None) -> _Engine:
         await self.granted.wait()
         return self
 
@@ -58,6 +59,11 @@ class _Engine:
         self.asked.append((path, body if isinstance(body, bytes) else b"".join(body)))
         yield cast(EngineResponse, _Answer(ANSWER, "text/event-stream"))
 
+    def send(
+        self, method: str, target: str, body: Payload, content_type: str
+    ) -> AbstractAsyncContextManager[EngineResponse]:
+        return self.post(target, body)
+
     @asynccontextmanager
     async def get(self, path: str) -> AsyncIterator[EngineResponse]:
         yield cast(EngineResponse, _Answer(PROPS, "application/json"))
@@ -68,10 +74,12 @@ class _Answer:
 
     def __init__(self, body: bytes, kind: str) -> None:
         self.content_type = kind
+        self.full_content_type = kind.encode()
         self._body = body
 
-    async def json(self) -> Any:
-        return json.loads(self._body)
+    async def json(self) -> object:
+        found: object = json.loads(self._body)
+        return found
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         body, self._body = self._body, b""
@@ -82,12 +90,17 @@ class _Answer:
         return body
 
 
-def endpoint(engine: _Engine, bodies: Bodies, path: str = "/v1/chat/completions", **entry: Any) -> ASGIApp:
-    """The endpoint of a path in front of this engine."""
+def relaying_to(engine: _Engine, bodies: Bodies, **entry: Any) -> Relaying:
+    """What the endpoints in front of this engine share."""
     registry, inflight = Registry((ModelEntry("m", Source.FILE, "/m.gguf", **entry),)), Inflight(lambda: 0.0)
     pool = cast(Pool, engine)
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    return RelayEndpoint(path, Relaying(pool, registry, inflight, bodies, render_error, ToolCalls(), waiting))
+    return Relaying(pool, registry, inflight, bodies, render_error, ToolCalls(), waiting)
+
+
+def endpoint(engine: _Engine, bodies: Bodies, path: str = "/v1/chat/completions", **entry: Any) -> ASGIApp:
+    """The endpoint of a relayed path in front of this engine."""
+    return RelayEndpoint(path, relaying_to(engine, bodies, **entry))
 
 
 def pieces_of(body: bytes, size: int = 1 << 16) -> Iterator[bytes]:
@@ -95,7 +108,9 @@ def pieces_of(body: bytes, size: int = 1 << 16) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-async def ask(app: ASGIApp, pieces: Iterator[bytes], *, leaves: bool = False) -> list[Message]:
+async def ask(
+    app: ASGIApp, pieces: Iterator[bytes], *, leaves: bool = False, scope: Scope | None = None
+) -> list[Message]:
     """What is sent to a client that sends these pieces, and then stays or leaves in the middle."""
     sent: list[Message] = []
     done = False
@@ -103,7 +118,7 @@ async def ask(app: ASGIApp, pieces: Iterator[bytes], *, leaves: bool = False) ->
     async def receive() -> Message:
         nonlocal done
         if done:
-            return await asyncio.get_running_loop().create_future()
+            await asyncio.Event().wait()
         piece = next(pieces, None)
         if piece is None and leaves:
             return {"type": "http.disconnect"}
@@ -113,7 +128,7 @@ async def ask(app: ASGIApp, pieces: Iterator[bytes], *, leaves: bool = False) ->
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await app({"headers": ()}, receive, send)
+    await app({"headers": (), **(scope or {})}, receive, send)
     return sent
 
 
@@ -191,6 +206,24 @@ def test_embeddings_of_many_texts_and_numbers_reach_the_engine_as_they_came() ->
     for given in (["some words"] * 100_000, [[1, 2, 3]] * 100_000, list(range(300_000))):
         request = {"model": "m", "input": given}
         assert engine_gets(request, "/v1/embeddings") == ("/v1/embeddings", request)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_what_goes_to_an_engine_by_its_own_path_is_looked_at_only_where_it_generates(path: str) -> None:
+    async def run(body: bytes) -> bytes:
+        engine, bodies = _Engine(), Bodies(64 * MIB, 64 * MIB)
+        scope = {"method": "POST", "raw_path": b"/upstream/m" + path.encode(), "query_string": b""}
+        await ask(upstream_endpoint(relaying_to(engine, bodies)), pieces_of(body), scope=scope)
+        assert bodies.held == 0
+        (asked,) = engine.asked
+        assert asked[0] == path
+        return asked[1]
+
+    body = json.dumps(chat(LOOK)).encode()
+    changed = {"return_progress": True} if path != "/tokenize" else {}
+    assert json.loads(asyncio.run(run(body))) == {**chat(LOOK), **changed}
+    for broken in (body[:-1], b"x" * MIB, b'{"model": ' + b"[" * MIB):
+        assert asyncio.run(run(broken)) == broken
 
 
 def test_bodies_of_requests_that_wait_count_until_they_are_over() -> None:
