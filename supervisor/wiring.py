@@ -38,6 +38,7 @@ from supervisor.pool import Pool, PoolLimits
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.proof import new_secret
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
@@ -140,6 +141,7 @@ async def _serve(
             reloader=reloader,
             own_log=own_log,
             url=url_of(listener, settings.server.host),
+            secret=new_secret(),
             started_at=time.time(),
             to_epoch=Epoch(),
             request_shutdown=stop.ask,
@@ -152,7 +154,7 @@ async def _serve(
         server = Server(stop, guard)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await _first_loads(settings, maker, remembered, pool)
-        with endpoint_file(maker.places, service.url, service.started_at):
+        with endpoint_file(maker.places, service.url, service.started_at, service.secret):
             with _watching(reloader, service, stop):
                 _log.info("daemon_ready", url=service.url, pid=os.getpid())
                 gc.freeze()  # what is there now stays: collections need not look at it

@@ -5,6 +5,7 @@ SupervisorError                     internal_error
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
 ├─ SystemRefused                    system_refused
+│  └─ FolderRefused                 folder_refused
 ├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
@@ -52,6 +53,7 @@ SupervisorError                     internal_error
 │  └─ RouteNotFound                 route_not_found
 └─ DaemonError
    ├─ DaemonUnreachable             daemon_unreachable
+   ├─ DaemonUnproven                daemon_unproven
    ├─ DaemonVersionMismatch         version_mismatch
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
@@ -72,6 +74,7 @@ from __future__ import annotations
 
 from supervisor.errors.base import (
     ConfigError,
+    FolderRefused,
     PackageOverwritten,
     ProfileInvalid,
     SupervisorError,
@@ -83,6 +86,7 @@ from supervisor.errors.daemon import (
     BodiesFull,
     DaemonAlreadyRunning,
     DaemonError,
+    DaemonUnproven,
     DaemonUnreachable,
     DaemonVersionMismatch,
     InsecureBind,
@@ -156,6 +160,7 @@ __all__ = [
     "CrashLoop",
     "DaemonAlreadyRunning",
     "DaemonError",
+    "DaemonUnproven",
     "DaemonUnreachable",
     "DaemonVersionMismatch",
     "DiskFull",
@@ -169,6 +174,7 @@ __all__ = [
     "EngineStreamInvalid",
     "EngineUnusable",
     "EstimateRefused",
+    "FolderRefused",
     "GgufError",
     "HostNotAllowed",
     "HubBusy",

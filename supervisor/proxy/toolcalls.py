@@ -44,6 +44,7 @@ from supervisor.proxy.spoken import Spoken
 
 _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
+_ANY_CHAT = ({"role": "user", "content": "Hi"},)
 _MOST_RAW = 1 << 20  # bytes of a request of which the engine's rendered prompt is read
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -302,10 +303,14 @@ class Watch:
         return await self._request.work(partial(emulated, self._asked, facts))
 
     async def _is_accepted(self, client: EngineClient) -> bool:
-        """Whether the engine takes the request as it is; where it does not, its own words are the answer."""
-        async with client.post(TEMPLATE_PATH, await self._payload(dict(self._asked))) as rendered:
+        """Whether the engine takes the request as it is; where it does not, its own words are the answer.
+
+        Asked with another conversation: the template may refuse the client's, which is to be written anew.
+        """
+        asked = {**self._asked, "messages": _ANY_CHAT}
+        async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
             await rendered.read()
-            return rendered.status != 400
+            return rendered.status < 400
 
     async def _payload(self, asked: Mapping[str, Any]) -> Payload:
         return await self._request.work(lambda: self._request.payload(json.dumps(asked).encode()))
