@@ -12,9 +12,8 @@ import json
 import mmap
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,10 +26,11 @@ from supervisor.core.outliner import Outliner
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
 
-DIRECT = 1 << 16
-"""Bytes up to which a body is parsed as a whole: JSON of whatever shape takes some 5 ms at most."""
+DIRECT = 1 << 18
+"""Bytes up to which a body is parsed as a whole, unless it is all arrays and objects: some 10 ms at most."""
 
-_ON_LOOP = 1 << 13  # bytes up to which a request is looked into on the loop
+_DENSE = 1 << 13  # arrays and objects in such a body; what is built of more than that keeps the collector busy
+_SMALL = 1 << 12  # bytes of a request that takes its turn without asking
 _TURN_S = 0.005  # of computing with requests before others on the loop are served
 _PIECE = 1 << 18  # bytes that are looked at in one go
 _RETRY_S = 2.0
@@ -60,14 +60,9 @@ class Bodies:
         self._total = max(total, most)
         self._most_key, self._total_key = keys or ("", "")
 
-    @contextmanager
-    def room(self) -> Iterator[Room]:
-        """Room for one request, given back at the end of the block."""
-        room = Room(self)
-        try:
-            yield room
-        finally:
-            self.held -= room.size
+    def room(self) -> Room:
+        """Room for one request."""
+        return Room(self)
 
     def take(self, size: int) -> None:
         """Count bytes that have arrived; raises BodiesFull."""
@@ -88,15 +83,23 @@ class Bodies:
 
 
 class Room:
-    """One request's share.
+    """One request's share, given back at the end of a `with` block.
 
     Attributes:
         size: bytes of its body that have arrived.
     """
 
+    __slots__ = ("bodies", "size")
+
     def __init__(self, bodies: Bodies) -> None:
         self.bodies = bodies
         self.size = 0
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.bodies.held -= self.size
 
     def take(self, size: int) -> None:
         """Count a piece; raises PayloadTooLarge, BodiesFull."""
@@ -161,19 +164,17 @@ class ClientJson:
         return value if self._outline is None else self._outline.heads(value, CHARACTERS)
 
     async def work(self, function: Callable[[], _Result]) -> _Result:
-        """What a function returns that computes with this request; with all but a small one it runs in a thread."""
-        if self.size <= _ON_LOOP:
-            return await self._bodies.turns.run(function)
+        """What a function returns that computes with all of this request; for a large one it runs in a thread."""
+        if self._outline is None:
+            return function() if self.size <= _SMALL else await self._bodies.turns.run(function)
         return await _in_thread(self._bodies.thread, function)
 
 
 async def read_json(receive: Receive, room: Room, declared: int | None) -> ClientJson:
     """The body as a JSON object. Raises InvalidRequest, PayloadTooLarge, BodiesFull, ClientGone."""
-    body = _Body(room, declared)
-    outliner = Outliner()
-    async for piece in body.arriving(receive):
-        await _feed(outliner, piece, room.bodies.turns)
-    return await _said(body, outliner)
+    body = _Body(room, declared, as_json=True)
+    await body.take(receive)
+    return await body.json()
 
 
 async def read_any(
@@ -183,35 +184,15 @@ async def read_any(
 
     Raises PayloadTooLarge, BodiesFull, ClientGone.
     """
-    body = _Body(room, declared)
-    outliner = Outliner() if as_json else None
-    async for piece in body.arriving(receive):
-        try:
-            if outliner is not None:
-                await _feed(outliner, piece, room.bodies.turns)
-        except PayloadTooLarge:
-            raise
-        except InvalidRequest:
-            outliner = None
+    body = _Body(room, declared, as_json=as_json)
     try:
-        return body.whole(), None if outliner is None else await _said(body, outliner)
+        await body.take(receive)
+        return body.whole(), await body.json() if as_json else None
+    except PayloadTooLarge:
+        raise
     except InvalidRequest:
+        await body.take(receive)
         return body.whole(), None
-
-
-async def _said(body: _Body, outliner: Outliner) -> ClientJson:
-    room = body.room
-    bodies, whole = room.bodies, body.whole()
-    if isinstance(whole, bytes):
-        return ClientJson(whole, await bodies.turns.run(partial(parse_object, whole)), room.size, bodies)
-    (mapped,), marker = whole, secrets.token_hex(8)
-
-    def outlined() -> tuple[Outline, dict[str, Any]]:
-        outline = outliner.finish(mapped, marker)
-        return outline, parse_object(outline.text)
-
-    outline, fields = await _in_thread(bodies.thread, outlined)
-    return ClientJson(outline.text, fields, room.size, bodies, outline)
 
 
 def declared_size(scope: Scope) -> int | None:
@@ -232,54 +213,86 @@ def parse_object(text: bytes) -> dict[str, Any]:
 
 
 class _Body:
-    """The bytes of a body as they arrive. declared: that the client says there are."""
+    """The bytes of a body as they arrive. declared: that the client says there are. as_json: it will be parsed."""
 
-    def __init__(self, room: Room, declared: int | None) -> None:
+    def __init__(self, room: Room, declared: int | None, *, as_json: bool) -> None:
         room.bodies.check(declared or 0)
-        self.room = room
+        self._room = room
         self._most = room.bodies.most if declared is None else declared
+        self._reads = as_json
+        self._more = True
         self._parts: list[bytes] = []
         self._mapped: mmap.mmap | None = None
+        self._outliner: Outliner | None = None
 
-    async def arriving(self, receive: Receive) -> AsyncIterator[bytes]:
-        """Take the body to its end. What of a large one has come, as soon as it is known to be large."""
-        more = True
-        while more:
+    async def take(self, receive: Receive) -> None:
+        """Take the body to its end; a large one that will be parsed is read meanwhile.
+
+        Raises InvalidRequest where it is no JSON object; called again it goes on and reads no more.
+        """
+        while self._more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ClientGone
-            if large := self._add(message.get("body", b"")):
-                yield large
-            more = message.get("more_body", False)
+            self._more = message.get("more_body", False)
+            large = self._add(message.get("body", b""))
+            if large and self._reads:
+                await self._read(large)
 
     def whole(self) -> bytes | tuple[memoryview]:
         """All of it; of a large one, where it lies."""
         if self._mapped is not None:
-            return (memoryview(self._mapped)[: self.room.size],)
+            return (memoryview(self._mapped)[: self._room.size],)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    async def json(self) -> ClientJson:
+        """What it says."""
+        room, whole = self._room, self.whole()
+        bodies = room.bodies
+        if isinstance(whole, bytes):
+            if len(whole) <= _SMALL:
+                return ClientJson(whole, parse_object(whole), room.size, bodies)
+            if whole.count(b"[") + whole.count(b"{") <= _DENSE:
+                return ClientJson(whole, await bodies.turns.run(partial(parse_object, whole)), room.size, bodies)
+            await self._read(whole)
+            whole = (memoryview(whole),)
+        outliner, (view,), marker = self._outliner, whole, secrets.token_hex(8)
+        assert outliner is not None  # it has been read
+
+        def outlined() -> tuple[Outline, dict[str, Any]]:
+            outline = outliner.finish(view, marker)
+            return outline, parse_object(outline.text)
+
+        outline, fields = await _in_thread(bodies.thread, outlined)
+        return ClientJson(outline.text, fields, room.size, bodies, outline)
 
     def _add(self, piece: bytes) -> bytes:
         """Keep a piece; where the body is large, what has come since this was last asked."""
-        begun = self.room.size
-        self.room.take(len(piece))
-        if self.room.size > self._most:
-            raise InvalidRequest("The request body is longer than its Content-Length.")
+        room = self._room
+        begun = room.size
+        room.take(len(piece))
+        if room.size > self._most:
+            raise PayloadTooLarge("The request body is longer than its Content-Length.")
         if self._mapped is None:
             self._parts.append(piece)
-            if self.room.size <= DIRECT:
+            if room.size <= DIRECT:
                 return b""
             begun, piece = 0, b"".join(self._parts)
             self._parts.clear()
             self._mapped = mmap.mmap(-1, self._most, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        self._mapped[begun : self.room.size] = piece
+        self._mapped[begun : room.size] = piece
         return piece
 
-
-async def _feed(outliner: Outliner, data: bytes, turns: Turns) -> None:
-    for start in range(0, len(data), _PIECE):
-        piece, at = data[start : start + _PIECE], 0
-        while at < len(piece):
-            at = await turns.run(partial(outliner.feed, piece, at))
+    async def _read(self, data: bytes) -> None:
+        self._outliner = self._outliner or Outliner()
+        try:
+            for start in range(0, len(data), _PIECE):
+                piece, at = data[start : start + _PIECE], 0
+                while at < len(piece):
+                    at = await self._room.bodies.turns.run(partial(self._outliner.feed, piece, at))
+        except InvalidRequest:
+            self._reads = False
+            raise
 
 
 async def _in_thread(thread: Executor, function: Callable[[], _Result]) -> _Result:

@@ -113,10 +113,10 @@ class RelayEndpoint:
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, Any]]:
         """The request for the engine, and what the client asks for, as the model's filters leave it."""
-        text, asked = body.text, body.fields
         if entry.filters:
-            text, asked = entry.filters.apply(text, asked)
-        return self.relaying.tool_calls.prepare(self.path, replace(body, text=text, fields=asked), entry), asked
+            text, asked = entry.filters.apply(body.text, body.fields)
+            body = replace(body, text=text, fields=asked)
+        return self.relaying.tool_calls.prepare(self.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """How to wait for an engine, where the client can hear something meanwhile."""
