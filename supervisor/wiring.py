@@ -24,6 +24,7 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.settings import ServerSettings
 from supervisor.core.loglevel import LogLevel
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
@@ -41,6 +42,7 @@ from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.proof import new_secret
+from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -258,12 +260,18 @@ def _application(settings: Settings, service: Service) -> Guard:
     pool, inflight = service.pool, service.inflight
     waiting = Waiting(pool, inflight, lambda: service.reloader.settings.server.keep_alive, downloaded)
     relaying = Relaying(
-        *(pool, service.maker.registry, inflight, server.max_body_mib << 20),
+        *(pool, service.maker.registry, inflight, _bodies(server)),
         *(render_error, service.tool_calls, waiting),
     )
     rules = _access(settings, server.host)
     upstream = upstream_endpoint(relaying, lambda: service.reloader.settings.kv_store.max_mib << 20)
     return create_app(service, relay_endpoints(relaying), upstream, rules)
+
+
+def _bodies(server: ServerSettings) -> Bodies:
+    """Room for what is relayed."""
+    keys = ("server.max_body_mib", "server.max_buffered_mib")
+    return Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20, keys)
 
 
 def _access(settings: Settings, host: str) -> AccessRules:

@@ -148,6 +148,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.responses": ("core.fold",),
     "core.raw_completions": ("core.fold",),
     "core.affinity": (),
+    "core.outline": (),
+    "core.outliner": ("core.outline",),
     "core.nearest": (),
     "core.engine_errors": (),
     "core.relay": ("core.apis", "core.sse"),

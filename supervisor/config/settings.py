@@ -67,6 +67,7 @@ class ServerSettings(_Strict):
     allowed_hosts: Names = ()
     allowed_origins: Names = ()
     max_body_mib: BodyMebibytes = 256
+    max_buffered_mib: BodyMebibytes = 1024
     drain: Seconds = _LIMITS.drain
     watch_config: Flag = True
     keep_alive: NoSeconds = 5

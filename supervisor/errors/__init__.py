@@ -64,6 +64,7 @@ SupervisorError                     internal_error
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
    ├─ QueueFull                     queue_full
+   ├─ BodiesFull                    bodies_full
    ├─ RequestCancelled              request_cancelled
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
@@ -87,6 +88,7 @@ from supervisor.errors.base import (
 )
 from supervisor.errors.daemon import (
     AddressInUse,
+    BodiesFull,
     DaemonAlreadyRunning,
     DaemonError,
     DaemonUnproven,
@@ -161,6 +163,7 @@ from supervisor.errors.request import (
 
 __all__ = [
     "AddressInUse",
+    "BodiesFull",
     "BuildFailed",
     "BuildLocked",
     "BuildToolMissing",
