@@ -29,6 +29,11 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIA
 
     `relayed`: POST paths that are served by ASGI endpoints of the proxy. `upstream`: the one for all below /upstream/.
     """
+    return Guard(_Dispatch(framework(service), relayed, upstream), rules)
+
+
+def framework(service: Service) -> FastAPI:
+    """What FastAPI serves of the application: all but the relayed paths."""
     app = FastAPI(title="llama-supervisor", version=__version__, description="Manages and relays to llama.cpp engines.")
     app.state.service = service
     app.include_router(openai.router)
@@ -40,7 +45,7 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIA
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _bug)
-    return Guard(_Dispatch(app, relayed, upstream), rules)
+    return app
 
 
 class _Dispatch:
@@ -64,18 +69,18 @@ class _Dispatch:
         await (relayed or self._app)(scope, receive, send)
 
 
-def _supervisor_error(_request: Request, error: Exception) -> Response:
+def _supervisor_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SupervisorError)
-    return error_response(error)
+    return _answer(request, error)
 
 
-def _validation_error(_request: Request, error: Exception) -> Response:
+def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return error_response(InvalidRequest(f"The request body is not valid JSON: {first['ctx']['error']}."))
+        return _answer(request, InvalidRequest(f"The request body is not valid JSON: {first['ctx']['error']}."))
     where = ".".join(str(part) for part in first["loc"] if part not in {"body", "query", "path"})
-    return error_response(InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
+    return _answer(request, InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
 
 
 def _told(fault: Mapping[str, Any]) -> str:
@@ -95,11 +100,15 @@ def _told(fault: Mapping[str, Any]) -> str:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code in {404, 405}:
-        return error_response(RouteNotFound(f"There is no {request.method} {request.url.path}; see /docs."))
-    return error_response(InvalidRequest(str(error.detail)))
+        return _answer(request, RouteNotFound(f"There is no {request.method} {request.scope['path']}; see /docs."))
+    return _answer(request, InvalidRequest(str(error.detail)))
 
 
-def _bug(_request: Request, error: Exception) -> Response:
+def _bug(request: Request, error: Exception) -> Response:
     """A bug of ours: the server logs the traceback, the client gets an envelope like any other."""
     name = type(error).__name__
-    return error_response(SupervisorError(f"Internal error ({name}); `supervisor logs` has the details."))
+    return _answer(request, SupervisorError(f"Internal error ({name}); `supervisor logs` has the details."))
+
+
+def _answer(request: Request, error: SupervisorError) -> Response:
+    return error_response(error, request.scope["path"])

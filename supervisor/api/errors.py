@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from supervisor import errors as e
+from supervisor.core.apis import api_of
 from supervisor.core.failures import FINAL
 
 # The first class of an error's ancestry that stands here decides.
@@ -101,9 +102,9 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {}
 
 
-def error_response(error: e.SupervisorError) -> JSONResponse:
-    """The answer for an error."""
-    return JSONResponse(envelope(error), status_of(error), headers_of(error))
+def error_response(error: e.SupervisorError, path: str) -> JSONResponse:
+    """The answer for an error, in the form of the API that the path belongs to."""
+    return JSONResponse(api_of(path).envelope(envelope(error)), status_of(error), headers_of(error))
 
 
 def render_error(error: e.SupervisorError) -> tuple[int, bytes, dict[str, str]]:

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.apis import api_of
 from supervisor.engine_client import EngineClient, EngineUnreachable
 from supervisor.errors import EngineLost, ModelNotFound, ModelNotLoaded, SupervisorError
 from supervisor.inflight import InflightRequest
@@ -48,7 +49,7 @@ class UpstreamEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send, transport_of(scope))
+        responder = Responder(send, transport_of(scope), api_of(scope["path"]))
         try:
             body = await read_body(receive, self.relaying.max_body)
             await while_connected(receive, self._answer(scope, body, responder))
