@@ -24,8 +24,19 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.settings import ServerSettings
 from supervisor.core.schedule import Pins, Scheduler
-from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
+from supervisor.daemon import (
+    FileShares,
+    allow_many_files,
+    check_bind,
+    daemon_lock,
+    endpoint_file,
+    file_shares,
+    has_terminal,
+    listen,
+    url_of,
+)
 from supervisor.edges import pool_edges
 from supervisor.engine_log import OutputLog
 from supervisor.errors import SupervisorError
@@ -37,6 +48,7 @@ from supervisor.pool import Pool, PoolLimits
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.proxy.connections import ClientLimits, Connections
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -72,8 +84,8 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     configured = _configured(options, env, where)
     settings = configured.settings
     check_bind(settings.server, insecure=options.insecure)
-    allow_many_files()
-    with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
+    shares = file_shares(allow_many_files())
+    with daemon_lock(where), listen(settings.server.host, settings.server.port, shares.backlog) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         prober = Prober(Surroundings(env))
@@ -81,7 +93,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
         with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
             maker = engine_maker(settings, where, env, learning)
             source = _Source(configured, partial(_configured, options, env, where), insecure=options.insecure)
-            runner.run(_serve(source, maker, prober, own_log, listener))
+            runner.run(_serve(source, maker, prober, own_log, _Door(listener, shares)))
     return 0
 
 
@@ -99,6 +111,26 @@ class _Source:
         check_bind(settings.server.model_copy(update={"host": here}), insecure=self.insecure)
 
 
+@dataclass(frozen=True)
+class _Door:
+    """Where clients come in, and how many may."""
+
+    listener: socket.socket
+    shares: FileShares
+
+    def limits(self, server: ServerSettings) -> ClientLimits:
+        """What a client may take; never more connections than there are files for."""
+        most = self.shares.connections
+        return ClientLimits(
+            connections=min(server.max_connections or most, most),
+            head=server.max_header_kib << 10,
+            fields=server.max_headers,
+            head_s=server.header_timeout,
+            body_s=server.body_timeout,
+            idle_s=server.idle_timeout,
+        )
+
+
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
     settings = load_settings(file, env)
@@ -110,9 +142,7 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     return Configured(settings.model_copy(update={"server": server, "engine": engine}), file)
 
 
-async def _serve(
-    source: _Source, maker: EngineMaker, prober: Prober, own_log: OutputLog, listener: socket.socket
-) -> None:
+async def _serve(source: _Source, maker: EngineMaker, prober: Prober, own_log: OutputLog, door: _Door) -> None:
     settings = source.first.settings
     stop = Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings(), look(lambda: reloader.settings, maker, prober))
@@ -122,10 +152,12 @@ async def _serve(
     share = settings.memory_watch.share
     edges = pool_edges(maker, planner, remembered, share, lambda model: len(pool.status(model).engines))
     calls = ToolCalls(settings.server.tool_calls)
+    connections = Connections(door.limits(settings.server), render_error, time.monotonic)
 
     def took(changed: Settings) -> None:
         guard.rules = _access(changed, settings.server.host)
         calls.default = changed.server.tool_calls
+        connections.limits = door.limits(changed.server)
 
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
         maker.fetcher.on_change = pool.changed
@@ -137,7 +169,7 @@ async def _serve(
             planner=planner,
             reloader=reloader,
             own_log=own_log,
-            url=url_of(listener, settings.server.host),
+            url=url_of(door.listener, settings.server.host),
             started_at=time.time(),
             to_epoch=_to_epoch,
             request_shutdown=stop.ask,
@@ -147,8 +179,8 @@ async def _serve(
             stopping=stop.asked.is_set,
         )
         guard = _application(settings, service)
-        server = Server(stop, guard)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        server = Server(stop, guard, connections, door.shares.backlog)
+        serving = asyncio.create_task(server.serve(sockets=[door.listener]))
         await _first_loads(settings, maker, remembered, pool)
         with endpoint_file(maker.places, service.url, service.started_at):
             with _watching(reloader, service, stop):

@@ -37,6 +37,8 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.OptionNotSupported: 400,
     e.EngineError: 503,
     e.PayloadTooLarge: 413,
+    e.HeadersTooLarge: 431,
+    e.RequestTimeout: 408,
     e.Unauthorized: 401,
     e.HostNotAllowed: 403,
     e.OriginNotAllowed: 403,
@@ -44,6 +46,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.RequestNotFound: 404,
     e.RequestError: 400,
     e.QueueFull: 429,
+    e.TooManyConnections: 503,
     e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
@@ -56,10 +59,12 @@ _TYPES: Mapping[int, str] = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    408: "invalid_request_error",
     409: "invalid_request_error",
     413: "invalid_request_error",
     422: "invalid_request_error",
     429: "rate_limit_error",
+    431: "invalid_request_error",
     499: "cancelled_error",
     507: "unavailable_error",
     503: "unavailable_error",
@@ -92,7 +97,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
-        case e.QueueFull():
+        case e.QueueFull() | e.TooManyConnections():
             return {"retry-after": str(math.ceil(error.retry_after))}
         case e.ModelDoesNotFit() | e.CrashLoop() | e.ModelNotLoaded() | e.RequestCancelled():
             return {"x-should-retry": "false"}

@@ -14,4 +14,5 @@ class Strict(BaseModel):
 
 
 Positive = Annotated[int, Field(ge=1)]
+Patience = Annotated[float, Field(gt=0, le=86_400)]  # seconds; how long somebody else may take
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

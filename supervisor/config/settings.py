@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from supervisor.config.base import Positive, Seconds
+from supervisor.config.base import Patience, Positive, Seconds
 from supervisor.config.base import Strict as _Strict
 from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
@@ -33,6 +33,12 @@ class ServerSettings(_Strict):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     max_body_mib: Annotated[int, Field(ge=1)] = 256
+    max_header_kib: Annotated[int, Field(ge=4, le=1024)] = 64
+    max_headers: Annotated[int, Field(ge=16, le=2000)] = 100
+    max_connections: Positive | None = None
+    header_timeout: Patience = 20
+    body_timeout: Patience = 60
+    idle_timeout: Patience = 75
     drain: Seconds = _LIMITS.drain
     watch_config: bool = True
     keep_alive: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5

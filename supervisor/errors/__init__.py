@@ -45,6 +45,8 @@ SupervisorError                     internal_error
 ├─ RequestError
 │  ├─ InvalidRequest                invalid_request
 │  │  └─ PayloadTooLarge            payload_too_large
+│  ├─ HeadersTooLarge               headers_too_large
+│  ├─ RequestTimeout                request_timeout
 │  ├─ Unauthorized                  unauthorized
 │  ├─ HostNotAllowed                host_not_allowed
 │  ├─ OriginNotAllowed              origin_not_allowed
@@ -57,6 +59,7 @@ SupervisorError                     internal_error
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
    ├─ QueueFull                     queue_full
+   ├─ TooManyConnections            too_many_connections
    ├─ RequestCancelled              request_cancelled
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
@@ -90,6 +93,7 @@ from supervisor.errors.daemon import (
     ShuttingDown,
     StoreTooNew,
     StoreUnusable,
+    TooManyConnections,
 )
 from supervisor.errors.engine import (
     BuildFailed,
@@ -134,12 +138,14 @@ from supervisor.errors.model import (
     VariantNotFound,
 )
 from supervisor.errors.request import (
+    HeadersTooLarge,
     HostNotAllowed,
     InvalidRequest,
     OriginNotAllowed,
     PayloadTooLarge,
     RequestError,
     RequestNotFound,
+    RequestTimeout,
     RouteNotFound,
     Unauthorized,
 )
@@ -167,6 +173,7 @@ __all__ = [
     "EngineUnusable",
     "EstimateRefused",
     "GgufError",
+    "HeadersTooLarge",
     "HostNotAllowed",
     "HubBusy",
     "HubError",
@@ -195,6 +202,7 @@ __all__ = [
     "RequestCancelled",
     "RequestError",
     "RequestNotFound",
+    "RequestTimeout",
     "RouteNotFound",
     "ShardMissing",
     "ShuttingDown",
@@ -202,6 +210,7 @@ __all__ = [
     "StoreUnusable",
     "SupervisorError",
     "SystemRefused",
+    "TooManyConnections",
     "Unauthorized",
     "UsageError",
     "VariantAmbiguous",

@@ -56,6 +56,21 @@ class QueueFull(DaemonError):
         self.retry_after = retry_after
 
 
+class TooManyConnections(DaemonError):
+    """The server has as many connections as it can serve.
+
+    Args:
+        message: as in SupervisorError.
+        retry_after: seconds after which it is worth another try.
+    """
+
+    code = "too_many_connections"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class RequestCancelled(DaemonError):
     """Somebody ended the request by its number."""
 

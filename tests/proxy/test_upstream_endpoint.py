@@ -39,6 +39,12 @@ def test_looking_at_an_engine_that_is_just_told_to_end_is_looking_at_none(
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
     waiting = Waiting(pool, inflight, lambda: 0.0)
     endpoint = upstream_endpoint(Relaying(pool, registry, inflight, 1 << 20, render_error, ToolCalls(), waiting))
-    scope = {"method": "GET", "raw_path": b"/upstream/m/slots", "query_string": b"", "headers": []}
+    scope = {
+        "method": "GET",
+        "path": "/upstream/m/slots",
+        "raw_path": b"/upstream/m/slots",
+        "query_string": b"",
+        "headers": [],
+    }
     sent = asyncio.run(answer_of(endpoint, scope))
     assert sent[0]["status"] == status
