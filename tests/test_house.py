@@ -128,6 +128,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.engine_errors": (),
     "core.relay": ("core.apis", "core.sse"),
     "core.apis": ("core.sse",),
+    "core.browsers": (),
     "core.upstream": ("core.chat", "core.completions", "core.fold"),
     # the imperative shell
     "config": (*CORE, "paths"),

@@ -13,9 +13,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, inflight, manage, openai, peers
+from supervisor.api import files, inflight, manage, openai, pages, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Guard
+from supervisor.api.schema import Documented
 from supervisor.api.service import Service
 from supervisor.auth import AccessRules
 from supervisor.config.settings import ModelOptions
@@ -34,13 +35,15 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIA
 
 def framework(service: Service) -> FastAPI:
     """What FastAPI serves of the application: all but the relayed paths."""
-    app = FastAPI(title="llama-supervisor", version=__version__, description="Manages and relays to llama.cpp engines.")
+    about = "Manages and relays to llama.cpp engines."
+    app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
     app.state.service = service
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.include_router(inflight.router)
     app.include_router(peers.router)
     app.include_router(files.router)
+    app.include_router(pages.router)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)

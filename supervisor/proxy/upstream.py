@@ -1,7 +1,8 @@
 """`/upstream/MODEL/…`: whatever an engine answers, of whatever path, as it is.
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
-goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it.
+goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does a
+browser's GET of which nobody knows which page it comes from.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.apis import api_of
+from supervisor.core.browsers import from_unknown_page
 from supervisor.engine_client import EngineClient, EngineUnreachable
 from supervisor.errors import EngineLost, ModelNotFound, ModelNotLoaded, SupervisorError
 from supervisor.inflight import InflightRequest
@@ -63,7 +65,7 @@ class UpstreamEndpoint:
         query = scope.get("query_string", b"").decode("latin-1")
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
-        if scope["method"] == "GET" and target in _LOOKS:
+        if scope["method"] == "GET" and (target in _LOOKS or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         request = self.relaying.inflight.enter(model, PREFIX + model + target, stream=False)
@@ -105,6 +107,10 @@ class UpstreamEndpoint:
             except ModelNotFound:
                 continue
         return self.relaying.registry.find(unquote(rest).strip("/")).id, "/"
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:
