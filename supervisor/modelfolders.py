@@ -33,15 +33,21 @@ class Found:
 
 def scan(folder: Path) -> tuple[Found, ...]:
     """The models in the folder, by name; none where it is not there or may not be read."""
-    found: dict[str, Found] = {}
+    found = {one.name: one for one in scan_files(folder)}
     for entry in _entries(folder):
         if entry.is_dir():
             inside = look_inside(entry, entry.name)
             if inside is not None:
                 found[inside.name] = inside
-        elif _is_model(entry.name) and _part(entry.name) in {None, 1}:
-            found.setdefault(_stem(entry.name), Found(_stem(entry.name), entry))
     return tuple(found[name] for name in sorted(found))
+
+
+def scan_files(folder: Path) -> tuple[Found, ...]:
+    """The models that are files of the folder itself; of split ones the first part."""
+    files = [entry for entry in _entries(folder) if entry.is_file()]
+    return tuple(
+        Found(_stem(entry.name), entry) for entry in files if _is_model(entry.name) and _part(entry.name) in {None, 1}
+    )
 
 
 def look_inside(folder: Path, name: str) -> Found | None:

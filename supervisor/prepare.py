@@ -228,5 +228,9 @@ async def make_demo_model(places: Places) -> Path:
         raise
     if maker.returncode != 0:
         lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
-        raise ModelLoadFailed(f"The built-in model could not be made in {places.cache}.", log_lines=lines)
+        reason = lines[-1].partition(": ")[2] if lines else ""
+        raise ModelLoadFailed(
+            f"The built-in model could not be made in {places.cache}{f' ({reason})' if reason else ''}. "
+            "Make that folder writable, or choose another with SUPERVISOR_HOME."
+        )
     return ready

@@ -15,9 +15,10 @@ from supervisor.core.registry import ModelDefaults, ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.modelfiles import open_model
-from supervisor.modelfolders import Found, look_inside, scan
+from supervisor.modelfolders import Found, look_inside, scan, scan_files
 
 DEMO_ID = "demo"
+_MAX_NAMED = 5
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -122,7 +123,7 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
             ".gguf file.",
             param="target",
         )
-    first = str(open_model(path).path)
+    first = str(open_model(_file_in(path) if path.is_dir() else path).path)
     known = registry.by_path(first)
     if known is not None and model_id in {None, known.id}:
         return known
@@ -130,6 +131,17 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
     return replace(new_entry(registry, name, None), path=first)
+
+
+def _file_in(folder: Path) -> Path:
+    """The one model of a folder. Raises ModelFileError where there is none, or several."""
+    names = sorted(one.path.name for one in scan_files(folder))
+    if len(names) == 1:
+        return folder / names[0]
+    if not names:
+        raise ModelFileError(f"{folder} holds no model: there is no .gguf file in it.")
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    raise ModelFileError(f"{folder} holds {len(names)} models; name one: {', '.join(names[:_MAX_NAMED])}{more}.")
 
 
 def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str, ...] = ()) -> ModelEntry:

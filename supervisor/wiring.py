@@ -58,7 +58,7 @@ from supervisor.reloading import Configured, Reloader
 from supervisor.remembered import Remembered
 from supervisor.serving import Server, Stop, loop_factory
 from supervisor.store import Database
-from supervisor.wakefulness import lifetime, watch_for_resume
+from supervisor.wakefulness import Epoch, lifetime, watch_for_resume
 from supervisor.workshop import engine_maker, look, planner_of
 
 _log = structlog.get_logger()
@@ -171,7 +171,7 @@ async def _serve(source: _Source, maker: EngineMaker, prober: Prober, own_log: O
             own_log=own_log,
             url=url_of(door.listener, settings.server.host),
             started_at=time.time(),
-            to_epoch=_to_epoch,
+            to_epoch=Epoch(),
             request_shutdown=stop.ask,
             inflight=Inflight(lifetime),
             pins=pins,
@@ -288,7 +288,3 @@ def _access(settings: Settings, host: str) -> AccessRules:
         check_host=is_loopback(host) or not server.api_keys,
         any_address=not is_loopback(host),
     )
-
-
-def _to_epoch(at: float) -> float:
-    return time.time() - (lifetime() - at)

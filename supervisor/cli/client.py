@@ -18,6 +18,7 @@ from supervisor.errors import DaemonError, DaemonUnreachable, RemoteError, Usage
 Json = dict[str, Any]
 
 CONNECT_SECONDS = 5.0
+_NO_KEY = "The daemon wants another API key, or one at all; give it with --api-key or in SUPERVISOR_API_KEY."
 ANSWER_SECONDS = 30.0
 
 
@@ -110,9 +111,11 @@ def remote_error(envelope: Mapping[str, Any], status: int | None = None) -> Remo
     if not isinstance(found, dict):
         return RemoteError(f"The daemon answered with HTTP status {status} and no explanation.", code="internal_error")
     lines = found.get("log_lines") or ()
+    code = str(found.get("code") or "internal_error")
+    message = str(found.get("message") or "The daemon gave no reason.")
     return RemoteError(
-        str(found.get("message") or "The daemon gave no reason."),
-        code=str(found.get("code") or "internal_error"),
+        _NO_KEY if code == "unauthorized" else message,
+        code=code,
         param=found.get("param"),
         log_lines=tuple(str(line) for line in lines),
     )

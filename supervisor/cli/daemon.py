@@ -10,9 +10,11 @@ import argparse
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from supervisor import __version__
 from supervisor.cli.client import Client, Json
+from supervisor.cli.configured import other_configuration
 from supervisor.cli.options import background_arguments, command_name
 from supervisor.cli.progress import Report
 from supervisor.cli.render import note
@@ -69,7 +71,8 @@ def connect(args: argparse.Namespace) -> Daemon:
     daemon = find(args)
     if daemon is None:
         me = command_name(os.environ)
-        raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} serve` starts one.")
+        raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} start` starts one.")
+    _note_configuration(args, daemon)
     return _same_version(daemon)
 
 
@@ -89,9 +92,20 @@ def ensure(args: argparse.Namespace, report: Report) -> Daemon:
             locate(places(os.environ), os.environ, args.engine)
         report("starting the daemon", None)
         return start(serve_command(extra), places(os.environ), api_key(args))
-    if extra:
-        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(extra[::2])}")
+    unused = [option for option in extra[::2] if option != "--config"]
+    if unused:
+        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(unused)}")
+    _note_configuration(args, daemon)
     return _same_version(daemon)
+
+
+def _note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
+    """Say that another configuration than the daemon's was found here; a daemon that was named by URL has its own."""
+    if explicit_url(args):
+        return
+    other = other_configuration(daemon.status, os.environ, Path.cwd(), getattr(args, "config", None))
+    if other is not None:
+        note(f"note: {other[1]}")
 
 
 def explicit_url(args: argparse.Namespace) -> str | None:

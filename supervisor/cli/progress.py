@@ -6,7 +6,8 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
-from supervisor.cli.render import is_terminal, note
+from supervisor.cli.prose import is_terminal
+from supervisor.cli.render import note
 
 Report = Callable[[str, float | None], None]
 """Takes a text that names the stage, and how much of it is done (0..1) or None."""

@@ -11,16 +11,12 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TextIO
+
+from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
 
 _DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 # C0 without tab and newline, DEL, C1
 _CONTROLS = {code: None for code in (*range(9), *range(11, 32), *range(127, 160))}
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at `stream` through a terminal that can move its cursor."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def print_json(value: object) -> None:
@@ -70,9 +66,30 @@ def write(text: str, *, quietly: bool = False) -> None:
     sys.stdout.flush()
 
 
+class Pieces:
+    """Foreign prose on stdout that arrives in pieces; on a terminal its lines end between words."""
+
+    def __init__(self) -> None:
+        self._wrap = WordWrap(columns(sys.stdout)) if is_terminal(sys.stdout) else None
+
+    def write(self, text: str, *, quietly: bool = False) -> None:
+        """Show the next piece at once; `quietly`: less loud than the rest."""
+        if self._wrap is None:
+            write(text, quietly=quietly)
+            return
+        placed = self._wrap.add(text.translate(_CONTROLS))
+        sys.stdout.write(dim(placed) if quietly else placed)
+        sys.stdout.flush()
+
+
 def note(text: str) -> None:
     """A remark on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(fitted(text, sys.stderr), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """A sentence, or several, on stdout."""
+    print(fitted(text, sys.stdout), flush=True)
 
 
 def size(count: int | None) -> str:
@@ -92,7 +109,12 @@ def ago(epoch: float | None) -> str:
     """How long ago `epoch` (seconds since 1970) was: `12s`, `5m`, `3h`, `2d`; `-` for None."""
     if epoch is None:
         return "-"
-    seconds = max(0, int(time.time() - epoch))
+    return duration(time.time() - epoch)
+
+
+def duration(length_in_seconds: float) -> str:
+    """A length of time for people: `12s`, `5m`, `3h`, `2d`."""
+    seconds = max(0, int(length_in_seconds))
     for length, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= 2 * length:
             return f"{seconds // length}{unit}"

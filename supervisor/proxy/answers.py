@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from supervisor.core.engine_errors import error_in, translate
+from supervisor.core.engine_errors import error_in, may_pass, translate
 from supervisor.core.fold import StreamFold
 from supervisor.engine_client import EngineResponse
 from supervisor.proxy.asgi import Responder
@@ -87,7 +87,8 @@ async def pass_whole(
 
 async def _send_error(responder: Responder, error: Mapping[str, Any], status: int = 500) -> None:
     found, envelope = translate(error, status)
-    await responder.whole(found, _encode(envelope))
+    headers = {} if may_pass(found, envelope) else {"x-should-retry": "false"}
+    await responder.whole(found, _encode(envelope), headers)
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
+from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 
 NEVER = 600
@@ -299,3 +300,19 @@ def test_management_is_served_where_all_places_are_at_work() -> None:
             status, answer = parsed(read_all(client))
             assert (status, answer["error"]["code"]) == (503, "too_many_connections")
         assert (home / "daemon-output.log").read_text().count("connections_full") == 1
+
+
+@pytest.mark.engine
+@pytest.mark.usefixtures("many_files")
+def test_a_model_is_loaded_beside_a_thousand_connections_that_ask_nothing(engine_binary: Path, talker: Path) -> None:
+    settings = {"server": PATIENT, "models": {"talker": {"file": str(talker), "ctx_size": 4096}}}
+    with (
+        scratch_home() as home,
+        running_daemon(home, engine_binary, settings, open_files=1024) as daemon,
+        contextlib.ExitStack() as held,
+    ):
+        for _ in range(1200):
+            held.enter_context(connected(daemon))
+        answer = daemon.chat("talker", "hello")
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["message"]["content"] == HELLO

@@ -92,6 +92,21 @@ def test_a_word_picks_a_text_that_stays_as_it_is(server: PlainServer, word: str)
     assert message == {"role": "assistant", "content": _REPLIES[word]}
 
 
+@pytest.mark.parametrize(
+    ("question", "city"),
+    [
+        ("What is the weather in Paris?", "Paris"),
+        ("weather in Rio de Janeiro, please", "Janeiro"),
+        ("and what of tomorrow", "demo"),
+        ("I ask", "demo"),
+    ],
+)
+def test_free_text_of_a_call_is_the_last_name_of_the_question(server: PlainServer, question: str, city: str) -> None:
+    weather = tool("get_weather", {"city": {"type": "string"}})
+    [call] = server.chat(question, tools=[weather])["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"city": city}
+
+
 def test_part_of_a_word_picks_nothing(server: PlainServer) -> None:
     assert server.chat("I was thinking along belonging lines")["message"]["content"] == texts.INTRODUCTION
 

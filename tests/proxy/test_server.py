@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
+from hypothesis import given
+from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
 from supervisor.api.errors import render_error
@@ -24,6 +26,12 @@ class Timer:
 
     def cancel(self) -> None:
         self.cancelled = True
+
+
+class Task:
+    """One that never ends."""
+
+    def add_done_callback(self, call: Callable[[Any], None]) -> None: ...
 
 
 class Clock:
@@ -43,9 +51,9 @@ class Clock:
     def call_later(self, after: float, call: Callable[[], None]) -> Timer:
         return self.call_at(self.now + after, call)
 
-    def create_task(self, work: Coroutine[Any, Any, None], **_: object) -> asyncio.Future[None]:
+    def create_task(self, work: Coroutine[Any, Any, None], **_: object) -> Task:
         work.close()
-        return asyncio.Future(loop=asyncio.get_event_loop())
+        return Task()
 
     def pass_to(self, now: float) -> None:
         """Let the time pass, and everything happen that is due meanwhile."""
@@ -95,18 +103,61 @@ class Client:
     def __init__(self, connections: Connections | None = None) -> None:
         self.clock, self.wire = Clock(), Wire()
         connections = connections or Connections(LIMITS, render_error, self.clock.time)
-        config = uvicorn.Config(lambda: None, lifespan="off", log_config=None, ws="none")
+        config = uvicorn.Config(lambda: None, interface="asgi3", lifespan="off", log_config=None, ws="none")
         self.server = RelayingProtocol(connections, config, ServerState(), {}, cast(Any, self.clock))
         self.server.connection_made(self.wire)
 
     def answer(self) -> None:
         """The request's answer is out."""
-        self.server.cycle.response_complete = True
-        self.server.cycle.on_response()
+        running = self.server._running
+        assert running is not None
+        running.response_complete = True
+        if not running.keep_alive:
+            self.wire.close()
+        running.on_response()
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a request is to be answered."""
+        running = self.server._running
+        return running is not None and not running.response_complete and not running.disconnected
 
     @property
     def status(self) -> int | None:
         return int(self.wire.written.split(b" ")[1]) if self.wire.written else None
+
+
+PIECES = st.one_of(
+    st.sampled_from([
+        *(b"GET /a HTTP/1.1\r\n", b"POST /b HTTP/1.1\r\n", b"Host: a\r\n", b"\r\n", b"Content-Length: 5\r\n"),
+        *(b"Transfer-Encoding: chunked\r\n", b"5\r\nhello\r\n", b"0\r\n", b"Connection: upgrade\r\n", b"hello"),
+        *(
+            b"Upgrade: websocket\r\n",
+            b"Connection: close\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+            b"Expect: 100-continue\r\n",
+        ),
+        *(b"CONNECT a:1 HTTP/1.1\r\n", b"GET * HTTP/1.0\r\n", b"GET http://a HTTP/1.1\r\n", b"x" * 70_000),
+    ]),
+    st.binary(max_size=20),
+)
+
+
+@given(st.lists(st.tuples(PIECES, st.booleans(), st.floats(0, 90)), max_size=12))
+def test_whatever_arrives_the_connection_is_served_or_closed(said: list[tuple[bytes, bool, float]]) -> None:
+    client = Client()
+    for piece, answered, seconds in said:
+        if client.wire.closed:
+            break
+        client.server.data_received(piece)
+        if answered and client.at_work and not client.wire.closed:
+            client.answer()
+        client.clock.pass_to(client.clock.now + seconds)
+    while client.at_work and not client.wire.closed:
+        client.answer()
+    client.clock.pass_to(client.clock.now + 1000)
+    assert client.wire.closed
+    client.server.connection_lost(None)
 
 
 @pytest.fixture
