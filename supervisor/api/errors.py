@@ -112,8 +112,10 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
-        case e.QueueFull() | e.TooManyConnections():
+        case e.QueueFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
+        case e.TooManyConnections():
+            return {"retry-after": "1"}
         case _ if not may_pass(error) and (status_of(error) in _REPEATED or status_of(error) >= 499):
             return {"x-should-retry": "false"}
         case _:

@@ -57,18 +57,9 @@ class QueueFull(DaemonError):
 
 
 class TooManyConnections(DaemonError):
-    """The server has as many connections as it can serve.
-
-    Args:
-        message: as in SupervisorError.
-        retry_after: seconds after which it is worth another try.
-    """
+    """The server has as many connections as it can serve."""
 
     code = "too_many_connections"
-
-    def __init__(self, message: str, *, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 class RequestCancelled(DaemonError):

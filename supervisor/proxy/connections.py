@@ -169,6 +169,4 @@ def management_only(app: ASGIApp, render_error: RenderError) -> ASGIApp:
 
 def too_many_connections() -> TooManyConnections:
     """What a client without a place is told."""
-    return TooManyConnections(
-        "The server has as many connections as it can serve. Try again in a moment.", retry_after=1
-    )
+    return TooManyConnections("The server has as many connections as it can serve. Try again in a moment.")
