@@ -59,7 +59,7 @@ async def fold(
     into: StreamFold,
     responder: Responder,
     through: Filter | None = None,
-    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda answer: answer,
+    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
 ) -> None:
     """Send one object made of the whole stream, `changed`; raises StreamBroken where the end is missing."""
     while arrived := await upstream.read_some():
@@ -69,7 +69,8 @@ async def fold(
             return
     if not into.done:
         raise StreamBroken
-    await responder.whole(200, _encode(changed(into.response())))
+    answer = into.response()
+    await responder.whole(200, _encode(answer if changed is None else changed(answer)))
 
 
 async def pass_whole(

@@ -243,15 +243,5 @@ def test_embeddings_are_distinct_and_the_same_every_time(engine_binary: Path, de
         assert _similarity(vectors[0], vectors[1]) > _similarity(vectors[0], vectors[2])
 
 
-def test_loads_in_a_blink(engine_binary: Path, demo_model: Path) -> None:
-    best = float("inf")
-    for _ in range(10):
-        with plain_server(engine_binary, demo_model) as server:
-            best = min(best, server.ready_seconds)
-        if best < 0.1:
-            return
-    pytest.fail(f"{best * 1000:.0f} ms from spawn to ready at best")
-
-
 def _similarity(a: tuple[float, ...], b: tuple[float, ...]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True))

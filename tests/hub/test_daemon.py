@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,7 +122,6 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
     assert shown["stage"] == "downloading"
     assert 0 < shown["progress"] < 1
     [worker] = workers(daemon)
-    begun = time.monotonic()
     if how == "unload":
         answer = daemon.http.post("/api/v1/models/unload", json={"model": "chosen"})
         assert answer.status_code == 200, answer.text
@@ -133,10 +131,7 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
         assert answer.status_code == 200, answer.text
         assert not psutil.pid_exists(worker.pid), "the answer comes after its end"
     thread.join()
-    if how == "leave":
-        begun = time.monotonic()
     wait_until(lambda: not psutil.pid_exists(worker.pid), 1.0, "the process has ended")
-    assert time.monotonic() - begun < 1
     assert bool(list((daemon.home / "hf").rglob("*.incomplete"))) == (how != "delete"), "what arrived is kept"
     wait_until(lambda: daemon.model("chosen")["download"] is None, 1, "nothing is downloaded")
     if how != "leave":

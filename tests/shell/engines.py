@@ -12,6 +12,7 @@ from supervisor.engine import Engine, EngineLimits, LoadProgress, ReadyInfo
 from supervisor.engine_log import OutputLog
 from supervisor.sockets import fresh_socket
 from tests.shell.waiting import until
+from tests.support.patience import PATIENCE
 
 
 class Bench:
@@ -38,7 +39,7 @@ class Bench:
         return Engine(launch, log=self.log, record_dir=self.records, limits=limits or EngineLimits())
 
     async def start(self, engine: Engine) -> ReadyInfo:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return await engine.start(self.progress.append)
 
     async def starting(self, engine: Engine, stage: str = "text_model") -> asyncio.Task[ReadyInfo]:
