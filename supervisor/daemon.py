@@ -15,7 +15,8 @@ from supervisor import __version__
 from supervisor.auth import is_loopback
 from supervisor.config.settings import ServerSettings
 from supervisor.errors import AddressInUse, DaemonAlreadyRunning, HostNotAllowed, InsecureBind, Unauthorized
-from supervisor.paths import Places, private_folder
+from supervisor.owned import own_folder
+from supervisor.paths import Places
 
 try:
     import fcntl
@@ -79,7 +80,7 @@ def check_bind(server: ServerSettings, *, insecure: bool) -> None:
 @contextlib.contextmanager
 def daemon_lock(places: Places) -> Iterator[None]:
     """Hold the state folder for this process; raises DaemonAlreadyRunning."""
-    private_folder(places.state)
+    own_folder(places.state)
     with places.daemon_lock.open("w") as lock:
         if fcntl is not None:
             try:
@@ -151,11 +152,13 @@ def url_of(listener: socket.socket, host: str) -> str:
 
 
 @contextlib.contextmanager
-def endpoint_file(places: Places, url: str, started_at: float) -> Iterator[None]:
-    """Tell other programs of this user where the daemon is, for as long as it runs."""
-    content = {"url": url, "pid": os.getpid(), "version": __version__, "started_at": started_at}
+def endpoint_file(places: Places, url: str, started_at: float, secret: str) -> Iterator[None]:
+    """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it."""
+    content = {"url": url, "secret": secret, "pid": os.getpid(), "version": __version__, "started_at": started_at}
     scratch = places.endpoint_file.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps(content))
+    scratch.unlink(missing_ok=True)
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        json.dump(content, stream)
     scratch.replace(places.endpoint_file)
     try:
         yield

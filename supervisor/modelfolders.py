@@ -5,7 +5,8 @@
     name/…mmproj….gguf         its projector
     name/mtp-….gguf            its draft model; also dspark-, dflash-
 
-Only one level is looked at. Hidden files and folders are passed over.
+Only one level is looked at. Hidden files and folders are passed over, and names that cannot name a model
+(`passed_over`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from supervisor.core.plaintext import is_name
 
 _DRAFTS = ("mtp-", "dspark-", "dflash-")
 _PROJECTOR = "mmproj"
@@ -65,12 +68,24 @@ def look_inside(folder: Path, name: str) -> Found | None:
     )
 
 
+def passed_over(folder: Path) -> tuple[str, ...]:
+    """What in the folder cannot be a model for its name alone: it is no UTF-8, empty, or holds what cannot be seen."""
+    return tuple(name for name in _names(folder) if not _is_usable(name))
+
+
 def _entries(folder: Path) -> Sequence[Path]:
+    return [folder / name for name in _names(folder) if not name.startswith(".") and _is_usable(name)]
+
+
+def _is_usable(name: str) -> bool:
+    return is_name(name.removesuffix(".gguf"))
+
+
+def _names(folder: Path) -> Sequence[str]:
     try:
-        names = sorted(os.listdir(folder))
+        return sorted(os.listdir(folder))
     except OSError:
         return ()
-    return [folder / name for name in names if not name.startswith(".")]
 
 
 def _is_model(name: str) -> bool:

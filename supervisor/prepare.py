@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
 from supervisor.core.devices import Device
+from supervisor.core.environment import for_python
 from supervisor.core.keeping import kept, slots_key
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.plan import Placement
@@ -216,6 +218,7 @@ async def make_demo_model(places: Places) -> Path:
         return ready
     maker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "supervisor.demo", str(places.cache)),
+        env=for_python(os.environ),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -48,6 +48,7 @@ from supervisor.pool import Pool, PoolLimits
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.proof import new_secret
 from supervisor.proxy.connections import ClientLimits, Connections
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
@@ -170,6 +171,7 @@ async def _serve(source: _Source, maker: EngineMaker, prober: Prober, own_log: O
             reloader=reloader,
             own_log=own_log,
             url=url_of(door.listener, settings.server.host),
+            secret=new_secret(),
             started_at=time.time(),
             to_epoch=Epoch(),
             request_shutdown=stop.ask,
@@ -182,7 +184,7 @@ async def _serve(source: _Source, maker: EngineMaker, prober: Prober, own_log: O
         server = Server(stop, guard, connections, door.shares.backlog)
         serving = asyncio.create_task(server.serve(sockets=[door.listener]))
         await _first_loads(settings, maker, remembered, pool)
-        with endpoint_file(maker.places, service.url, service.started_at):
+        with endpoint_file(maker.places, service.url, service.started_at, service.secret):
             with _watching(reloader, service, stop):
                 _log.info("daemon_ready", url=service.url, pid=os.getpid())
                 gc.freeze()  # what is there now stays: collections need not look at it

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from supervisor.api.errors import envelope
 from supervisor.api.service import Service, ServiceOf
+from supervisor.config.base import Target
 from supervisor.errors import SupervisorError
 from supervisor.hub.models import Chosen
 
@@ -26,14 +27,14 @@ class PullRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str
+    model: Target
     update: bool = False
 
 
 class RouterPullRequest(BaseModel):
     """What llama-server's router mode is told."""
 
-    model: str
+    model: Target
 
 
 class VerifyRequest(BaseModel):
@@ -41,7 +42,7 @@ class VerifyRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str | None = None
+    model: Target | None = None
 
 
 @router.get("/api/v1/disk")
@@ -60,7 +61,7 @@ async def pull(body: PullRequest, request: Request, service: ServiceOf) -> JSONR
 
 
 @router.delete("/api/v1/models")
-async def remove(model: str, service: ServiceOf) -> dict[str, Any]:
+async def remove(model: Target, service: ServiceOf) -> dict[str, Any]:
     """Remove a model's files from the hub's cache; a download of it ends. Refused while it is loaded."""
     return await service.disk.remove(model)
 
@@ -82,7 +83,7 @@ async def router_pull(body: RouterPullRequest, service: ServiceOf) -> dict[str, 
 
 
 @router.delete("/models")
-async def router_remove(model: str, service: ServiceOf) -> dict[str, bool]:
+async def router_remove(model: Target, service: ServiceOf) -> dict[str, bool]:
     """The same as on `/api/v1/models`; a loaded model is unloaded first, as the router does."""
     with suppress(SupervisorError):
         await service.unload(model, now=True)

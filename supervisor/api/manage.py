@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor.api.service import Service, ServiceOf
 from supervisor.choosing import Asked
+from supervisor.config.base import JsonObject, Name, Target
 from supervisor.config.settings import ModelOptions
 from supervisor.engine_log import OutputLog
 
@@ -25,8 +26,8 @@ class LoadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: str
-    id: str | None = None
+    target: Target
+    id: Name | None = None
     options: ModelOptions | None = None
     reset: bool = False
     wait: bool = True
@@ -37,8 +38,8 @@ class PlanRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: str
-    id: str | None = None
+    target: Target
+    id: Name | None = None
     options: ModelOptions | None = None
     reset: bool = False
 
@@ -48,8 +49,8 @@ class EstimateRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    target: Target
+    options: JsonObject = Field(default_factory=dict)
 
 
 class PinRequest(BaseModel):
@@ -57,7 +58,7 @@ class PinRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str
+    model: Target
 
 
 class UnloadRequest(BaseModel):
@@ -65,7 +66,7 @@ class UnloadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str
+    model: Target
     now: bool = False
 
 
@@ -145,7 +146,7 @@ async def reload_config(service: ServiceOf) -> dict[str, Any]:
 @router.get("/logs", response_model=None)
 async def logs(
     service: ServiceOf,
-    model: str | None = None,
+    model: Target | None = None,
     lines: Annotated[int, Query(ge=0, le=10_000)] = 100,
     follow: bool = False,
 ) -> StreamingResponse:

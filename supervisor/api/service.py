@@ -7,7 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
@@ -36,7 +38,8 @@ from supervisor.reloading import Reloader
 class Service:
     """The daemon as the API sees it.
 
-    url: the address it listens on. to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
+    url: the address it listens on. secret: known to whoever may read the endpoint file.
+    to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
     stopping: whether that was asked for.
     closing: set when whoever listens to events is to be let go.
     """
@@ -47,6 +50,7 @@ class Service:
     reloader: Reloader
     own_log: OutputLog
     url: str
+    secret: str
     started_at: float
     to_epoch: Callable[[float], float]
     request_shutdown: Callable[[], None]
@@ -61,6 +65,11 @@ class Service:
         self.disk = Disk(self.maker, self.planner, self.pool)
         self.trials = Trials(self.maker.registry, self.pool)
         self._warnings: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return urlsplit(self.url).port or 80
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -77,8 +86,8 @@ class Service:
 
     async def devices(self, *, again: bool) -> dict[str, Any]:
         """What the machine has; `again` asks everything anew, also what failed a short while ago."""
-        machine = await self.planner.look(again=again)
-        return as_json(machine, self.planner.budgets)
+        sight = await self.planner.look(again=again)
+        return as_json(sight.machine, sight.budgets)
 
     async def plan(self, asked: Asked) -> dict[str, Any]:
         """Where the model of a load target would go now, with these options; nothing is loaded or remembered.
@@ -94,7 +103,7 @@ class Service:
         """
         answer = await entry_for(self.maker, self.planner, Asked(target), self.pool.residents)
         known = await self.maker.glance(answer.entry)
-        return await asyncio.to_thread(estimates_json, known.subject.spec, options)
+        return await self.planner.aside(partial(estimates_json, known.subject.spec, options))
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""

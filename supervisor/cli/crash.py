@@ -8,7 +8,8 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from supervisor.paths import places, private_folder
+from supervisor.owned import inner_folder
+from supervisor.paths import places
 
 
 def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
@@ -19,7 +20,7 @@ def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
     text = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n{''.join(traceback.format_exception(error))}\n"
     path = places(env).state / "logs" / "cli-errors.log"
     with contextlib.suppress(OSError):
-        private_folder(path.parent)
+        inner_folder(path.parent)
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
         return f"The traceback is in {path}."

@@ -1,7 +1,8 @@
 """Finding the daemon.
 
 `--url`, else `$SUPERVISOR_URL`, else the endpoint file of the state folder. An endpoint file counts only while the
-daemon that answers there gives the pid written in the file; whatever a killed daemon left behind is ignored.
+daemon that answers there proves on every connection, before it is sent anything else, that it knows the file's secret,
+and gives the pid written in it; whatever a killed daemon left behind is ignored. A URL that the user gives is trusted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from supervisor.cli.configured import other_configuration
 from supervisor.cli.options import background_arguments, command_name
 from supervisor.cli.progress import Report
 from supervisor.cli.render import note
-from supervisor.errors import DaemonError, DaemonUnreachable, DaemonVersionMismatch
+from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, DaemonVersionMismatch
 from supervisor.paths import Places, places
 
 
@@ -51,6 +52,7 @@ class Endpoint:
 
     url: str
     pid: int
+    secret: str
 
 
 def find(args: argparse.Namespace) -> Daemon | None:
@@ -122,7 +124,7 @@ def read_endpoint(where: Places) -> Endpoint | None:
     """What the endpoint file says; None where there is none or it is damaged."""
     try:
         found = json.loads(where.endpoint_file.read_text(encoding="utf-8"))
-        return Endpoint(str(found["url"]), int(found["pid"]))
+        return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -132,11 +134,12 @@ def at_endpoint(where: Places, key: str | None) -> Daemon | None:
     endpoint = read_endpoint(where)
     if endpoint is None:
         return None
-    client = Client(endpoint.url, key)
+    client = Client(endpoint.url, key, endpoint.secret)
     try:
         status = client.get("/api/v1/status")
     except DaemonError as error:
-        if isinstance(error.__cause__, ConnectionRefusedError) or not _lives(endpoint.pid):
+        gone = isinstance(error, DaemonUnproven) or isinstance(error.__cause__, ConnectionRefusedError)
+        if gone or not _lives(endpoint.pid):
             return None
         raise
     return Daemon(client, status) if status.get("pid") == endpoint.pid else None

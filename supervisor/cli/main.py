@@ -19,6 +19,7 @@ from supervisor.cli import exits
 from supervisor.cli.intact import check_intact
 from supervisor.cli.options import command_name
 from supervisor.errors import SupervisorError, SystemRefused, UsageError
+from supervisor.terminal import guard_streams
 
 VERBS = {
     "demo": "everything from nothing, in one command",
@@ -81,6 +82,7 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's own) and return its exit code; `--help` exits by itself."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    guard_streams()
     try:
         check_intact()
         code = _run(arguments)

@@ -1,7 +1,7 @@
 """What goes to the screen: tables, JSON, sizes and times.
 
 `rich` draws on a terminal only; anything else gets plain aligned text without colour, so that what scripts see never
-changes with the screen. Text that a model or an engine wrote is stripped of control characters on a terminal.
+changes with the screen. What a terminal must not obey, `terminal` keeps from it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ import time
 from collections.abc import Sequence
 
 from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
-
-_DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
-# C0 without tab and newline, DEL, C1
-_CONTROLS = {code: None for code in (*range(9), *range(11, 32), *range(127, 160))}
+from supervisor.core.plaintext import plain
+from supervisor.terminal import BOLD, DIM, OFF, obeyed
 
 
 def print_json(value: object) -> None:
@@ -51,23 +49,22 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def dim(text: str) -> str:
     """`text`, less loud where stdout shows colours."""
-    return f"{_DIM}{text}{_OFF}" if _has_colour() and text else text
+    return f"{DIM}{text}{OFF}" if _has_colour() and text else text
 
 
 def bold(text: str) -> str:
     """`text`, louder where stdout shows colours."""
-    return f"{_BOLD}{text}{_OFF}" if _has_colour() and text else text
+    return f"{BOLD}{text}{OFF}" if _has_colour() and text else text
 
 
 def write(text: str, *, quietly: bool = False) -> None:
-    """Foreign text on stdout, at once and without a newline; a terminal is kept from obeying it."""
-    shown = text.translate(_CONTROLS) if sys.stdout.isatty() else text
-    sys.stdout.write(dim(shown) if quietly else shown)
+    """Text on stdout, at once and without a newline."""
+    sys.stdout.write(dim(text) if quietly else text)
     sys.stdout.flush()
 
 
 class Pieces:
-    """Foreign prose on stdout that arrives in pieces; on a terminal its lines end between words."""
+    """Prose on stdout that arrives in pieces; on a terminal its lines end between words."""
 
     def __init__(self) -> None:
         self._wrap = WordWrap(columns(sys.stdout)) if is_terminal(sys.stdout) else None
@@ -77,8 +74,8 @@ class Pieces:
         if self._wrap is None:
             write(text, quietly=quietly)
             return
-        placed = self._wrap.add(text.translate(_CONTROLS))
-        sys.stdout.write(dim(placed) if quietly else placed)
+        placed = self._wrap.add(plain(text))
+        obeyed(sys.stdout).write(dim(placed) if quietly else placed)  # words that do not fit are taken back
         sys.stdout.flush()
 
 
@@ -139,5 +136,5 @@ def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for header in headers:
         table.add_column(header, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(text.translate(_CONTROLS)) for text in row))
-    Console().print(table)
+        table.add_row(*(Text(plain(text)) for text in row))
+    Console(file=obeyed(sys.stdout)).print(table)

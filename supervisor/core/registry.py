@@ -10,6 +10,7 @@ from typing import Any
 from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.nearest import did_you_mean
+from supervisor.core.plaintext import is_name
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
@@ -106,7 +107,7 @@ class Registry:
         Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
         for name in (entry.id, *entry.aliases):
-            if not name.strip() or not name.isprintable():
+            if not is_name(name):
                 raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
             owner = self._names.get(name)
             if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):

@@ -5,6 +5,7 @@ SupervisorError                     internal_error
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
 ├─ SystemRefused                    system_refused
+│  └─ FolderRefused                 folder_refused
 ├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
@@ -54,6 +55,7 @@ SupervisorError                     internal_error
 │  └─ RouteNotFound                 route_not_found
 └─ DaemonError
    ├─ DaemonUnreachable             daemon_unreachable
+   ├─ DaemonUnproven                daemon_unproven
    ├─ DaemonVersionMismatch         version_mismatch
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
@@ -74,6 +76,7 @@ from __future__ import annotations
 
 from supervisor.errors.base import (
     ConfigError,
+    FolderRefused,
     PackageOverwritten,
     ProfileInvalid,
     SupervisorError,
@@ -84,6 +87,7 @@ from supervisor.errors.daemon import (
     AddressInUse,
     DaemonAlreadyRunning,
     DaemonError,
+    DaemonUnproven,
     DaemonUnreachable,
     DaemonVersionMismatch,
     InsecureBind,
@@ -159,6 +163,7 @@ __all__ = [
     "CrashLoop",
     "DaemonAlreadyRunning",
     "DaemonError",
+    "DaemonUnproven",
     "DaemonUnreachable",
     "DaemonVersionMismatch",
     "DiskFull",
@@ -172,6 +177,7 @@ __all__ = [
     "EngineStreamInvalid",
     "EngineUnusable",
     "EstimateRefused",
+    "FolderRefused",
     "GgufError",
     "HeadersTooLarge",
     "HostNotAllowed",

@@ -28,6 +28,7 @@ from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.partial import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.modelfiles import ModelFile, open_model
+from supervisor.owned import inner_folder
 from supervisor.paths import safe_name
 
 _MAX_LISTINGS = 256
@@ -218,7 +219,7 @@ class HubModels:
         with suppress(OSError):
             if place.exists():
                 return
-            self._listings.mkdir(parents=True, exist_ok=True)
+            inner_folder(self._listings)
             scratch = place.with_suffix(".part")
             scratch.write_text(json.dumps(asdict(repository)), "utf-8")
             scratch.replace(place)

@@ -19,6 +19,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit, urlunsplit
 
 import httpx
 
+from supervisor.core.environment import for_builds
 from supervisor.errors import EngineInstallFailed
 from supervisor.llamacpp.download import Archive, explain, local_path, without_credentials
 from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_PROJECT, SDIST_SHA256
@@ -39,7 +40,7 @@ async def run_pip(*arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pip", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": "400"},
+        env={**for_builds(os.environ), "COLUMNS": "400"},
     )  # fmt: skip
     printed, _ = await process.communicate()
     return printed.decode(errors="replace")

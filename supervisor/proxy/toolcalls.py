@@ -42,6 +42,7 @@ from supervisor.proxy.spoken import Spoken
 
 _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
+_ANY_CHAT = ({"role": "user", "content": "Hi"},)
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -296,10 +297,14 @@ class Watch:
         return emulated(self._asked, facts)
 
     async def _is_accepted(self, client: EngineClient) -> bool:
-        """Whether the engine takes the request as it is; where it does not, its own words are the answer."""
-        async with client.post(TEMPLATE_PATH, json.dumps(dict(self._asked)).encode()) as rendered:
+        """Whether the engine takes the request as it is; where it does not, its own words are the answer.
+
+        Asked with another conversation: the template may refuse the client's, which is to be written anew.
+        """
+        asked = {**self._asked, "messages": _ANY_CHAT}
+        async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
             await rendered.read()
-            return rendered.status != 400
+            return rendered.status < 400
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
         """The body of the raw route; None where the engine does not render the prompt."""

@@ -53,7 +53,7 @@ def test_options_that_fit_nowhere_change_nothing(daemon: RunningDaemon, talker: 
     """Neither the engine that runs nor what the next load takes."""
     first = daemon.load(str(talker))
     for options, expected in (
-        ({"parallel": 99999}, (503, "launch_option_refused")),
+        ({"parallel": 99999}, (400, "invalid_request")),
         ({"ctx_size": 2_000_000_000}, (507, "does_not_fit")),
     ):
         for target in ("talker", "demo"):

@@ -29,6 +29,7 @@ from supervisor.llamacpp.install import InstallRequest, SmokeTest, install
 from supervisor.llamacpp.locate import locate
 from supervisor.llamacpp.progress import Progress, silent
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
+from supervisor.owned import MARKER
 from supervisor.paths import Places
 from tests.llamacpp.fakes import (
     API,
@@ -75,7 +76,7 @@ def run(
 
 def leftovers(places: Places) -> list[Path]:
     """What lies in the engines' folder besides locks, logs, downloads and the choice."""
-    known = {".lock", ".chosen.lock", "chosen.json", "logs", "downloads"}
+    known = {MARKER, ".lock", ".chosen.lock", "chosen.json", "logs", "downloads"}
     scratch = places.engines / "scratch"
     return [p for p in places.engines.iterdir() if p.name not in known and p != scratch] + list(scratch.glob("*"))
 

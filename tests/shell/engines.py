@@ -10,6 +10,7 @@ from supervisor import processes
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.engine import Engine, EngineLimits, LoadProgress, ReadyInfo
 from supervisor.engine_log import OutputLog
+from supervisor.owned import MARKER
 from supervisor.sockets import fresh_socket
 from tests.shell.waiting import until
 from tests.support.patience import PATIENCE
@@ -53,5 +54,5 @@ class Bench:
         if engine.pid is not None:
             assert processes.session_members(engine.pid) == ()
         assert engine.exit.done()
-        assert os.listdir(self.runtime) == []
+        assert os.listdir(self.runtime) == [MARKER]
         assert not self.records.exists() or os.listdir(self.records) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from supervisor.modelfolders import Found, look_inside, scan
+from supervisor.modelfolders import Found, look_inside, passed_over, scan
 
 
 def make(folder: Path, *names: str) -> None:
@@ -30,3 +30,10 @@ def test_files_and_folders_are_models(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     assert scan(tmp_path / "none") == ()
     assert look_inside(tmp_path, "x") is None
+
+
+def test_names_that_name_nothing_are_passed_over(tmp_path: Path) -> None:
+    make(tmp_path, "good.gguf", " .gguf", "line\nend.gguf", "esc\x1b[2J.gguf")
+    make(tmp_path, "bad\udcff.gguf", "d\udcff/x.gguf", "ok/\udcff.gguf")
+    assert scan(tmp_path) == (Found("good", tmp_path / "good.gguf"),)
+    assert passed_over(tmp_path) == (" .gguf", "bad\udcff.gguf", "d\udcff", "esc\x1b[2J.gguf", "line\nend.gguf")

@@ -16,6 +16,7 @@ from supervisor import processes
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from supervisor.engine_client import EngineUnreachable
 from supervisor.errors import SupervisorError
+from supervisor.owned import MARKER
 from supervisor.pool import Pool, PoolLimits
 from tests.shell.pools import PoolBench, chat
 from tests.support.patience import PATIENCE
@@ -142,7 +143,7 @@ async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed
     bench.log.close()
     assert bench.alive() == []
     assert all(processes.session_members(one.pid) == () for one in bench.engines if one.pid is not None)
-    assert os.listdir(folder / "run") == []
+    assert os.listdir(folder / "run") == [MARKER]
 
 
 async def test_a_storm_loses_nothing(engine_binary: Path, scripted_model: ScriptedModel, tmp_path: Path) -> None:
