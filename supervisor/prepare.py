@@ -132,6 +132,17 @@ class EngineMaker:
             self._logs[model_id] = OutputLog(self.places.engine_log(model_id))
         return self._logs[model_id]
 
+    def has_log(self, model_id: str) -> bool:
+        """Whether a model had an engine, or was about to, since the daemon began."""
+        return model_id in self._logs
+
+    def forget(self, model_id: str) -> None:
+        """Let go of what is kept for a model that nobody asks for any more."""
+        log = self._logs.pop(model_id, None)
+        if log is not None:
+            log.close()
+        self._settled = {key: hub for key, hub in self._settled.items() if key[0] != model_id}
+
     def binary(self) -> tuple[EngineBinary, Capabilities]:
         """The `llama-server` in use and what it can do; raises EngineNotFound, EngineUnusable."""
         binary = locate(self.places, self.env, self.engine_path)

@@ -155,7 +155,7 @@ def _file_in(folder: Path) -> Path:
     if len(names) == 1:
         return folder / names[0]
     if not names:
-        raise ModelFileError(f"{folder} holds no model: there is no .gguf file in it.")
+        raise ModelFileError(f"{folder} holds no model: there is no GGUF file of one in it.")
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     raise ModelFileError(f"{folder} holds {len(names)} models; name one: {', '.join(names[:_MAX_NAMED])}{more}.")
 

@@ -29,6 +29,7 @@ VERBS = {
     "unload": "end a model's engine",
     "pin": "keep a model loaded",
     "unpin": "let a model leave again",
+    "forget": "drop a model that a load added",
     "ps": "what is loaded",
     "events": "what changes, until Ctrl-C",
     "models": "every known model",

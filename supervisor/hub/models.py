@@ -22,9 +22,10 @@ from supervisor.core.gguf import GgufHeader
 from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess
-from supervisor.hub.api import MAIN, HubClient, Repository
+from supervisor.hub.api import HubClient
 from supervisor.hub.cachedir import Cached, HubCache
 from supervisor.hub.download import Downloads, Progress
+from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partial import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.modelfiles import ModelFile, open_model

@@ -210,7 +210,7 @@ def test_no_route_works_and_each_says_why(places: Places, tmp_path: Path) -> Non
         found = shutil.which(name)
         if found:
             (tmp_path / name).symlink_to(found)
-    said = r"(?s)release: .*not reachable.*registry: http://127\.0\.0\.1:1: .*git: there is no git"
+    said = r"(?s)release: .*not reachable.*registry: http://127\.0\.0\.1:1/.*not reachable.*git: there is no git"
     with pytest.raises(EngineInstallFailed, match=said) as caught:
         run(places, "release", "registry", "git", env=env_with(PATH=str(tmp_path)))
     assert caught.value.code == "engine_install_failed"
