@@ -154,6 +154,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.engine_errors": (),
     "core.relay": ("core.apis", "core.sse"),
     "core.apis": ("core.sse",),
+    "core.browsers": (),
     "core.upstream": ("core.chat", "core.completions", "core.fold", "core.raw_completions", "core.responses"),
     # the imperative shell
     "config": (*CORE, "paths"),

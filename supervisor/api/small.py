@@ -38,7 +38,7 @@ class SmallBodies:
             except ClientGone:
                 return
             except SupervisorError as error:
-                await error_response(error)(scope, receive, send)
+                await error_response(error, scope["path"])(scope, receive, send)
                 return
             await self._app(scope, _again(body, receive), send)
 

@@ -51,6 +51,8 @@ SupervisorError                     internal_error
 ├─ RequestError
 │  ├─ InvalidRequest                invalid_request
 │  │  └─ PayloadTooLarge            payload_too_large
+│  ├─ HeadersTooLarge               headers_too_large
+│  ├─ RequestTimeout                request_timeout
 │  ├─ Unauthorized                  unauthorized
 │  ├─ HostNotAllowed                host_not_allowed
 │  ├─ OriginNotAllowed              origin_not_allowed
@@ -65,6 +67,7 @@ SupervisorError                     internal_error
    ├─ InsecureBind                  insecure_bind
    ├─ QueueFull                     queue_full
    ├─ BodiesFull                    bodies_full
+   ├─ TooManyConnections            too_many_connections
    ├─ RequestCancelled              request_cancelled
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
@@ -101,6 +104,7 @@ from supervisor.errors.daemon import (
     ShuttingDown,
     StoreTooNew,
     StoreUnusable,
+    TooManyConnections,
 )
 from supervisor.errors.engine import (
     BuildFailed,
@@ -151,12 +155,14 @@ from supervisor.errors.model import (
     file_refused,
 )
 from supervisor.errors.request import (
+    HeadersTooLarge,
     HostNotAllowed,
     InvalidRequest,
     OriginNotAllowed,
     PayloadTooLarge,
     RequestError,
     RequestNotFound,
+    RequestTimeout,
     RouteNotFound,
     Unauthorized,
 )
@@ -190,6 +196,7 @@ __all__ = [
     "EstimateRefused",
     "FolderRefused",
     "GgufError",
+    "HeadersTooLarge",
     "HostNotAllowed",
     "HubBusy",
     "HubError",
@@ -219,6 +226,7 @@ __all__ = [
     "RequestCancelled",
     "RequestError",
     "RequestNotFound",
+    "RequestTimeout",
     "RouteNotFound",
     "ShardMissing",
     "ShuttingDown",
@@ -226,6 +234,7 @@ __all__ = [
     "StoreUnusable",
     "SupervisorError",
     "SystemRefused",
+    "TooManyConnections",
     "Unauthorized",
     "UsageError",
     "VariantAmbiguous",

@@ -77,6 +77,12 @@ class BodiesFull(DaemonError):
         self.retry_after = retry_after
 
 
+class TooManyConnections(DaemonError):
+    """The server has as many connections as it can serve."""
+
+    code = "too_many_connections"
+
+
 class RequestCancelled(DaemonError):
     """Somebody ended the request by its number."""
 

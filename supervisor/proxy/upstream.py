@@ -1,9 +1,9 @@
 """`/upstream/MODEL/…`: whatever an engine answers, of whatever path, as it is.
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
-goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it. A generation
-is asked for as on the relayed paths, so that a client that leaves frees its slot; the client gets what the engine would
-have answered.
+goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does a
+browser's GET of which nobody knows which page it comes from. A generation is asked for as on the relayed paths, so that
+a client that leaves frees its slot; the client gets what the engine would have answered.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.apis import Api, api_of
+from supervisor.core.browsers import from_unknown_page
 from supervisor.core.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotFound, ModelNotLoaded, SupervisorError
@@ -61,7 +62,7 @@ class UpstreamEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send, transport_of(scope))
+        responder = Responder(send, transport_of(scope), api_of(scope["path"]))
         try:
             with self.relaying.bodies.room() as room:
                 model, path = self._split(scope)
@@ -80,7 +81,7 @@ class UpstreamEndpoint:
         query = scope.get("query_string", b"").decode("latin-1")
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
-        if scope["method"] == "GET" and target in _LOOKS:
+        if scope["method"] == "GET" and (target in _LOOKS or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):
@@ -128,6 +129,10 @@ class UpstreamEndpoint:
             except ModelNotFound:
                 continue
         return self.relaying.registry.find(unquote(rest).strip("/")).id, "/"
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:

@@ -26,6 +26,7 @@ PASSING = {
         "DownloadFailed",
     ),
     *("EngineLost", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
+    *("RequestTimeout", "TooManyConnections"),
 }
 
 

@@ -41,6 +41,12 @@ def test_looking_at_an_engine_that_is_just_told_to_end_is_looking_at_none(
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
     endpoint = upstream_endpoint(relaying, lambda: 0)
-    scope = {"method": "GET", "raw_path": b"/upstream/m/slots", "query_string": b"", "headers": []}
+    scope = {
+        "method": "GET",
+        "path": "/upstream/m/slots",
+        "raw_path": b"/upstream/m/slots",
+        "query_string": b"",
+        "headers": [],
+    }
     sent = asyncio.run(answer_of(endpoint, scope))
     assert sent[0]["status"] == status
