@@ -171,3 +171,10 @@ def test_what_else_the_engine_is_told() -> None:
     assert FORMS["/v1/responses"].needs({}) == usage
     assert FORMS["/v1/messages"].needs({}) == usage
     assert FORMS["/v1/messages"].needs({"stop": ["x"]}) == {**usage, "verbose": True}
+
+
+def test_the_parts_of_a_system_prompt_are_joined_as_they_are() -> None:
+    parts = [{"type": "text", "text": "Be"}, {"type": "image"}, {"type": "text", "text": " brief."}, {"type": "text"}]
+    found = chat_of_messages({"messages": [], "system": parts})
+    assert found is not None
+    assert found["messages"] == [{"role": "system", "content": "Be brief."}]
