@@ -11,15 +11,14 @@ from typing import Any
 
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
-from supervisor.core.failures import OPTION
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.registry import ModelEntry
-from supervisor.errors import DiskFull, ModelDoesNotFit, ModelLoadFailed, SupervisorError, VariantNotFound
+from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
 from supervisor.fetching import wants_projector
 from supervisor.hub.models import Chosen, Found
 from supervisor.hub.stores import ollama_blob
-from supervisor.planning import Known, Planner, Sight
+from supervisor.planning import Known, Planner, Sight, refused
 from supervisor.prepare import EngineMaker
 from supervisor.targets import known_entry, new_entry, resolve_target, with_options
 
@@ -285,8 +284,9 @@ async def check_startable(
 ) -> None:
     """Whether an engine with the entry's options could be here, if all that may leave did; before anything changes.
 
-    Raises ModelLoadFailed for options that no engine starts with, ModelDoesNotFit with the numbers, InvalidRequest for
-    options that cannot be planned. What cannot be read is for the load to say.
+    Raises ModelLoadFailed for options that no engine starts with, ModelFileError for a file that none serves,
+    ModelDoesNotFit with the numbers, InvalidRequest for options that cannot be planned. What cannot be read is for the
+    load to say.
     """
     try:
         known = await maker.glance(entry)
@@ -296,7 +296,7 @@ async def check_startable(
     if not isinstance(plan, DoesNotFit) or plan.later:
         return
     if plan.refusal is not None:
-        raise ModelLoadFailed(plan.refusal.message, code=OPTION)
+        raise refused(plan.refusal)
     raise ModelDoesNotFit(" ".join((plan.message, *plan.hints)))
 
 

@@ -29,7 +29,7 @@ from supervisor.core.describe import tensor_bytes
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.memory.options import FlashAttention, Speculative
 from supervisor.core.spec import ModelSpec
-from supervisor.errors import EstimateRefused, InvalidRequest
+from supervisor.errors import EstimateRefused, InvalidRequest, file_refused
 from supervisor.modelfiles import open_model
 
 _MOST_CONTEXTS = 64
@@ -77,7 +77,7 @@ def estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
     """What the engine would allocate. Raises EstimateRefused where it would refuse these options."""
     found = estimate(spec, options)
     if isinstance(found, Refusal):
-        raise EstimateRefused(found.code, found.message)
+        raise file_refused(found.code, found.message) or EstimateRefused(found.code, found.message)
     return found
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import stat
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,10 +70,18 @@ def shared_folder(path: Path) -> Path:
     return _marked(path, made=_made(path, 0o755))
 
 
+def keep_newest(files: Iterable[Path], most: int) -> None:
+    """Remove all but the newest of these files. Never raises: what cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        by_age = sorted(files, key=lambda path: path.lstat().st_mtime_ns, reverse=True)
+        for path in by_age[most:]:
+            path.unlink(missing_ok=True)
+
+
 def read_marker(path: Path) -> Marker | None:
     """The marker in a folder; None where there is none of ours, or it cannot be read."""
     try:
-        with open(os.open(path / MARKER, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as stream:
+        with open(os.open(path / MARKER, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), encoding="utf-8") as stream:
             found = json.load(stream)
         if found["made_by"] != _MADE_BY:
             return None
@@ -92,9 +101,12 @@ def _check(path: Path, forbidden: int) -> None:
 
 
 def _made(path: Path, mode: int) -> bool:
-    """Make it with this mode where it is not there, and say so; what is missing above it gets the usual one."""
+    """Make it with this mode where it is not there, and say so; what is missing above it gets the same."""
+    for above in reversed(path.parents):
+        if not above.exists():
+            above.mkdir(mode=mode, exist_ok=True)
     try:
-        path.mkdir(mode=mode, parents=True)
+        path.mkdir(mode=mode)
     except FileExistsError:
         if not path.is_dir():
             raise
@@ -105,7 +117,9 @@ def _made(path: Path, mode: int) -> bool:
 def _marked(path: Path, *, made: bool) -> Path:
     marker = path / MARKER
     if not marker.exists():
-        before = sorted(name for name in os.listdir(path) if name != MARKER)
+        there = set(os.listdir(path)) - {MARKER}
+        before = sorted(name for name in there if read_marker(path / name) is None)
+        made = made or (bool(there) and not before)  # one of ours within it was made first, and it with that
         content = json.dumps({"made_by": _MADE_BY, "id": uuid.uuid4().hex, "made": made, "before": before})
         with contextlib.suppress(FileExistsError):
             handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

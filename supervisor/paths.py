@@ -60,6 +60,16 @@ class Places:
         """The rotating log of one model's engine."""
         return self.state / "logs" / f"{safe_name(model_id)}.log"
 
+    def engine_logs(self) -> list[Path]:
+        """The logs of engines that are there, the older files of each too."""
+        others = (self.daemon_log.name, self.cli_errors.name)
+        return [path for path in self.daemon_log.parent.glob("*.log*") if not path.name.startswith(others)]
+
+    @property
+    def cli_errors(self) -> Path:
+        """The tracebacks of bugs in the command line."""
+        return self.state / "logs" / "cli-errors.log"
+
 
 def places(env: Mapping[str, str]) -> Places:
     """The folders that this environment selects."""

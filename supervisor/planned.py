@@ -11,7 +11,7 @@ from supervisor.choosing import Asked, entry_for
 from supervisor.core.devices.describe import problems_json
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.schedule import ModelPolicy, barred_by, refusal
-from supervisor.errors import EstimateRefused
+from supervisor.errors import EstimateRefused, file_refused
 from supervisor.planning import Known, Planner, Sight
 from supervisor.prepare import EngineMaker
 
@@ -65,7 +65,8 @@ def planned_json(
     """
     found = sight.decide(known, known.entry.options, [one for one in residents if one not in leaving])
     if isinstance(found, DoesNotFit) and found.refusal is not None:
-        raise EstimateRefused(found.refusal.code, found.refusal.message)
+        code, message = found.refusal.code, found.refusal.message
+        raise file_refused(code, message) or EstimateRefused(code, message)
     models = {resident.engine: resident.model for resident in residents}
     if not isinstance(found, Placement):
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}

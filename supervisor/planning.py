@@ -29,9 +29,10 @@ from supervisor.core.identity import Start
 from supervisor.core.ladder import Detour, detoured, next_detour, unguessed, without_draft
 from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
+from supervisor.core.memory import Refusal
 from supervisor.core.plan import DoesNotFit, Forecast, Placement, PlanRequest, Policy, Resident, forecast, plan
 from supervisor.core.registry import ModelEntry, Registry
-from supervisor.errors import ModelFileError, ModelLoadFailed, QueueFull
+from supervisor.errors import ModelFileError, ModelLoadFailed, QueueFull, SupervisorError, file_refused
 from supervisor.learning import intent_of, start_of
 from supervisor.probe.drivers import holding
 from supervisor.subjects import Subject
@@ -218,7 +219,8 @@ class Planner:
     def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
         """Where the model would go beside these engines.
 
-        Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with.
+        Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with,
+        ModelFileError for a file that none serves.
         """
         known = self._known[model]
         found, by_guess = self.sight.decided(known, known.entry.options, residents)
@@ -226,7 +228,7 @@ class Planner:
             options, detour = self._detours[model]
             self._detours[model] = options, unguessed(detour)
         if isinstance(found, DoesNotFit) and found.refusal is not None:
-            raise ModelLoadFailed(found.refusal.message, code=OPTION)
+            raise refused(found.refusal)
         return found
 
     async def aside(self, work: Callable[[], T]) -> T:
@@ -251,3 +253,8 @@ class Planner:
 
 def _detoured(entry: ModelEntry, detour: Detour) -> ModelEntry:
     return replace(entry, options=detoured(entry.options, detour))
+
+
+def refused(refusal: Refusal) -> SupervisorError:
+    """The error of a load that llama-server would refuse: for its file, or for an option."""
+    return file_refused(refusal.code, refusal.message) or ModelLoadFailed(refusal.message, code=OPTION)

@@ -236,10 +236,10 @@ async def make_demo_model(places: Places) -> Path:
     )
     try:
         _, errors = await maker.communicate()
-    except asyncio.CancelledError:
-        maker.kill()
-        await maker.wait()
-        raise
+    finally:
+        if maker.returncode is None:
+            maker.kill()
+            await maker.wait()
     if maker.returncode != 0:
         lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
         reason = lines[-1].partition(": ")[2] if lines else ""

@@ -18,6 +18,7 @@ from supervisor.api import files, inflight, manage, openai, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Guard
 from supervisor.api.service import Service
+from supervisor.api.small import SmallBodies
 from supervisor.auth import AccessRules
 from supervisor.config.settings import ModelOptions
 from supervisor.core.nearest import did_you_mean
@@ -52,7 +53,7 @@ class _Dispatch:
     """
 
     def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp], upstream: ASGIApp) -> None:
-        self._app = app
+        self._app = SmallBodies(app)
         self._upstream = ServerErrorMiddleware(upstream, _bug)
         self._relayed = {path: ServerErrorMiddleware(endpoint, _bug) for path, endpoint in relayed.items()}
 

@@ -43,6 +43,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.RequestNotFound: 404,
     e.RequestError: 400,
     e.QueueFull: 429,
+    e.BodiesFull: 503,
     e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
@@ -84,7 +85,7 @@ def envelope(error: e.SupervisorError) -> dict[str, Any]:
 
 
 _MAY_PASS = (
-    *(e.QueueFull, e.ShuttingDown, e.ModelLoadFailed, e.HubBusy, e.HubUnreachable, e.DownloadFailed),
+    *(e.QueueFull, e.BodiesFull, e.ShuttingDown, e.ModelLoadFailed, e.HubBusy, e.HubUnreachable, e.DownloadFailed),
     *(e.EngineLost, e.EngineStreamInvalid, e.EngineStartFailed),
 )
 """Errors that a repetition of the same request may not meet again."""
@@ -106,7 +107,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
-        case e.QueueFull():
+        case e.QueueFull() | e.BodiesFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
         case _ if not may_pass(error) and (status_of(error) in _REPEATED or status_of(error) >= 499):
             return {"x-should-retry": "false"}

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,8 +15,10 @@ from supervisor.api.service import Service, ServiceOf
 from supervisor.choosing import Asked
 from supervisor.config.base import JsonObject, Name, Target
 from supervisor.config.settings import ModelOptions
+from supervisor.core.loglevel import LogLevel
 from supervisor.engine_log import OutputLog
 
+_log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1")
 
 _SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
@@ -59,6 +62,14 @@ class PinRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     model: Target
+
+
+class LogLevelRequest(BaseModel):
+    """How much the log is to tell."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    level: LogLevel
 
 
 class UnloadRequest(BaseModel):
@@ -160,6 +171,20 @@ async def logs(
     log = service.log(model)
     shown = _follow(log, lines) if follow else _tail(log, lines)
     return StreamingResponse(shown, media_type="text/plain; charset=utf-8")
+
+
+@router.get("/logs/level")
+async def log_level(service: ServiceOf) -> dict[str, LogLevel]:
+    """How much the daemon's log tells."""
+    return {"level": service.log_control.level}
+
+
+@router.post("/logs/level")
+async def set_log_level(service: ServiceOf, body: LogLevelRequest) -> dict[str, LogLevel]:
+    """Have the daemon's log tell more or less, until the daemon ends or the configuration says another level."""
+    service.log_control.level = body.level
+    _log.info("log_level", level=body.level)
+    return {"level": body.level}
 
 
 @router.post("/shutdown", status_code=202)

@@ -26,6 +26,7 @@ from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, LoadCancelled, ModelInUse, SupervisorError
 from supervisor.estimating import estimates_json
 from supervisor.inflight import Inflight, InflightRequest
+from supervisor.logs import LogControl
 from supervisor.planned import planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
@@ -58,6 +59,7 @@ class Service:
     pins: Pins
     tool_calls: ToolCalls
     stopping: Callable[[], bool]
+    log_control: LogControl = field(default_factory=LogControl)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from supervisor.owned import inner_folder
 from supervisor.paths import places
 
+_MAX_BYTES = 1 << 20  # then it becomes the older one of two
+
 
 def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
     """Append the traceback to the state folder's `logs/cli-errors.log`; a sentence that says where it is.
@@ -18,9 +20,11 @@ def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
     Where that folder cannot be written it goes to a new file of the temp folder.
     """
     text = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n{''.join(traceback.format_exception(error))}\n"
-    path = places(env).state / "logs" / "cli-errors.log"
+    path = places(env).cli_errors
     with contextlib.suppress(OSError):
         inner_folder(path.parent)
+        if path.exists() and path.stat().st_size > _MAX_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
         return f"The traceback is in {path}."

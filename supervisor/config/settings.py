@@ -44,6 +44,7 @@ from supervisor.config.base import (
 from supervisor.config.base import Strict as _Strict
 from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
+from supervisor.core.loglevel import LogLevel
 from supervisor.core.plan import Policy
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.toolmode import ToolMode
@@ -66,10 +67,14 @@ class ServerSettings(_Strict):
     allowed_hosts: Names = ()
     allowed_origins: Names = ()
     max_body_mib: BodyMebibytes = 256
+    max_buffered_mib: BodyMebibytes = 1024
     drain: Seconds = _LIMITS.drain
     watch_config: Flag = True
     keep_alive: NoSeconds = 5
     tool_calls: ToolMode = "auto"
+    log_level: LogLevel = "info"
+    log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
+    log_files: Annotated[int, Field(ge=1, le=100)] = 4
 
 
 class QueueSettings(_Strict):

@@ -77,7 +77,7 @@ class Relay:
             whole = self._progress.apply(whole)
             if not whole:
                 return whole
-        if self._dates:
+        if self._dates and (not self._created or whole.count(self._created) != whole.count(_CREATED_KEY)):
             whole = self._dated(whole)
         if not whole.startswith(b":") or _last_event(whole):  # comments alone are no event
             self._last = whole
@@ -122,8 +122,6 @@ class Relay:
             if first is None:
                 return whole
             self._created = first[0] + b","
-        if whole.count(self._created) == whole.count(_CREATED_KEY):
-            return whole
         return _CREATED.sub(self._created[:-1], whole)
 
     def _join(self, chunk: bytes) -> bytes:
@@ -164,32 +162,28 @@ class _ProgressFilter:
     """Takes progress out of whole events.
 
     Attributes:
-        second_roles: indexes of the choices whose role was already sent with a progress chunk's content.
+        pending: events without progress have to be looked at, too: indexes of the choices whose role was already sent
+            with a progress chunk's content.
     """
 
     def __init__(self) -> None:
-        self.second_roles: set[int] = set()
-
-    @property
-    def pending(self) -> bool:
-        """Whether events without progress have to be looked at, too."""
-        return bool(self.second_roles)
+        self.pending: set[int] = set()
 
     def apply(self, block: bytes) -> bytes:
         return b"".join(self._event(event) for event in block.split(_END)[:-1])
 
     def _event(self, event: bytes) -> bytes:
-        if _PROGRESS not in event and not self.second_roles:
+        if _PROGRESS not in event and not self.pending:
             return event + _END
         chunk = _parse(event)
         index, delta = _first_delta(chunk)
         if "prompt_progress" not in chunk:
-            second = index in self.second_roles and not _carries_text(delta)
-            self.second_roles.discard(index)
+            second = index in self.pending and not _carries_text(delta)
+            self.pending.discard(index)
             return b"" if second else event + _END
         if not _carries_text(delta):
             return b""
-        self.second_roles.add(index)
+        self.pending.add(index)
         kept = {key: value for key, value in chunk.items() if key != "prompt_progress"}
         return encode(SseEvent(_compact(kept)))
 

@@ -12,7 +12,11 @@ SupervisorError                     internal_error
 │  ├─ ModelIdTaken                  model_id_taken
 │  ├─ ModelFileError                model_file_invalid
 │  │  ├─ GgufError                  gguf_invalid
-│  │  └─ ShardMissing               shard_missing
+│  │  ├─ ShardMissing               shard_missing
+│  │  ├─ ProjectorAlone             projector
+│  │  ├─ VocabularyOnly             vocabulary_only
+│  │  ├─ DraftOnly                  draft_only
+│  │  └─ ContextUnknown             no_context
 │  ├─ VariantNotFound               variant_not_found
 │  ├─ VariantAmbiguous              variant_ambiguous
 │  ├─ ModelInUse                    model_in_use
@@ -41,6 +45,7 @@ SupervisorError                     internal_error
 │  ├─ EngineStartFailed             engine_start_failed
 │  │  └─ EngineStalled              engine_stalled
 │  ├─ EngineLost                    engine_lost
+│  │  └─ EngineHung                 engine_hung
 │  ├─ EngineStreamInvalid           engine_stream_invalid
 │  └─ OptionNotSupported            option_not_supported
 ├─ RequestError
@@ -59,6 +64,7 @@ SupervisorError                     internal_error
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
    ├─ QueueFull                     queue_full
+   ├─ BodiesFull                    bodies_full
    ├─ RequestCancelled              request_cancelled
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
@@ -82,6 +88,7 @@ from supervisor.errors.base import (
 )
 from supervisor.errors.daemon import (
     AddressInUse,
+    BodiesFull,
     DaemonAlreadyRunning,
     DaemonError,
     DaemonUnproven,
@@ -100,6 +107,7 @@ from supervisor.errors.engine import (
     BuildLocked,
     BuildToolMissing,
     EngineError,
+    EngineHung,
     EngineInstallFailed,
     EngineLost,
     EngineNotFound,
@@ -121,7 +129,9 @@ from supervisor.errors.hub import (
     VerificationFailed,
 )
 from supervisor.errors.model import (
+    ContextUnknown,
     CrashLoop,
+    DraftOnly,
     EstimateRefused,
     GgufError,
     LoadCancelled,
@@ -133,9 +143,12 @@ from supervisor.errors.model import (
     ModelLoadFailed,
     ModelNotFound,
     ModelNotLoaded,
+    ProjectorAlone,
     ShardMissing,
     VariantAmbiguous,
     VariantNotFound,
+    VocabularyOnly,
+    file_refused,
 )
 from supervisor.errors.request import (
     HostNotAllowed,
@@ -150,10 +163,12 @@ from supervisor.errors.request import (
 
 __all__ = [
     "AddressInUse",
+    "BodiesFull",
     "BuildFailed",
     "BuildLocked",
     "BuildToolMissing",
     "ConfigError",
+    "ContextUnknown",
     "CrashLoop",
     "DaemonAlreadyRunning",
     "DaemonError",
@@ -162,7 +177,9 @@ __all__ = [
     "DaemonVersionMismatch",
     "DiskFull",
     "DownloadFailed",
+    "DraftOnly",
     "EngineError",
+    "EngineHung",
     "EngineInstallFailed",
     "EngineLost",
     "EngineNotFound",
@@ -195,6 +212,7 @@ __all__ = [
     "PackageOverwritten",
     "PayloadTooLarge",
     "ProfileInvalid",
+    "ProjectorAlone",
     "QueueFull",
     "RemoteError",
     "RepositoryNotFound",
@@ -213,4 +231,6 @@ __all__ = [
     "VariantAmbiguous",
     "VariantNotFound",
     "VerificationFailed",
+    "VocabularyOnly",
+    "file_refused",
 ]

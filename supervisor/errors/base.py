@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class SupervisorError(Exception):
     """Base of all; raised bare only for what should be impossible.
@@ -19,6 +21,11 @@ class SupervisorError(Exception):
         self.message = message
         self.param = param
         self.log_lines = log_lines
+
+    @classmethod
+    def told(cls, message: str, log_lines: tuple[str, ...] = ()) -> Self:
+        """The same error again, from what was kept of it."""
+        return cls(message, log_lines=log_lines)
 
 
 class ConfigError(SupervisorError):

@@ -166,9 +166,9 @@ class Downloads:
             shared = _Shared(asyncio.create_task(self._download(repository, files, progress)), progress)
             self._shared[key] = shared
             shared.task.add_done_callback(lambda _: self._shared.pop(key, None))
-        watch(shared.progress)
         shared.waiters += 1
         try:
+            watch(shared.progress)
             await asyncio.shield(shared.task)
         finally:
             shared.waiters -= 1

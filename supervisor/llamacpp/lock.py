@@ -69,8 +69,10 @@ else:
 
 
 @contextlib.asynccontextmanager
-async def engine_lock(path: Path, *, wait: bool, report: Report) -> AsyncIterator[None]:
-    """Hold the lock under which engines are built and installed.
+async def engine_lock(
+    path: Path, *, wait: bool, report: Report, poll: float = _POLL_SECONDS
+) -> AsyncIterator[None]:
+    """Hold the lock under which engines are built and installed; it is tried for every `poll` seconds, and told once.
 
     Raises BuildLocked, naming the holder, where another process has it and `wait` is false.
     """
@@ -83,7 +85,7 @@ async def engine_lock(path: Path, *, wait: bool, report: Report) -> AsyncIterato
         if not told:
             report(Progress("wait", None, f"{who} is installing an engine"))
             told = True
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(poll)
     try:
         yield
     finally:

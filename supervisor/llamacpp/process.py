@@ -20,6 +20,7 @@ _TERM_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
 _LINE_LIMIT = 1 << 20
 _TAIL_LINES = 80
+_LONGEST_LOG = 64 << 20  # bytes; what a tool prints after that is read and left out
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ async def run_tool(
         assert process.stdout is not None  # PIPE was asked for
         try:
             async for raw in process.stdout:
-                sink.write(raw)
+                if sink.tell() < _LONGEST_LOG:
+                    sink.write(raw)
                 line = raw.decode(errors="replace").rstrip()
                 tail.append(line)
                 if on_line:

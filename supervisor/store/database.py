@@ -18,7 +18,7 @@ from typing import Any, Self
 import structlog
 
 from supervisor.errors import StoreTooNew, StoreUnusable
-from supervisor.owned import own_folder
+from supervisor.owned import keep_newest, own_folder
 from supervisor.store.migrations import MIGRATIONS, VERSION
 
 _log = structlog.get_logger()
@@ -26,6 +26,7 @@ _log = structlog.get_logger()
 _BUSY_S = 5.0
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BESIDE = ("", "-wal", "-shm")
+_DAMAGED_KEPT = 3
 
 
 class Database:
@@ -177,4 +178,5 @@ def _set_aside(path: Path, now: float) -> str:
     for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{target}{suffix}")
+    keep_newest(path.parent.glob(f"{path.name}.damaged-*"), _DAMAGED_KEPT * len(_BESIDE))
     return target

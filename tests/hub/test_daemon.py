@@ -76,7 +76,7 @@ def test_a_shard_that_was_cut_off_is_no_model_until_it_is_fetched_again(
     last = Path(shown["path"]).with_name(parts[-1].name).resolve()
     os.truncate(last, parts[-1].stat().st_size - 100)
     refused = daemon.http.post("/api/v1/models/load", json={"target": "a/split:Q8_0"}).json()["error"]
-    assert refused["code"] == "model_file_broken"
+    assert refused["code"] == "gguf_invalid"
     assert f"{parts[-1].name} is not a usable GGUF" in refused["message"], "our words: no engine was started"
     [found] = daemon.http.post("/api/v1/models/verify", json={}).json()["models"]
     assert "bytes, not" in found["problems"][0]

@@ -19,6 +19,7 @@ from supervisor.errors import EngineInstallFailed
 from supervisor.llamacpp.archive import Most, unpack_all, unpack_subtree
 from supervisor.llamacpp.download import Archive, ask, fetch, make_client
 from supervisor.llamacpp.index import find_source
+from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.release import Platform, find_release
 from supervisor.outside import Limits
 from tests.llamacpp.fakes import API, ASSET, Reply, WebServer
@@ -148,10 +149,10 @@ def test_what_is_here_already_is_not_fetched_again_and_what_is_damaged_is(site: 
     one = Archive("a.tar.gz", f"{site.url}/a", hashlib.sha256(body).hexdigest())
     site.replies["/a"] = Reply(body)
     (tmp_path / one.name).write_bytes(body)
-    steps: list[str] = []
-    run(lambda client: fetch(client, one, tmp_path, lambda step: steps.append(step.detail)))
+    steps: list[Progress] = []
+    run(lambda client: fetch(client, one, tmp_path, steps.append))
     assert site.requests == []
-    assert steps == ["a.tar.gz is here already"]
+    assert steps == [Progress("download", 1.0, "a.tar.gz is here already")]
     (tmp_path / one.name).write_bytes(b"damaged")
     assert run(lambda client: fetch(client, one, tmp_path, lambda _: None)).read_bytes() == body
     assert len(site.requests) == 1

@@ -73,6 +73,21 @@ def test_the_marker_says_what_was_there_and_stays_the_same(tmp_path: Path) -> No
     assert read_marker(tmp_path) == first
 
 
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o000])
+def test_whichever_of_ours_comes_first_all_of_them_are_ours(tmp_path: Path, umask: int) -> None:
+    where = places({"SUPERVISOR_HOME": str(tmp_path / "new" / "home")})
+    before = os.umask(umask)
+    try:
+        inner_folder(where.cache / "headers")
+        own_folder(where.state)
+    finally:
+        os.umask(before)
+    marker = read_marker(where.state)
+    assert marker is not None
+    assert (marker.made, marker.before) == (True, frozenset())
+    assert {mode(folder) for folder in (where.state, where.cache, where.cache / "headers")} == {0o700}
+
+
 def test_many_at_once_agree_on_one_marker(tmp_path: Path) -> None:
     def take(number: int) -> None:
         own_folder(tmp_path / "one")
