@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.recovery.forms import FORMS
 from supervisor.core.recovery.messages_request import chat_of_messages
 from supervisor.core.recovery.policy import only_named
 from supervisor.core.recovery.responses_request import chat_of_responses
@@ -160,3 +161,20 @@ def test_what_a_chat_takes_over_from_messages() -> None:
     kept = {"model": "m", "temperature": 0.5, "top_p": 0.9, "top_k": 5, "stream": True}
     kept |= {"chat_template_kwargs": {"enable_thinking": False}}
     assert chat_of_messages({**kept, "messages": []}) == {**kept, "messages": [], "max_tokens": 4096}
+
+
+def test_what_else_the_engine_is_told() -> None:
+    """For whom a request is, and that the events of an API need the usage and the stop word."""
+    found = chat_of_messages({"messages": [], "metadata": {"user_id": "me"}})
+    assert found == {"messages": [], "max_tokens": 4096, "__metadata_user_id": "me"}
+    usage = {"stream_options": {"include_usage": True}}
+    assert FORMS["/v1/responses"].needs({}) == usage
+    assert FORMS["/v1/messages"].needs({}) == usage
+    assert FORMS["/v1/messages"].needs({"stop": ["x"]}) == {**usage, "verbose": True}
+
+
+def test_the_parts_of_a_system_prompt_are_joined_as_they_are() -> None:
+    parts = [{"type": "text", "text": "Be"}, {"type": "image"}, {"type": "text", "text": " brief."}, {"type": "text"}]
+    found = chat_of_messages({"messages": [], "system": parts})
+    assert found is not None
+    assert found["messages"] == [{"role": "system", "content": "Be brief."}]

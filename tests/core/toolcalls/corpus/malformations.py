@@ -10,6 +10,7 @@ _M3 = "]<]minimax[>["
 _HEAD = "<tool_call>\n<function=get_weather>\n<parameter=city>\n"
 _XML = f"{_HEAD}Paris\n</parameter>\n</function>\n</tool_call>"
 _FILE = "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n"
+_FILE_JSON = '{"name": "write_file", "arguments": {"path": "a", "content": "'
 _KIMI_ARGS = '<|tool_call_argument_begin|>{"city": "Paris"}'
 _GLM_CITY = "<arg_key>city</arg_key><arg_value>Paris</arg_value>"
 
@@ -554,6 +555,12 @@ CASES = [
         "S-siblings-json",
         (("search", {"tags": [{"k": [1]}] * 120}),),
     ),
+    # in an argument that was cut, nothing is a call
+    kept("M39-inside", f"<tool_call>\n{_FILE_JSON}<function=ping></function> and", finish="length"),
+    kept("M39-inside-bare", f"{_FILE_JSON}<function=ping></function> and", finish="length"),
+    kept("M39-inside-fence", f"```json\n{_FILE_JSON}<function=ping></function> and", finish="length"),
+    kept("M39-inside-xml", f"{_FILE}<tool_call>ping</tool_call>\n", finish="length"),
+    kept("M39-inside-unknown", "<function=launch>\n<parameter=x>\n<tool_call>ping</tool_call>\n", finish="length"),
     kept("M39-brace", f"<tool_call>\n{_J[:-1]}", finish="length"),
     Case("M39-complete", f"<tool_call>\n{_J}\n</tool_ca", ONE, finish="length", dialect="hermes"),
     hermes(
