@@ -93,7 +93,7 @@ def envelope(error: e.SupervisorError) -> dict[str, Any]:
 _MAY_PASS = (
     *(e.QueueFull, e.BodiesFull, e.TooManyConnections, e.RequestTimeout, e.ShuttingDown),
     *(e.ModelLoadFailed, e.HubBusy, e.HubUnreachable, e.DownloadFailed),
-    *(e.EngineLost, e.EngineStreamInvalid, e.EngineStartFailed),
+    *(e.EngineLost, e.EngineHung, e.EngineStreamInvalid, e.EngineStartFailed),
 )
 """Errors that a repetition of the same request may not meet again."""
 _REPEATED = frozenset({408, 409, 429})

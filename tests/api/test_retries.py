@@ -25,7 +25,7 @@ PASSING = {
         "HubUnreachable",
         "DownloadFailed",
     ),
-    *("EngineLost", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
+    *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
     *("RequestTimeout", "TooManyConnections"),
 }
 

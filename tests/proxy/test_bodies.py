@@ -212,7 +212,8 @@ def test_embeddings_of_many_texts_and_numbers_reach_the_engine_as_they_came() ->
 def test_what_goes_to_an_engine_by_its_own_path_is_looked_at_only_where_it_generates(path: str) -> None:
     async def run(body: bytes) -> bytes:
         engine, bodies = _Engine(), Bodies(64 * MIB, 64 * MIB)
-        scope = {"method": "POST", "raw_path": b"/upstream/m" + path.encode(), "query_string": b""}
+        named = "/upstream/m" + path
+        scope = {"method": "POST", "path": named, "raw_path": named.encode(), "query_string": b""}
         await ask(upstream_endpoint(relaying_to(engine, bodies), lambda: 0), pieces_of(body), scope=scope)
         assert bodies.held == 0
         (asked,) = engine.asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote
 
 import pytest
 
@@ -62,6 +63,7 @@ def test_the_engine_is_not_even_asked(path: bytes) -> None:
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf", KEPT),))
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
-    scope: dict[str, Any] = {"method": "POST", "raw_path": path, "query_string": b"action=save", "headers": []}
+    scope: dict[str, Any] = {"method": "POST", "path": unquote(path), "raw_path": path, "headers": []}
+    scope["query_string"] = b"action=save"
     sent = asyncio.run(answer_of(upstream_endpoint(relaying, lambda: 1 << 30), scope))
     assert sent[0]["status"] == 400
