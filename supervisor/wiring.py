@@ -24,6 +24,7 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.load import Start
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
 from supervisor.edges import pool_edges
@@ -101,13 +102,11 @@ class _Source:
 
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
-    settings = load_settings(file, env)
+    start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
+    settings = load_settings(file, env, start)
     if file is not None:
         _log.info("config_file", path=str(file))
-    given = {"host": options.host, "port": options.port}
-    server = settings.server.model_copy(update={name: value for name, value in given.items() if value is not None})
-    engine = settings.engine.model_copy(update={"path": options.engine} if options.engine else {})
-    return Configured(settings.model_copy(update={"server": server, "engine": engine}), file)
+    return Configured(settings, file)
 
 
 async def _serve(

@@ -131,7 +131,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.apis": ("core.sse",),
     "core.upstream": ("core.chat", "core.completions", "core.fold"),
     # the imperative shell
-    "config": (*CORE, "paths"),
+    "config": (*CORE, "auth", "paths"),
     "config.base": ("core.memory", "core.units"),
     "logs": (*CORE, "paths"),
     "metrics": CORE,
