@@ -179,3 +179,17 @@ def test_a_huge_file_is_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="larger than 4 MiB"):
         load(tmp_path / "c.yaml", {})
     assert read_document("").data == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        *(("priority: 30", True), ("priority: -30", True), ("priority: 31", False), ("priority: -31", False)),
+        *(("replicas: 1", True), ("replicas: 256", True), ("replicas: 0", False), ("replicas: 257", False)),
+        *(("replicas: 2..2", True), ("replicas: 1..256", True), ("replicas: 3..2", False), ("replicas: 0..2", False)),
+        *(("replicas: 1..257", False), ("replicas: true", False), ("replicas: 1...2", False)),
+        *(("concurrency: 1", True), ("concurrency: 0", False), ("ttl: 0.5", True), ("ttl: 0", False)),
+    ],
+)
+def test_how_a_model_is_managed_has_bounds(tmp_path: Path, text: str, valid: bool) -> None:
+    assert (faults(tmp_path, f"models: {{m: {{file: x, {text}}}}}") == {}) is valid
