@@ -38,6 +38,7 @@ from supervisor.pool import Pool, PoolLimits
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.proof import new_secret
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -47,7 +48,7 @@ from supervisor.reloading import Configured, Reloader
 from supervisor.remembered import Remembered
 from supervisor.serving import Server, Stop, loop_factory
 from supervisor.store import Database
-from supervisor.wakefulness import lifetime, watch_for_resume
+from supervisor.wakefulness import Epoch, lifetime, watch_for_resume
 from supervisor.workshop import engine_maker, look, planner_of
 
 _log = structlog.get_logger()
@@ -137,8 +138,9 @@ async def _serve(
             reloader=reloader,
             own_log=own_log,
             url=url_of(listener, settings.server.host),
+            secret=new_secret(),
             started_at=time.time(),
-            to_epoch=_to_epoch,
+            to_epoch=Epoch(),
             request_shutdown=stop.ask,
             inflight=Inflight(lifetime),
             pins=pins,
@@ -149,7 +151,7 @@ async def _serve(
         server = Server(stop, guard)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await _first_loads(settings, maker, remembered, pool)
-        with endpoint_file(maker.places, service.url, service.started_at):
+        with endpoint_file(maker.places, service.url, service.started_at, service.secret):
             with _watching(reloader, service, stop):
                 _log.info("daemon_ready", url=service.url, pid=os.getpid())
                 gc.freeze()  # what is there now stays: collections need not look at it
@@ -255,7 +257,3 @@ def _access(settings: Settings, host: str) -> AccessRules:
         check_host=is_loopback(host) or not server.api_keys,
         any_address=not is_loopback(host),
     )
-
-
-def _to_epoch(at: float) -> float:
-    return time.time() - (lifetime() - at)

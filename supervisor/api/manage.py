@@ -137,6 +137,12 @@ async def unpin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
     return service.pin(body.model, pinned=False)
 
 
+@router.post("/models/forget")
+async def forget(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+    """Drop a model that a load added and that is not loaded; its files stay."""
+    return service.forget(body.model)
+
+
 @router.post("/config/reload")
 async def reload_config(service: ServiceOf) -> dict[str, Any]:
     """Read the configuration again and take it over, or refuse it whole and say why."""
@@ -164,8 +170,7 @@ async def shutdown(service: ServiceOf) -> dict[str, str]:
 
 
 async def _progress(service: Service, model_id: str) -> AsyncIterator[str]:
-    async for _ in service.pool.follow(model_id):
-        shown = service.model(model_id)
+    async for shown in service.follow(model_id):
         yield f"data: {json.dumps(shown)}\n\n"
         if shown["state"] in _SETTLED:
             return

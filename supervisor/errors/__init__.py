@@ -5,6 +5,7 @@ SupervisorError                     internal_error
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
 ├─ SystemRefused                    system_refused
+│  └─ FolderRefused                 folder_refused
 ├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
@@ -52,6 +53,7 @@ SupervisorError                     internal_error
 │  └─ RouteNotFound                 route_not_found
 └─ DaemonError
    ├─ DaemonUnreachable             daemon_unreachable
+   ├─ DaemonUnproven                daemon_unproven
    ├─ DaemonVersionMismatch         version_mismatch
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
@@ -71,6 +73,7 @@ from __future__ import annotations
 
 from supervisor.errors.base import (
     ConfigError,
+    FolderRefused,
     PackageOverwritten,
     ProfileInvalid,
     SupervisorError,
@@ -81,6 +84,7 @@ from supervisor.errors.daemon import (
     AddressInUse,
     DaemonAlreadyRunning,
     DaemonError,
+    DaemonUnproven,
     DaemonUnreachable,
     DaemonVersionMismatch,
     InsecureBind,
@@ -153,6 +157,7 @@ __all__ = [
     "CrashLoop",
     "DaemonAlreadyRunning",
     "DaemonError",
+    "DaemonUnproven",
     "DaemonUnreachable",
     "DaemonVersionMismatch",
     "DiskFull",
@@ -166,6 +171,7 @@ __all__ = [
     "EngineStreamInvalid",
     "EngineUnusable",
     "EstimateRefused",
+    "FolderRefused",
     "GgufError",
     "HostNotAllowed",
     "HubBusy",

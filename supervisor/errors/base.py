@@ -46,6 +46,12 @@ class SystemRefused(SupervisorError):
     code = "system_refused"
 
 
+class FolderRefused(SystemRefused, PermissionError):
+    """A folder that belongs to somebody else, or that others can write to, is no place for what is ours."""
+
+    code = "folder_refused"
+
+
 class ProfileInvalid(SupervisorError):
     """The description of a machine's devices is wrong."""
 

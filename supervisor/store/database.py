@@ -18,6 +18,7 @@ from typing import Any, Self
 import structlog
 
 from supervisor.errors import StoreTooNew, StoreUnusable
+from supervisor.owned import own_folder
 from supervisor.store.migrations import MIGRATIONS, VERSION
 
 _log = structlog.get_logger()
@@ -41,7 +42,7 @@ class Database:
         Raises StoreTooNew for one that a later version made, StoreUnusable where it cannot be written to.
         """
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_folder(path.parent)
             path.touch(mode=0o600)
             try:
                 return cls(_opened(path))

@@ -14,6 +14,7 @@ import pytest
 
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -177,7 +178,7 @@ def test_sigkill_of_the_daemon_during_a_stream_leaves_no_process(engine_binary: 
             assert children
             daemon.process.kill()
             daemon.process.wait()
-            _, alive = psutil.wait_procs(children, timeout=5)
+            _, alive = psutil.wait_procs(children, timeout=PATIENCE)
             assert not alive
 
 
@@ -194,7 +195,7 @@ def test_shutting_down_takes_nothing_new_and_asked_again_ends_open_streams_prope
         rest = [line for line in events if line]
     assert rest[-1] == "data: [DONE]"
     assert json.loads(rest[-2].removeprefix("data: "))["error"]["code"] == "engine_lost"
-    assert daemon.process.wait(20) == 0
+    assert daemon.process.wait(PATIENCE) == 0
     assert not (daemon.home / "endpoint.json").exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from supervisor.store import Database
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -196,7 +197,7 @@ def test_following_a_log_shows_new_lines_and_ends_with_the_daemon(daemon: Runnin
         assert "engine_start" in next(line for line in lines if "model=demo" in line)
         assert daemon.http.post("/api/v1/shutdown").status_code == 202
         assert any("daemon_stopping" in line for line in lines)
-    assert daemon.process.wait(20) == 0
+    assert daemon.process.wait(PATIENCE) == 0
 
 
 def test_a_footprint_is_shown_and_remembered_and_the_log_is_not_filled_by_it(

@@ -19,7 +19,7 @@ def registry(folder: Path, text: str) -> Registry:
 def test_every_kind_of_source(tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     for name in ("dir/m.gguf", "dir/mmproj.gguf", "dir/mtp-x.gguf"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_bytes(b"GGUF")
     models = registry(
         tmp_path,
         """models:
@@ -45,7 +45,7 @@ def test_every_kind_of_source(tmp_path: Path) -> None:
 def test_models_of_the_folder_get_the_defaults_and_may_be_set_by_name(tmp_path: Path) -> None:
     (tmp_path / "shelf").mkdir()
     for name in ("a.gguf", "b.gguf"):
-        (tmp_path / "shelf" / name).touch()
+        (tmp_path / "shelf" / name).write_bytes(b"GGUF")
     text = "models_dir: shelf\ndefaults: {ctx_size: 9, ttl: 5}\nmodels: {b: {ttl: null}, gone: {parallel: 2}}"
     found = {entry.id: entry for entry in registry(tmp_path, text)}
     assert set(found) == {"a", "b", "gone", "demo"}

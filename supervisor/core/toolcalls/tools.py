@@ -51,6 +51,15 @@ class Tool:
         known = self.types.get(key, self.other)
         return value if known is None or not self.coerce else fitted(value, known, scalars=self.scalars)
 
+    def admits(self, key: str, text: str) -> bool:
+        """Whether text for this parameter, which the schema names, is of its type."""
+        types = self.types[key]
+        return not self.coerce or "string" in types or not isinstance(typed(text, types), str)
+
+    def says_string(self, key: str) -> bool:
+        """Whether the schema names this parameter and admits a string."""
+        return "string" in self.types.get(key, frozenset())
+
     def is_plain_string(self, key: str) -> bool:
         """Whether text for this parameter is a string whatever it looks like."""
         return not self.coerce or self.types.get(key, self.other) in (None, frozenset({"string"}))

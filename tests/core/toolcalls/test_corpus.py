@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.core.toolcalls import DIALECTS
-from tests.core.toolcalls.corpus import Case, dialects, malformations, negatives
+from supervisor.core.toolcalls.dialects.closers import CLOSERS
+from tests.core.toolcalls.corpus import Case, closers, dialects, malformations, negatives
 from tests.core.toolcalls.support import Result, recover
 
-CASES = [*dialects.CASES, *malformations.CASES, *negatives.CASES]
+CASES = [*dialects.CASES, *malformations.CASES, *closers.CASES, *negatives.CASES]
 # what turns out to be no call only behind a string that has been given out cannot be taken back
-BROKEN_LATE = ("M3-in-string", "M9", "M39")
+BROKEN_LATE = ("M3-in-string", "M9", "M39", "E-prose-cut")
 ATOMIC_OR_NOT = [case for case in CASES if not case.id.startswith(BROKEN_LATE)]
 BY_ID = {case.id: case for case in CASES}
 
@@ -111,6 +112,15 @@ def test_without_tools_nothing_happens(case: Case, more: str) -> None:
     plain = Case("x", case.text + more, tools=None)
     assert recover(plain).content == case.text + more
     assert recover(plain).calls == ()
+
+
+@pytest.mark.parametrize("closer", sorted(CLOSERS))
+def test_a_closing_tag_that_closes_nothing_stays(closer: str) -> None:
+    """At the end of a text about something else; behind a call it disappears."""
+    for text in (f"That is how it ends: {closer}", f"Done.\n{closer}\n", closer):
+        check(Case("x", text, content=text), recover(Case("x", text), by_bytes(text, 1)))
+    text = f'<tool_call>{{"name": "ping"}}</tool_call>\nDone.\n{closer}\n'
+    assert recover(Case("x", text), by_bytes(text, 1)).content == "\nDone.\n"
 
 
 def test_every_dialect_and_every_malformation_has_its_row() -> None:

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from supervisor.core.toolcalls import CallStart, Dropped, Options, Recoverer, Text, counted_ids
 from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
 from supervisor.core.toolcalls.dialects.closers import CLOSERS, THINK
-from tests.core.toolcalls.corpus import TOOLS, Case, dialects, malformations, negatives
+from tests.core.toolcalls.corpus import TOOLS, Case, closers, dialects, malformations, negatives
 from tests.core.toolcalls.support import folded, recover
 from tests.support.llama_source import llama_source
 
-CASES = [*dialects.CASES, *malformations.CASES, *negatives.CASES]
+CASES = [*dialects.CASES, *malformations.CASES, *closers.CASES, *negatives.CASES]
 FRAGMENTS = [
     *(*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values()),
     *(
@@ -220,6 +220,13 @@ HEADS = {
     "lines of parameters": "<function=get_weather>\n<parameter=city>\n",
     "closers": "</parameter>",
     "closers in a value": "</parameter> x",
+    "doubtful ends": "<function=get_weather><parameter=city>x</parameter></function> and ",
+    "doubtful ends in a value": "</parameter></function> x",
+    "calls in values": "<function=get_weather><parameter=city>" * 2 + "</parameter></function>",
+    "calls in pairs": "<tool_call>get_weather<arg_key>city</arg_key><arg_value>" * 2 + "</arg_value></tool_call>",
+    "parameters in a value": "<parameter=days>",
+    "kimi 3": '<|open|>call tool="ping"<|sep|><|open|>argument key="city"<|sep|>' * 2 + "<|close|>argument<|sep|>",
+    "gemma tokens": '<|"|>,city:<|"|>}',
     "pairs": "<tool_call>get_weather<arg_key>city</arg_key><arg_value>",
     "gemma": '<|tool_call>call:get_weather{city:<|"|>',
     "gemma bare": "call:get_weather{city:a,\n",
@@ -244,6 +251,15 @@ PREFIXES = {
     "after a call": '<tool_call>{"name": "ping"}</tool_call>',
     "in a string": '{"name": "write_file", "arguments": {"content": "',
 }
+VALUES = {
+    "in a parameter": "<function=get_weather><parameter=city>",
+    "in a gemma string": '<|tool_call>call:get_weather{city:<|"|>',
+}
+IN_VALUES = ("closers", "closers in a value", "doubtful ends in a value", "calls in values", "gemma tokens")
+COSTS = [
+    *((f"{head}, {name}", prefix + "\0" + HEADS[head]) for head in HEADS for name, prefix in PREFIXES.items()),
+    *((f"{head}, {name}", prefix + "\0" + HEADS[head]) for head in IN_VALUES for name, prefix in VALUES.items()),
+]
 
 
 def seconds(text: str, size: int) -> float:
@@ -255,10 +271,10 @@ def seconds(text: str, size: int) -> float:
     return time.process_time() - begun
 
 
-@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
-@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_cost_grows_no_faster_than_length(head: str, prefix: str) -> None:
+@pytest.mark.parametrize("begun", [text for _, text in COSTS], ids=[name for name, _ in COSTS])
+def test_cost_grows_no_faster_than_length(begun: str) -> None:
     """Twice the text in about twice the time; generous, since a quadratic cost would show as four times at least."""
+    prefix, head = begun.split("\0")
     short = prefix + head * (40_000 // len(head))
     long = prefix + head * (160_000 // len(head))
     for size in (8, 1 << 30):
