@@ -10,7 +10,8 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from supervisor.config.document import Document, Loc
-from supervisor.config.words import told
+from supervisor.config.settings import DefaultSettings, ModelOptions
+from supervisor.config.words import nearest, told
 from supervisor.errors import ConfigError
 
 
@@ -47,7 +48,13 @@ def validation_faults(error: ValidationError, document: Document, path: Path | N
 
 def option_fault(item: Mapping[str, Any]) -> str:
     """What is wrong with an option of a request or of the command line, from one of pydantic's errors."""
-    return told(item, ("defaults", *item["loc"]))
+    name = str(item["loc"][-1])
+    if item["type"] != "extra_forbidden":
+        return told(item, ("defaults", *item["loc"]))
+    if name in DefaultSettings.model_fields:
+        return "may stand in the configuration file only"
+    near = nearest(name, ModelOptions.model_fields)
+    return "is no key here" + (near if "did you mean" in near else "; docs/launch.md lists them")
 
 
 def fault_at(document: Document, path: Path | None, loc: Loc, message: str, *, key: bool = False) -> ConfigFault:
