@@ -115,7 +115,7 @@ def estimate_options(given: Mapping[str, object]) -> EstimateOptions:
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise InvalidRequest(f"{name} cannot be {given.get(name)!r}: {first['msg']}.", param=name) from None
+        raise InvalidRequest(f"{name} cannot be {str(given.get(name))[:100]!r}: {first['msg']}.", param=name) from None
 
 
 def _projector_bytes(path: object) -> int:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from supervisor.config import Settings
+from supervisor.config.load import passed_over
 from supervisor.config.settings import HubSettings
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.core.reload import Changes, reconcile
@@ -120,9 +121,11 @@ class Reloader:
         self._seen = await asyncio.to_thread(self._signature)
         found = await asyncio.to_thread(self._read)
         if found.path != self._path:
+            why = passed_over(self._path) if self._path is not None else None
             raise ConfigError(
                 f"The daemon was started with {self._path or 'no configuration file'}, and now "
-                f"{found.path or 'none'} would be used. Put the file back, or start the daemon again."
+                f"{found.path or 'none'} would be used. {why + ' Or' if why else 'To take it over,'} start the daemon "
+                "again."
             )
         models = await asyncio.to_thread(self._prepared, found.settings)
         return self._take_over(found.settings, models)

@@ -24,6 +24,7 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.load import Start
 from supervisor.config.settings import ServerSettings
 from supervisor.core.loglevel import LogLevel
 from supervisor.core.schedule import Pins, Scheduler
@@ -144,13 +145,14 @@ class _Door:
 
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
-    settings = load_settings(file, env)
+    start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
+    settings = load_settings(file, env, start)
     if file is not None:
         _log.info("config_file", path=str(file))
-    given = {"host": options.host, "port": options.port, "log_level": options.log_level}
-    server = settings.server.model_copy(update={name: value for name, value in given.items() if value is not None})
-    engine = settings.engine.model_copy(update={"path": options.engine} if options.engine else {})
-    return Configured(settings.model_copy(update={"server": server, "engine": engine}), file)
+    if options.log_level is not None:
+        server = settings.server.model_copy(update={"log_level": options.log_level})
+        settings = settings.model_copy(update={"server": server})
+    return Configured(settings, file)
 
 
 async def _serve(

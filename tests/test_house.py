@@ -157,7 +157,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.browsers": (),
     "core.upstream": ("core.chat", "core.completions", "core.fold", "core.raw_completions", "core.responses"),
     # the imperative shell
-    "config": (*CORE, "paths"),
+    "config": (*CORE, "auth", "paths"),
     "config.base": ("core.memory", "core.units"),
     "logfile": (),
     "logs": (*CORE, "logfile", "paths", "terminal"),

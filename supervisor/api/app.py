@@ -21,8 +21,7 @@ from supervisor.api.schema import Documented
 from supervisor.api.service import Service
 from supervisor.api.small import SmallBodies
 from supervisor.auth import AccessRules
-from supervisor.config.settings import ModelOptions
-from supervisor.core.nearest import did_you_mean
+from supervisor.config.faults import option_fault
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.upstream import PREFIX
 
@@ -91,10 +90,11 @@ def _validation_error(request: Request, error: Exception) -> Response:
 
 def _told(fault: Mapping[str, Any]) -> str:
     """What is wrong, in words for people who do not know how it was found."""
-    name = str(fault["loc"][-1])
+    if "options" in fault["loc"][:-1]:
+        at = fault["loc"].index("options") + 1
+        return option_fault({**fault, "loc": fault["loc"][at:]})
     if fault["type"] == "extra_forbidden":
-        near = did_you_mean(name, ModelOptions.model_fields) if "options" in fault["loc"] else ""
-        return f"there is no such key here{near}" + ("" if near else "; docs/rest.md and docs/launch.md list them")
+        return "is no key here; docs/rest.md lists them"
     if fault["type"] == "model_attributes_type":
         return "must be a JSON object; send it with `Content-Type: application/json`"
     if fault["type"] == "missing":

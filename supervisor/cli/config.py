@@ -29,6 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_output(init)
     check = _verb(verbs, "check", "say what is wrong with a file", run_check)
     check.add_argument("file", metavar="FILE", nargs="?", help="(default: the one that `serve` would use)")
+    check.add_argument("--insecure", action="store_true", help="as for `serve --insecure`: any address, without a key")
     schema = _verb(verbs, "schema", "print the JSON schema, for editors", run_schema)
     schema.set_defaults(json=True)
     show = _verb(verbs, "show", "print what counts, and where each value comes from", run_show)
@@ -63,12 +64,13 @@ def run_check(args: argparse.Namespace) -> int:
     """Check a file; 1 where something is wrong."""
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
+    from supervisor.config.load import Start  # noqa: PLC0415 - as above
     from supervisor.targets import configured_models, missing_files  # noqa: PLC0415 - as above
 
     path = _path(args.file)
     _note_daemon(args.file)
     try:
-        models = configured_models(load_settings(path, os.environ))
+        models = configured_models(load_settings(path, os.environ, Start(insecure=args.insecure)))
     except ConfigError as error:
         if not args.json or not error.faults:
             raise

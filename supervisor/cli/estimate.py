@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, add_common, count, positive, require
+from supervisor.cli.options import Subparsers, add_common, count, positive, require, tokens
 from supervisor.cli.reading import reader
 from supervisor.cli.render import note, print_json, print_json_line
 from supervisor.core.ggml import CACHE_TYPES
@@ -40,8 +40,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-c", "--ctx-size", type=_contexts, metavar="N[,N…]", help="context in tokens (default and 0: the model's own)")
     add("-np", "--parallel", type=positive, metavar="N", help="slots (default: 4 in one unified cache)")
-    add("-b", "--batch-size", type=positive, metavar="N", help="logical batch (default: 2048)")
-    add("-ub", "--ubatch-size", type=positive, metavar="N", help="physical batch (default: 512)")
+    add("-b", "--batch-size", type=tokens, metavar="N", help="logical batch (default: 2048)")
+    add("-ub", "--ubatch-size", type=tokens, metavar="N", help="physical batch (default: 512)")
     add("-ctk", "--cache-type-k", choices=CACHE_TYPES, metavar="TYPE", help=f"of keys: {', '.join(CACHE_TYPES)}")
     add("-ctv", "--cache-type-v", choices=CACHE_TYPES, metavar="TYPE", help="of values")
     add("--swa-full", action="store_true", default=None, help="full-size caches for sliding windows")
@@ -109,7 +109,7 @@ def _with_projector(options: EstimateOptions, source: ModelReader, target: str) 
 
 
 def _contexts(text: str) -> tuple[int, ...]:
-    return tuple(count(part) for part in text.split(","))
+    return tuple(tokens(part) for part in text.split(","))
 
 
 def _split(text: str) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from supervisor.cli.client import Json
-from supervisor.cli.options import count, positive
+from supervisor.cli.options import count, positive, tokens
 from supervisor.core.ggml import CACHE_TYPES
 from supervisor.errors import UsageError
 
@@ -22,11 +22,17 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Options whose names are fields of the REST interface's `options`."""
     group = parser.add_argument_group("how it is launched (llama-server's own options)")
     add = group.add_argument
-    add("-c", "--ctx-size", type=count, metavar="N", help="context in tokens of all slots (0: the model's own)")
+    add(
+        "-c",
+        "--ctx-size",
+        type=tokens,
+        metavar="N",
+        help="context of all slots in tokens, such as 8k (0: the model's own)",
+    )
     add("-np", "--parallel", type=positive, metavar="N", help="slots: requests answered side by side")
     add("-kvu", "--kv-unified", action=argparse.BooleanOptionalAction, help="one cache for all slots")
-    add("-b", "--batch-size", type=positive, metavar="N", help="logical batch")
-    add("-ub", "--ubatch-size", type=positive, metavar="N", help="physical batch")
+    add("-b", "--batch-size", type=tokens, metavar="N", help="logical batch")
+    add("-ub", "--ubatch-size", type=tokens, metavar="N", help="physical batch")
     add("-ctk", "--cache-type-k", choices=CACHE_TYPES, metavar="TYPE", help=f"of keys: {', '.join(CACHE_TYPES)}")
     add("-ctv", "--cache-type-v", choices=CACHE_TYPES, metavar="TYPE", help="of values")
     add("-fa", "--flash-attn", choices=("auto", "on", "off"), help="flash attention")

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from supervisor.core import units
 from supervisor.errors import UsageError
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what `add_subparsers()` returns
@@ -55,6 +56,14 @@ def positive(text: str) -> int:
 def count(text: str) -> int:
     """An integer of at least 0. Raises argparse.ArgumentTypeError."""
     return _ranged(text, 0, 2**31 - 1)
+
+
+def tokens(text: str) -> int:
+    """A number of tokens, `8k` for 8192. Raises argparse.ArgumentTypeError."""
+    try:
+        return _ranged(str(units.tokens(text)), 0, 2**31 - 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens such as 8192 or 8k") from None
 
 
 def command_name(env: Mapping[str, str]) -> str:

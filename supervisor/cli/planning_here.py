@@ -6,21 +6,20 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from supervisor.cli.client import Json
 from supervisor.config import find_config, load_settings
+from supervisor.config.faults import option_fault
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices import Machine
-from supervisor.core.nearest import did_you_mean
 from supervisor.errors import InvalidRequest
 from supervisor.paths import places
 from supervisor.planned import Asked, planned
 from supervisor.probe.profiles import load_profile, read_profile
 from supervisor.workshop import without_daemon
-
-_UNKNOWN = "; docs/launch.md lists them, and which only the configuration may set"
 
 
 async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:
@@ -45,6 +44,5 @@ def _checked(options: Json) -> ModelOptions:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        near = did_you_mean(name, ModelOptions.model_fields)
-        told = f"there is no such option here{near or _UNKNOWN}" if first["type"] == "extra_forbidden" else first["msg"]
+        told = option_fault(cast("Mapping[str, Any]", first))
         raise InvalidRequest(f"{name}: {told}", param=name) from None

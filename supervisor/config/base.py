@@ -147,15 +147,22 @@ def _override(text: str) -> str:
 
 _ENDS = Field(json_schema_extra={"x-maxCharacters": MOST_TEXT})  # JSON, as `_small` has it
 
-Name = Annotated[str, Field(max_length=256)]
-Path = Annotated[str, Field(max_length=4096)]
+Name = Annotated[str, Field(max_length=256, description="a name")]
+Path = Annotated[str, Field(max_length=4096, description="a path")]
 Target = Path  # what is to be loaded: a path, an id, a model of the hub
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
-Url = Annotated[str, Field(pattern=r"^https?://\S+$", max_length=2048)]
-Secret = Annotated[str, Field(min_length=8, max_length=1024, pattern=r"^[!-~]+$")]
-Address = Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$", max_length=261)]
+Url = Annotated[
+    str,
+    Field(pattern=r"^https?://\S+$", max_length=2048, description="an address that begins with http:// or https://"),
+]
+Secret = Annotated[
+    str, Field(min_length=8, max_length=1024, pattern=r"^[!-~]+$", description="8 to 1024 printable ASCII characters")
+]
+Address = Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$", max_length=261, description="host:port")]
 Pattern = Annotated[str, Field(max_length=MOST_CHARACTERS)]
-Override = Annotated[str, Field(max_length=2 * MOST_CHARACTERS), AfterValidator(_override)]
+Override = Annotated[
+    str, Field(max_length=2 * MOST_CHARACTERS, description="PATTERN=BUFFER TYPE"), AfterValidator(_override)
+]
 
 Names = Annotated[tuple[Name, ...], Field(max_length=64)]
 Addresses = Annotated[tuple[Address, ...], Field(max_length=64)]

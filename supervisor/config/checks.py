@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple
 
+from supervisor.auth import is_loopback
 from supervisor.config.document import Loc
-from supervisor.config.faults import nearest
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.config.sources import DEMO, kind_of
+from supervisor.config.words import nearest
 from supervisor.core.launch.extra import check_env, check_extra
 from supervisor.core.plaintext import is_name
 from supervisor.errors import SupervisorError
 
 
 class Complaint(NamedTuple):
-    """What is wrong, where; `key`: with the key there, not its value."""
+    """What is wrong, where; `key`: with the key there, not its value. about: the values that it follows from."""
 
     loc: Loc
     message: str
     key: bool = False
+    about: tuple[Loc, ...] = ()
+
+    def follows_from(self, wrong: Iterable[Loc]) -> bool:
+        """Whether one of these places, which are wrong themselves, is why."""
+        mine = self.about or (self.loc,)
+        return any(_within(one, other) or _within(other, one) for one in mine for other in wrong)
 
 
-def complaints(settings: Settings) -> Iterator[Complaint]:
-    """Everything that is wrong with settings of which each value is right."""
+def complaints(settings: Settings, *, insecure: bool) -> Iterator[Complaint]:
+    """Everything that is wrong with settings of which each value is right.
+
+    `insecure`: an address that others can reach needs no key, or nobody listens.
+    """
+    if not insecure and not is_loopback(settings.server.host) and not settings.server.api_keys:
+        yield Complaint(
+            ("server", "host"),
+            f"{settings.server.host} can be reached from other machines: set api_keys or $SUPERVISOR_API_KEY, "
+            "or start with `serve --insecure` to go without",
+            about=(("server", "host"), ("server", "api_keys")),
+        )
     yield from _options(settings.defaults, ("defaults",))
     for name, model in settings.models.items():
         yield from _model(settings, name, model)
@@ -41,20 +59,23 @@ def _model(settings: Settings, name: str, model: ModelSettings) -> Iterator[Comp
             f"{model.source!r} is neither `demo`, a path (./{model.source}?) nor a repository (owner/repo:quant)",
         )
     elif model.source is None and model.file is None and settings.models_dir is None and name != DEMO:
-        yield Complaint(loc, "name the model's `source` or `file`", key=True)
+        about = ((*loc, "source"), (*loc, "file"), ("models_dir",))
+        yield Complaint(loc, "name the model's `source` or `file`", key=True, about=about)
     yield from _options(model, loc)
 
 
 def _options(model: DefaultSettings, loc: Loc) -> Iterator[Complaint]:
-    yield from _refused(lambda: check_extra(model.extra_args, None), (*loc, "extra_args"))
-    yield from _refused(lambda: check_env(model.env), (*loc, "env"))
+    for number, argument in enumerate(model.extra_args):
+        yield from _refused(partial(check_extra, [argument], None), (*loc, "extra_args", number))
+    for name, value in model.env.items():
+        yield from _refused(partial(check_env, {name: value}), (*loc, "env", name), key=True)
 
 
-def _refused(check: Callable[[], None], loc: Loc) -> Iterator[Complaint]:
+def _refused(check: Callable[[], None], loc: Loc, *, key: bool = False) -> Iterator[Complaint]:
     try:
         check()
     except SupervisorError as error:
-        yield Complaint(loc, error.message)
+        yield Complaint(loc, error.message, key)
 
 
 def _names(settings: Settings) -> Iterator[Complaint]:
@@ -79,4 +100,9 @@ def _groups(settings: Settings) -> Iterator[Complaint]:
         for number, member in enumerate(group.members):
             loc = ("groups", name, "members", number)
             if member not in known and settings.models_dir is None:
-                yield Complaint(loc, f"there is no model {member!r}{nearest(member, known)}")
+                told = f"there is no model {member!r}{nearest(member, known)}"
+                yield Complaint(loc, told, about=(loc, ("models_dir",)))
+
+
+def _within(inner: Loc, outer: Loc) -> bool:
+    return inner[: len(outer)] == outer

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from supervisor.config.expand import MACROS
-from supervisor.config.faults import schema
+from supervisor.config.words import schema
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
 _NAMES = {"type": ["string", "number", "boolean", "null"]}

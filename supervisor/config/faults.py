@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from supervisor.config.document import Document, Loc
-from supervisor.config.expand import MACROS
-from supervisor.config.settings import Settings
-from supervisor.core.nearest import did_you_mean
+from supervisor.config.settings import DefaultSettings, ModelOptions
+from supervisor.config.words import nearest, told
 from supervisor.errors import ConfigError
 
 
@@ -38,21 +36,25 @@ class ConfigFault:
         return f"{where}{self.key + ': ' if self.key else ''}{self.message}"
 
 
-_WORDS = {
-    "missing": "is missing",
-    "extra_forbidden": "is no key here",
-}
-
-
-def validation_faults(error: ValidationError, document: Document, path: Path | None) -> list[ConfigFault]:
-    """One for every complaint, in the order of the file; several about one value are one."""
+def validation_faults(error: ValidationError, document: Document, path: Path | None) -> dict[Loc, ConfigFault]:
+    """One for every complaint, by its place, in the order of the file; several about one value are one."""
     found: dict[Loc, ConfigFault] = {}
     for item in error.errors():
-        unknown = item["type"] == "extra_forbidden"
-        loc = item["loc"]
-        fault = fault_at(document, path, loc, _words(item["type"], item["msg"], loc), key=unknown)
-        found.setdefault(loc, fault)
-    return list(found.values())
+        loc = tuple(part for part in item["loc"] if part != "[key]")
+        at_key = item["type"] == "extra_forbidden" or loc != item["loc"]
+        found.setdefault(loc, fault_at(document, path, loc, told(cast("Mapping[str, Any]", item), loc), key=at_key))
+    return found
+
+
+def option_fault(item: Mapping[str, Any]) -> str:
+    """What is wrong with an option of a request or of the command line, from one of pydantic's errors."""
+    name = str(item["loc"][-1])
+    if item["type"] != "extra_forbidden":
+        return told(item, ("defaults", *item["loc"]))
+    if name in DefaultSettings.model_fields:
+        return "may stand in the configuration file only"
+    near = nearest(name, ModelOptions.model_fields)
+    return "is no key here" + (near if "did you mean" in near else "; docs/launch.md lists them")
 
 
 def fault_at(document: Document, path: Path | None, loc: Loc, message: str, *, key: bool = False) -> ConfigFault:
@@ -70,54 +72,3 @@ def config_error(faults: Iterable[ConfigFault]) -> ConfigError:
     error = ConfigError("\n".join(map(str, ordered)))
     error.faults = ordered
     return error
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean …?` where one of the names is like this one, else what there is."""
-    known = sorted(names)
-    near = did_you_mean(name, known)
-    if near:
-        return near
-    return f"; there are {', '.join(known)}" if 0 < len(known) <= 12 else "; see config.example.yaml"
-
-
-@cache
-def schema() -> dict[str, Any]:
-    """The JSON schema of the whole file as it is validated."""
-    return Settings.model_json_schema()
-
-
-def names_at(loc: Loc) -> frozenset[str]:
-    """The keys that are valid in the mapping there; empty where any name is."""
-    node: Mapping[str, Any] = schema()
-    for part in loc:
-        node = _inside(_resolved(node), part)
-    names = frozenset(_resolved(node).get("properties", ()))
-    return names if loc else names | {MACROS}
-
-
-def _words(kind: str, message: str, loc: Loc) -> str:
-    if kind == "extra_forbidden":
-        return _WORDS[kind] + nearest(str(loc[-1]), names_at(loc[:-1]))
-    text = _WORDS.get(kind) or message.removeprefix("Value error, ")
-    return text[:1].lower() + text[1:]
-
-
-def _inside(node: Mapping[str, Any], part: str | int) -> Mapping[str, Any]:
-    found: Mapping[str, Any]
-    if isinstance(part, int):
-        found = node.get("items", {})
-    else:
-        found = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
-    return found if isinstance(found, Mapping) else {}
-
-
-def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follow a reference; of alternatives the one that is a mapping or a list."""
-    while True:
-        if "$ref" in node:
-            node = schema()["$defs"][node["$ref"].rpartition("/")[2]]
-        elif "anyOf" in node:
-            node = next((one for one in node["anyOf"] if "$ref" in one or one.get("type") in {"object", "array"}), {})
-        else:
-            return node

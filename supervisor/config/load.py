@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,16 +13,17 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from supervisor.config.checks import complaints
-from supervisor.config.document import Document, NotADocument, Place, read_document
+from supervisor.config.document import Document, Loc, NotADocument, Place, read_document
 from supervisor.config.expand import expand
 from supervisor.config.faults import ConfigFault, config_error, fault_at, validation_faults
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
-from supervisor.config.sources import absolute, path_of
+from supervisor.config.sources import absolute, is_llama_swap, path_of
 from supervisor.errors import ConfigError
 
 _MOST_BYTES = 4 << 20
 FILE_NAME = "supervisor.yaml"
 KEY_VARIABLE = "SUPERVISOR_API_KEY"
+_ATTEMPTS = 5
 _FILES = ("chat_template_file", "slot_save_path", "mmproj", "spec_draft_model")
 _Model = TypeVar("_Model", bound=DefaultSettings)
 
@@ -55,35 +57,125 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
     return user if user.is_file() else None
 
 
-def load_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
+@dataclass(frozen=True)
+class Start:
+    """What the command line of `serve` says over the file; None: as the file has it."""
+
+    host: str | None = None
+    port: int | None = None
+    engine: str | None = None
+    insecure: bool = False
+
+    def over(self, settings: Settings) -> Settings:
+        """The settings as they count."""
+        given = {"host": self.host, "port": self.port}
+        server = settings.server.model_copy(update={key: value for key, value in given.items() if value is not None})
+        engine = settings.engine.model_copy(update={"path": self.engine} if self.engine else {})
+        return settings.model_copy(update={"server": server, "engine": engine})
+
+
+NOBODY_LISTENS = Start(insecure=True)
+
+
+def passed_over(path: Path) -> str | None:
+    """Why a file of the working folder is not used, and what to do; None: nothing speaks against it."""
+    if not path.is_file():
+        return f"{path} is gone. Put it back."
+    if not _is_private(path):
+        return f"Others may write {path}, so it is not used: `chmod go-w {path}`, or name it with --config."
+    return None
+
+
+def load_settings(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTENS) -> Settings:
     """The validated settings of the file (defaults without one) plus `$SUPERVISOR_API_KEY`.
 
     Raises ConfigError naming the file, line and column of everything that is wrong.
     """
-    return load(path, env).settings
+    return load(path, env, start).settings
 
 
-def load(path: Path | None, env: Mapping[str, str]) -> Loaded:
-    """The same, with the places of everything. Raises ConfigError."""
+def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTENS) -> Loaded:
+    """The same, with the places of everything: what is valid here is what `check`, `serve` and a reload take.
+
+    start: of a daemon that is to run with it. Raises ConfigError.
+    """
     text = _text(path) if path is not None else ""
     try:
         document = read_document(text)
     except NotADocument as error:
-        raise config_error([_fault(path, error.message, error.place, error.loc)]) from None
+        told = error.message + _preset_hint(path)
+        raise config_error([_fault(path, told, error.place, error.loc)]) from None
     data, misuses = expand(_without_empty(document.data), env)
-    faults = [fault_at(document, path, misuse.loc, misuse.message) for misuse in misuses]
+    faults = {misuse.loc: fault_at(document, path, misuse.loc, misuse.message) for misuse in misuses}
     own_key = _add_key(data, env)
-    try:
-        settings = Settings.model_validate(data)
-    except ValidationError as error:
-        found = validation_faults(error, document, path)
-        mine = [ConfigFault(fault.message, KEY_VARIABLE) if fault.key == own_key else fault for fault in found]
-        wrong = {fault.key for fault in faults}
-        raise config_error([*faults, *(fault for fault in mine if fault.key not in wrong)]) from None
-    faults += [fault_at(document, path, one.loc, one.message, key=one.key) for one in complaints(settings)]
-    if faults:
-        raise config_error(faults)
-    return Loaded(_with_absolute_files(settings, path), document, path)
+    settings, wrong = _validated(data, faults.keys(), document, path)
+    for loc, fault in wrong.items():
+        mine = ".".join(map(str, loc)) == own_key
+        faults.setdefault(loc, ConfigFault(fault.message, KEY_VARIABLE) if mine else fault)
+    found = list(faults.values())
+    if settings is not None:
+        further = complaints(start.over(settings), insecure=start.insecure)
+        further_of_file = [one for one in further if not one.follows_from(faults)]
+        found += [fault_at(document, path, one.loc, one.message, key=one.key) for one in further_of_file]
+    if found:
+        raise config_error([_of_llama_swap(path)] if is_llama_swap(document.data) else found)
+    assert settings is not None  # without a fault it is valid
+    return Loaded(_with_absolute_files(start.over(settings), path), document, path)
+
+
+def _validated(
+    data: dict[str, Any], misused: Iterable[Loc], document: Document, path: Path | None
+) -> tuple[Settings | None, dict[Loc, ConfigFault]]:
+    """The settings without what is wrong, and that; None: too much is."""
+    kept = copy.deepcopy(data)
+    for loc in sorted(misused, key=_from_the_end, reverse=True):
+        _leave_out(kept, loc)
+    found: dict[Loc, ConfigFault] = {}
+    for attempt in range(_ATTEMPTS):
+        try:
+            return Settings.model_validate(kept), found
+        except ValidationError as error:
+            wrong = validation_faults(error, document, path)
+            if attempt == 0:
+                found = wrong
+            for loc in sorted(wrong, key=_from_the_end, reverse=True):
+                _leave_out(kept, loc)
+    return None, found
+
+
+def _from_the_end(loc: Loc) -> tuple[tuple[int, int, str], ...]:
+    """Later entries of a list first, so that the numbers of the others stay."""
+    return tuple((1, part, "") if isinstance(part, int) else (0, 0, part) for part in loc)
+
+
+def _leave_out(data: Any, loc: Loc) -> None:
+    """Without the value there; without what it belongs to where it is missing."""
+    above: list[tuple[Any, str | int]] = []
+    for part in loc:
+        here = isinstance(data, dict) and part in data
+        here = here or (isinstance(data, list) and isinstance(part, int) and part < len(data))
+        if not here:
+            break
+        above.append((data, part))
+        data = data[part]
+    if not above:
+        return
+    holder, part = above[-1]
+    if loc[:1] == ("models",) and len(above) == 2 and not isinstance(holder[part], dict):
+        holder[part] = {}  # the name is there all the same
+    else:
+        del holder[part]
+
+
+def _preset_hint(path: Path | None) -> str:
+    if path is None or path.suffix != ".ini":
+        return ""
+    return f"; a preset of llama-server becomes a configuration with `supervisor config import {path}`"
+
+
+def _of_llama_swap(path: Path | None) -> ConfigFault:
+    told = f"a configuration of llama-swap; `supervisor config import {path} -o {FILE_NAME}` makes one of ours of it"
+    return ConfigFault(told, file=str(path), line=1, column=1)
 
 
 def _text(path: Path) -> str:

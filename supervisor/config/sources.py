@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from supervisor.config.settings import ModelSettings
 from supervisor.core.catalog import HubReference, parse_reference
@@ -53,3 +54,23 @@ def is_demo(model: ModelSettings) -> bool:
 def absolute(base: Path, text: str) -> str:
     """Relative files are relative to the configuration file."""
     return str((base / Path(text).expanduser()).absolute())
+
+
+_LLAMA_SWAP = frozenset({
+    "healthCheckTimeout",
+    "startPort",
+    "globalTTL",
+    "unloadTimeout",
+    "apiKeys",
+    "hooks",
+    "routing",
+})
+
+
+def is_llama_swap(data: Mapping[str, Any]) -> bool:
+    """Whether a file is one of llama-swap: its models have commands, ours have sources."""
+    models = data.get("models")
+    commands = any(
+        isinstance(one, dict) and "cmd" in one for one in (models.values() if isinstance(models, dict) else ())
+    )
+    return commands or bool(data.keys() & _LLAMA_SWAP)

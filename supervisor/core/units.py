@@ -32,7 +32,7 @@ def seconds(text: str) -> float:
         if found[2] not in _SECONDS:
             break
         total, rest = total + float(found[1]) * _SECONDS[found[2]], rest[found.end() :].lstrip()
-    if rest or len(text) > _MOST or not text.strip():
+    if rest or "-" in text or len(text) > _MOST or not text.strip():
         raise ValueError("a duration such as 90, 45s, 10m or 1h30m")
     return total
 

@@ -151,3 +151,25 @@ def test_head_is_get_without_the_body(daemon: RunningDaemon) -> None:
     for path, status in (("/health", 200), ("/v1/models", 200), ("/nowhere", 404)):
         answer = daemon.http.head(path)
         assert (answer.status_code, answer.content) == (status, b"")
+
+
+def test_a_reload_takes_what_a_start_would_take_and_says_what_to_do() -> None:
+    """The same rules as `config check` and `serve`, and the right advice where the file is passed over."""
+    with scratch_home() as home:
+        file = home / "supervisor.yaml"
+        file.write_text("server: {watch_config: false}\n")
+        file.chmod(0o644)
+        with running_daemon(home, Path("/nonexistent"), None, "--config", "") as daemon:
+
+            def reloaded() -> str:
+                answer = daemon.http.post("/api/v1/config/reload")
+                message: str = answer.json().get("error", {}).get("message", "")
+                return message
+
+            assert reloaded() == ""
+            file.write_text("server: {host: 0.0.0.0}\n")
+            assert "supervisor.yaml:1:16: server.host: 0.0.0.0 can be reached from other machines" in reloaded()
+            file.chmod(0o666)
+            assert f"`chmod go-w {file}`" in reloaded()
+            file.unlink()
+            assert "Put it back" in reloaded()

@@ -66,7 +66,7 @@ def test_check_says_where_and_what(cli: Cli) -> None:
     done = cli("config", "check", "bad.yaml")
     assert done.code == 1
     assert "bad.yaml:2:3: server.prot: is no key here; did you mean port?" in done.err
-    assert "bad.yaml:4:26: models.m.replicas: a number from 1 on, or MIN..MAX" in done.err
+    assert "bad.yaml:4:26: models.m.replicas: must be a number from 1 to 256, or MIN..MAX" in done.err
     found = cli("config", "check", "bad.yaml", "--json")
     assert found.code == 1
     assert [(one["key"], one["line"], one["column"]) for one in found.json()["faults"]] == [
@@ -74,6 +74,31 @@ def test_check_says_where_and_what(cli: Cli) -> None:
         ("models.m.replicas", 4, 26),
     ]
     assert cli("config", "check", "none.yaml").code == 1
+
+
+def test_what_serve_refuses_check_refuses_and_a_reload_too(cli: Cli) -> None:
+    """One function decides; `serve` would not even begin to listen."""
+    (cli.folder / "open.yaml").write_text("server: {host: 0.0.0.0}\n")
+    checked = cli("config", "check", "open.yaml")
+    served = cli("serve", "--config", "open.yaml", "--port", "0")
+    assert (checked.code, served.code) == (1, 1)
+    for done in (checked, served):
+        assert "open.yaml:1:16: server.host: 0.0.0.0 can be reached from other machines: set api_keys" in done.err
+    assert cli("config", "check", "open.yaml", "--insecure").code == 0
+    assert cli("config", "show", "--config", "open.yaml").code == 0, "nobody listens"
+    cli.env["SUPERVISOR_API_KEY"] = "a-secret-key"
+    assert cli("config", "check", "open.yaml").code == 0
+
+
+def test_a_file_of_another_program_is_said_to_be_one(cli: Cli) -> None:
+    (cli.folder / "swap.yaml").write_text("startPort: 10001\nmodels: {m: {cmd: llama-server -m /x.gguf}}\n")
+    done = cli("config", "check", "swap.yaml")
+    assert done.code == 1
+    assert "llama-swap" in done.err
+    assert "config import" in done.err
+    assert "is no key here" not in done.err
+    (cli.folder / "models.ini").write_text("[m]\nmodel = /x.gguf\n")
+    assert "config import" in cli("config", "check", "models.ini").err
 
 
 def test_check_warns_of_files_that_are_not_there(cli: Cli) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.load import passed_over
 from supervisor.config.management import Management
 from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
@@ -69,11 +70,11 @@ def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
         ("models:\n  a: {file: x}\n  b: {file: y, aliases: [c, a]}", "3:29", "'a' already names another model"),
         ("models: {a: {file: x, aliases: [demo]}}", "1:33", "built-in"),
         ('models: {" ": {file: x}}', "1:10", "printable"),
-        ("models: {a: {file: x, extra_args: [--port, '1']}}", "1:35", "--port cannot be given"),
-        ("models: {a: {file: x, env: {LLAMA_ARG_X: '1'}}}", "1:28", "LLAMA_ARG_X cannot be set"),
+        ("models: {a: {file: x, extra_args: [--port, '1']}}", "1:36", "--port cannot be given"),
+        ("models: {a: {file: x, env: {LLAMA_ARG_X: '1'}}}", "1:29", "LLAMA_ARG_X cannot be set"),
         ("models: {a: {file: x, filters: {strip: [model]}}}", "1:40", "model is not a parameter"),
         ("models: {alpha: {file: x}}\ngroups: {g: {members: [alhpa]}}", "2:24", "did you mean alpha?"),
-        ("defaults: {env: {LLAMA_API_KEY: x}}", "1:17", "cannot be set"),
+        ("defaults: {env: {LLAMA_API_KEY: x}}", "1:18", "cannot be set"),
     ],
 )
 def test_what_no_single_value_shows(tmp_path: Path, text: str, place: str, told: str) -> None:
@@ -84,7 +85,7 @@ def test_what_no_single_value_shows(tmp_path: Path, text: str, place: str, told:
 
 
 def test_a_fault_of_the_environment_names_the_variable() -> None:
-    with pytest.raises(ConfigError, match=r"^SUPERVISOR_API_KEY: string should have at least 8") as caught:
+    with pytest.raises(ConfigError, match=r"^SUPERVISOR_API_KEY: must have at least 8") as caught:
         load_settings(None, {"SUPERVISOR_API_KEY": "short"})
     assert "short" not in caught.value.message
 
@@ -169,3 +170,12 @@ def test_a_file_that_others_can_write_is_not_taken_from_the_working_folder(tmp_p
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         find_config(str(tmp_path / "absent.yaml"), {}, tmp_path, tmp_path)
+
+
+def test_why_a_file_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "supervisor.yaml"
+    assert "is gone" in (passed_over(file) or "")
+    file.touch(mode=0o644)
+    assert passed_over(file) is None
+    file.chmod(0o666)
+    assert f"chmod go-w {file}" in (passed_over(file) or "")

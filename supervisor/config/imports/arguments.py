@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
+from supervisor.config.faults import option_fault
+from supervisor.config.imports.carried import is_secret
 from supervisor.config.settings import DefaultSettings
 from supervisor.core.launch.extra import spelled
-from supervisor.core.launch.rules import RULES, rule_of
+from supervisor.core.launch.rules import NEWER, RULES, rule_of
 from supervisor.core.launch.typed import SWITCHES, VALUED
 
 _LISTS = {"device", "rpc", "spec_draft_device", "override_tensor", "spec_draft_override_tensor", "tensor_split"}
@@ -67,7 +69,7 @@ def _options(arguments: Sequence[str], notes: list[str]) -> Iterator[Option]:
         token = rest.pop(0)
         flag = spelled(token)
         if flag is None:
-            notes.append(f"{token!r} stands where an option should")
+            notes.append("a word that belongs to no option is left out")
             continue
         values = [token.partition("=")[2]] if "=" in token else []
         while rest and not _is_option(rest[0]) and not values:
@@ -100,7 +102,7 @@ class _Reader:
         elif flag in _SWITCH:
             field, value = _SWITCH[flag]
             self.settings[field] = value
-            self.notes += [f"{text!r} after {flag}, which takes no value" for text in values]
+            self.notes += [f"{flag} takes no value; what follows it is left out"] if values else []
         elif flag in _BY_FLAG:
             self._valued(_BY_FLAG[flag], option)
         else:
@@ -173,7 +175,9 @@ class _Reader:
         if option.flag in QUIET:
             return
         if rule.level in {"never", "field"}:
-            self.notes.append(f"{' '.join((option.flag, *option.values))} is left out: {rule.text}")
+            self.notes.append(f"{option.flag} is left out: {rule.text}")
+        elif rule is NEWER and is_secret(option.flag):
+            self.notes.append(f"{option.flag} is left out: it may hold a secret")
         else:
             self.settings.setdefault("extra_args", []).extend((option.flag, *option.values))
 
@@ -182,7 +186,7 @@ class _Reader:
         try:
             made = DefaultSettings.model_validate({field: value})
         except ValidationError as error:
-            self.notes.append(f"{flag} {value}: {error.errors()[0]['msg']}")
+            self.notes.append(f"{flag}: {option_fault(cast('Mapping[str, Any]', error.errors()[0]))}")
             return
         kept = made.model_dump(mode="json", include={field})[field]
         self.settings[field] = int(kept) if isinstance(kept, float) and kept.is_integer() else kept

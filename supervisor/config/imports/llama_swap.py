@@ -10,13 +10,16 @@ from typing import Any
 
 from supervisor.config.document import NotADocument, read_document
 from supervisor.config.imports.arguments import read_arguments
-from supervisor.config.imports.carried import Carried
+from supervisor.config.imports.carried import Carried, is_secret
+from supervisor.config.imports.swap_groups import MOST_MODELS, SwapGroup, apart, pinned
 from supervisor.config.settings import Settings
 from supervisor.core.filters import PROTECTED
 from supervisor.core.launch.environment import is_setting
 from supervisor.errors import ConfigError
 
 _MACRO = re.compile(r"\$\{(?!env\.)([\w-]+)\}")
+_VARIABLE = re.compile(r"\$\{env\.\w+\}")
+_MOST_TEXT = 1 << 16  # characters of a command, once macros are put in
 _PORT = re.compile(r"--port(?:=|\s+)\$\{PORT\}")
 _SILENT = {"startPort", "macros", "models", "groups", "hooks", "routing", "apiKeys", "globalTTL", "unloadTimeout"}
 _OUR_PARTS = Settings.model_fields.keys() - {"models", "groups"}
@@ -51,11 +54,14 @@ def _is_ours(data: Mapping[str, Any]) -> bool:
 
 def _top(data: Mapping[str, Any], found: Carried) -> None:
     keys = [key for key in _list(data.get("apiKeys")) if isinstance(key, str)]
-    long = [key for key in keys if len(key) >= 8]
-    if long:
-        found.section("server")["api_keys"] = long
-    if len(long) < len(keys):
-        found.note("apiKeys", "keys of fewer than 8 characters are left out")
+    if named := [key for key in keys if _VARIABLE.fullmatch(key)]:
+        found.section("server")["api_keys"] = named
+    if left_out := len(keys) - len(named):
+        found.note(
+            "apiKeys",
+            f"{left_out} left out, because no secret leaves an import: set $SUPERVISOR_API_KEY, or write them below "
+            "server.api_keys (at least 8 characters each)",
+        )
     if _number(data.get("globalTTL")) > 0:
         found.section("defaults")["ttl"] = data["globalTTL"]
     if _number(data.get("unloadTimeout")) > 0:
@@ -70,7 +76,8 @@ def _model(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], into:
     known = {**macros, **_mapping(given.get("macros")), "MODEL_ID": name}
     program, *arguments = _words(str(given.get("cmd", "")), known, lambda text: found.note(where, text)) or [""]
     if not PurePath(program).name.startswith("llama-server"):
-        found.note(where, f"its command runs {program!r}; only llama-server is run here, so the model is left out")
+        runs = PurePath(program.partition("=")[0]).name
+        found.note(where, f"its command runs {runs!r}; only llama-server is run here, so the model is left out")
         return
     binaries.add(program)
     read = read_arguments(arguments)
@@ -86,7 +93,8 @@ def _model(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], into:
 def _managed(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], found: Carried) -> dict[str, Any]:
     """What stands beside the command."""
     settings: dict[str, Any] = {}
-    if aliases := [str(alias) for alias in _list(given.get("aliases"))]:
+    named = [alias.get("id") if isinstance(alias, dict) else alias for alias in _list(given.get("aliases"))]
+    if aliases := [str(alias) for alias in named if alias is not None]:
         settings["aliases"] = aliases
     ttl = given.get("ttl")
     if _number(ttl) > 0:
@@ -95,15 +103,28 @@ def _managed(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], fou
         settings["ttl"] = None
     if _number(given.get("concurrencyLimit")) > 0:
         settings["concurrency"] = given["concurrencyLimit"]
-    env = [_replaced(str(item), macros).partition("=") for item in _list(given.get("env"))]
-    for variable, _, _ in env:
-        if is_setting(variable):
-            found.note(f"models.{name}", f"{variable} of env is left out: give it among the model's options")
-    if kept := {variable: value for variable, _, value in env if not is_setting(variable)}:
-        settings["env"] = kept
+    if env := _environment(name, [_replaced(str(item), macros) for item in _list(given.get("env"))], found):
+        settings["env"] = env
     if filters := _filters(name, _mapping(given.get("filters")), found):
         settings["filters"] = filters
     return settings
+
+
+def _environment(name: str, items: list[str], found: Carried) -> dict[str, str]:
+    """Variables by name; a secret becomes a reference to the variable of that name."""
+    kept: dict[str, str] = {}
+    for item in items:
+        variable, equals, value = item.partition("=")
+        if not equals:
+            found.note(f"models.{name}", "an entry of env without a value is left out")
+        elif is_setting(variable):
+            found.note(f"models.{name}", f"{variable} of env is left out: give it among the model's options")
+        elif is_secret(variable) and not _VARIABLE.fullmatch(value):
+            kept[variable] = f"${{env.{variable}:-}}"
+            found.note(f"models.{name}", f"the value of {variable} is left out: set the variable for the daemon")
+        else:
+            kept[variable] = value
+    return kept
 
 
 def _filters(name: str, given: Mapping[str, Any], found: Carried) -> dict[str, Any]:
@@ -135,6 +156,9 @@ def _words(command: str, macros: Mapping[str, Any], note: Callable[[str], None])
 
 def _replaced(text: str, macros: Mapping[str, Any]) -> str:
     for _ in range(10):  # macros may use macros
+        grown = sum(len(str(macros.get(one[1], one[0]))) for one in _MACRO.finditer(text))
+        if len(text) + grown > _MOST_TEXT:
+            raise ConfigError(f"Macros put more than {_MOST_TEXT:,} characters into a command.")
         before, text = text, _MACRO.sub(lambda one: str(macros.get(one[1], one[0])), text)
         if text == before:
             break
@@ -154,22 +178,32 @@ def _groups(data: Mapping[str, Any], found: Carried) -> None:
     settings = _mapping(router.get("settings"))
     groups = {**_mapping(data.get("groups")), **_mapping(settings.get("groups"))}
     known = found.data.get("models", {})
-    for name, group in ((name, _mapping(group)) for name, group in groups.items()):
-        members = [str(member) for member in _list(group.get("members")) if str(member) in known]
-        swap, exclusive = group.get("swap", True), group.get("exclusive", True)
-        if group.get("persistent"):
-            for member in members:
-                known[member]["pin"] = True
-        elif not members:
+    swapped = {name: _swap_group(_mapping(group), known) for name, group in groups.items()}
+    for name, group in swapped.items():
+        if not group.members:
             found.note(f"groups.{name}", "none of its members is here")
-        elif swap:
-            found.section("groups", name).update(members=members, rule="alone" if exclusive else "exclusive")
-        elif exclusive:
-            found.note(f"groups.{name}", "that its members run together but with nobody else cannot be said here")
-    if not groups and len(known) > 1:
-        found.note("", "llama-swap runs one model at a time where no group says otherwise; here as many run as fit")
+        elif group.persistent and group.exclusive:
+            found.note(f"groups.{name}", "its load unloads no other models here: they run beside each other")
+    for member in pinned(swapped.values()):
+        known[member]["pin"] = True
+    if len(known) > MOST_MODELS:
+        found.note("groups", f"are left out: there are more than {MOST_MODELS} models")
+    else:
+        there = {name: group for name, group in swapped.items() if group.members}
+        for name, members in apart(there, list(known)).items() if there else ():
+            found.section("groups", name).update(members=members, rule="exclusive")
+    alone = [model for model in known if not any(model in group.members for group in swapped.values())]
+    if alone and len(known) > 1:
+        which = "all models" if len(alone) == len(known) else ", ".join(alone)
+        found.note("", f"llama-swap runs models of no group one at a time; here as many run as fit: {which}")
     if settings.get("matrix"):
         found.note("routing.router.settings.matrix", "is left out: here memory decides what runs together")
+
+
+def _swap_group(group: Mapping[str, Any], known: Mapping[str, Any]) -> SwapGroup:
+    members = tuple(str(member) for member in _list(group.get("members")) if str(member) in known)
+    swap, exclusive = group.get("swap", True) is not False, group.get("exclusive", True) is not False
+    return SwapGroup(members, swap, exclusive, group.get("persistent") is True)
 
 
 def _further(data: Mapping[str, Any], found: Carried) -> None:

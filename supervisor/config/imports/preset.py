@@ -73,7 +73,7 @@ def _sections(text: str, found: Carried) -> dict[str, dict[str, str]]:
             current = header["name"].strip()
             sections.setdefault(current, {})
         elif not equals:
-            found.note(f"line {number}", f"{line[:60]!r} is neither a section nor KEY = VALUE")
+            found.note(f"line {number}", "is neither a section nor KEY = VALUE")
         elif key.strip() != "version":
             sections.setdefault(current, {})[key.strip()] = value.strip()
     return sections
