@@ -7,7 +7,7 @@ connections that never finish their request. The table goes to stdout, and after
 
     gap      the longest time without an event in a round; `at rest` is what this machine does to the stream anyway
     memory   by how much the process grew at most, as a share of the bodies that were on their way
-    /health  of a client with a connection of its own, beside the others; a request that has no answer counts as 10 s
+    /health  of a client with a connection of its own, beside the others; a request that has no answer counts as 5 s
 
 `images` are chats with one image of that size (the engine refuses them: the model has no eyes), `arrays` is
 `[[],[],…]` in a field of a chat. For an engine alone all of it is its own; for the other two it is what the process
@@ -51,7 +51,7 @@ from supervisor.paths import places
 _MB = 1_000_000
 _ENDLESS = 1_000_000  # tokens
 _SLOTS = 8
-_PATIENCE_S = 10.0  # for an answer to /health
+_PATIENCE_S = 5.0  # for an answer to /health
 _ANSWER_S = 120.0  # for an answer to a body
 _HALF_OPEN = 1000
 _HEADER = b"X-Filler: " + b"a" * 4000 + b"\r\n"
@@ -250,7 +250,9 @@ def _endless_headers(place: Place) -> Iterator[None]:
 
 
 def _health(server: Server, measure: str, report: Report) -> None:
-    times = [_answered_after(server.place) for _ in range(20)]
+    times: list[float] = []
+    while len(times) < 20 and times.count(_PATIENCE_S * 1000) < 3:  # one that is out of order stays so
+        times.append(_answered_after(server.place))
     report.add(f"{measure}, p50", "ms", server.name, statistics.median(times))
     report.add(f"{measure}, longest", "ms", server.name, max(times))
 
