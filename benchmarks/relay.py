@@ -32,11 +32,12 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.leave import freed_after
 from benchmarks.load import EmbeddingsJob, FirstEventsJob, Generator, StreamsJob
 from benchmarks.model import make_model
 from benchmarks.report import Report, percentile
 from benchmarks.servers import Server, direct, router, supervisor
-from benchmarks.startup import ps_seconds, ready_after
+from benchmarks.startup import added_seconds, ps_seconds, ready_after
 from supervisor.llamacpp.locate import locate
 from supervisor.paths import places
 
@@ -98,6 +99,7 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
         print(f"round {round_number + 1} of {plan.rounds}", file=sys.stderr, flush=True)
         _first_events(plan, servers, generator, report)
         _embeddings(plan, servers, generator, report)
+        _leaving(servers, report)
         for count in plan.streams:
             _streams(count, 0, plan, servers, generator, report)
             if count < _PACED:
@@ -109,6 +111,7 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
         print(f"no time of ps: {seconds}", file=sys.stderr)
     else:
         report.add("bin/supervisor ps", "ms", "supervisor", seconds * 1000)
+        report.add("of it bin/supervisor", "ms", "supervisor", added_seconds(plan.ps_runs) * 1000)
 
 
 def _streams(
@@ -139,6 +142,12 @@ def _embeddings(plan: Plan, servers: Sequence[Server], generator: Generator, rep
         for server in servers:
             rate = generator.embeddings(EmbeddingsJob(server.place, plan.embeddings, at_once))
             report.add(f"embeddings, {at_once} at once", "1/s", server.name, rate)
+
+
+def _leaving(servers: Sequence[Server], report: Report) -> None:
+    for server in servers[1:]:
+        for name, stream in (("stream", True), ("one piece", False)):
+            report.add(f"slot free after leaving, {name}", "ms", server.name, freed_after(server, stream=stream) * 1000)
 
 
 def _rss(server: Server) -> float:

@@ -44,6 +44,21 @@ def ready_after(binary: Path, model: Path, folder: Path, loads: int) -> list[flo
     return found
 
 
+def added_seconds(runs: int) -> float:
+    """Median of what `bin/supervisor` adds to the program that it runs."""
+    direct = [str(_ROOT / ".venv" / "bin" / "python"), "-I", "-m", "supervisor", "--version"]
+    wrapped = [str(_ROOT / "bin" / "supervisor"), "--version"]
+    added = []
+    for _ in range(runs):
+        times = []
+        for command in (direct, wrapped):
+            begun = time.perf_counter()
+            subprocess.run(command, capture_output=True, check=True)
+            times.append(time.perf_counter() - begun)
+        added.append(times[1] - times[0])
+    return statistics.median(added)
+
+
 def ps_seconds(url: str, runs: int) -> float | str:
     """Median wall time of `bin/supervisor ps`, or why it could not be measured."""
     command = [str(_ROOT / "bin" / "supervisor"), "ps", "--json"]

@@ -30,6 +30,9 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 FORMAT = "1"  # also in _environment.sh
+FETCHED = ("Collecting ", "Processing ", "Downloaded ")  # how pip's and uv's lines begin that tell of one more package
+LAST_STEP = ("Installing collected packages", "Prepared ")  # and those of what follows all of them
+PACKAGES_A_LINE = 10
 LONGEST_WAIT = 1800.0  # seconds for another run's set-up
 
 # What the installer's output tells, first match first, and what to say then.
@@ -261,6 +264,8 @@ class Runner:
         self._env = os.environ | {"PIP_USER": "0", "PYTHONUNBUFFERED": "1"}
         self._env.pop("UV_SYSTEM_PYTHON", None)
         self._root = setup.root
+        self._packages = sum("==" in line for line in setup.lock.read_text().splitlines())
+        self._fetched = self._told = 0
 
     def __call__(self, argv: Sequence[str]) -> int:
         """Run it to its end; returns the exit status."""
@@ -288,10 +293,20 @@ class Runner:
         for line in process.stdout:
             self._log.write(line)
             self._log.flush()
-            if self._terminal:
-                self._show(line.decode(errors="replace").strip())
+            self._tell(line.decode(errors="replace").strip())
         if self._terminal:
             self._show("")
+
+    def _tell(self, line: str) -> None:
+        """How far it is: on a terminal with what the installer says, elsewhere a line every so many packages."""
+        self._fetched += line.startswith(FETCHED)
+        if self._terminal:
+            self._show(f"{self._fetched}/{self._packages}  {line}")
+        elif self._fetched - self._told >= PACKAGES_A_LINE:
+            self._told = self._fetched
+            say(f"  {self._fetched} of {self._packages} packages")
+        if line.startswith(LAST_STEP):
+            say("  unpacking them")
 
     def _show(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
-from supervisor.core.failures import OPTION
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.registry import ModelEntry
-from supervisor.errors import DiskFull, ModelDoesNotFit, ModelLoadFailed, SupervisorError, VariantNotFound
+from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
 from supervisor.fetching import wants_projector
 from supervisor.hub.models import Chosen, Found
 from supervisor.hub.stores import ollama_blob
-from supervisor.planning import Known, Planner
+from supervisor.planning import Known, Planner, Sight, refused
 from supervisor.prepare import EngineMaker
 from supervisor.targets import known_entry, new_entry, resolve_target, with_options
 
@@ -175,13 +175,14 @@ class _Choice:
     residents: Sequence[Resident]
     entry_of: Callable[[Chosen], ModelEntry]
     options: LaunchOptions
+    sight: Sight = field(init=False)  # as of the last look
 
     async def table(self, variants: Sequence[Variant]) -> tuple[list[Assessment], Variant]:
         """How every variant would do, and the one whose header was read."""
-        await self.planner.look()
+        self.sight = await self.planner.look()
         base = self._first(variants)
         known = await self._read(base)
-        return [self._forecast(known, base, variant) for variant in variants], base
+        return await self.planner.aside(lambda: [self._forecast(known, base, variant) for variant in variants]), base
 
     async def pick(self) -> tuple[Variant, list[Assessment]]:
         """The best, with the table. Raises DiskFull, ModelDoesNotFit."""
@@ -190,7 +191,8 @@ class _Choice:
         while (choice := best(table)) is not None and choice.path not in exact:
             exact.add(choice.path)
             known = await self._read(choice)
-            table = [self._assess(known, one.variant) if one.variant == choice else one for one in table]
+            assessed = await self.planner.aside(partial(self._assess, known, choice))
+            table = [assessed if one.variant == choice else one for one in table]
         if choice is None:
             raise ModelDoesNotFit(f"No variant of {self.found.repository.id} fits here: {listing(table)}.")
         return choice, table
@@ -212,7 +214,7 @@ class _Choice:
 
     def _first(self, variants: Sequence[Variant]) -> Variant:
         """Whose header to read: the best of those whose files are smaller than all memory together."""
-        budgets = self.planner.budgets
+        budgets = self.sight.budgets
         room = budgets.host.usable_bytes + sum(device.usable_bytes for device in budgets.devices)
         small = [variant for variant in variants if (variant.size or 0) <= room]
         return min(small, key=lambda one: rank(one.quant)) if small else min(variants, key=lambda one: one.size or 0)
@@ -229,7 +231,7 @@ class _Choice:
     def _forecast(self, known: Known, base: Variant, variant: Variant) -> Assessment:
         if variant == base:
             return self._assess(known, variant)
-        found = self.planner.forecast(known, self.residents, (variant.size or 1, base.size or 1))
+        found = self.sight.forecast(known, self.residents, (variant.size or 1, base.size or 1))
         if found.family is None:
             return Assessment(variant, False, note=found.reason)
         spilled = found.family != "devices" and self._on_devices
@@ -237,7 +239,7 @@ class _Choice:
         return self._assessment(variant, spilled, (found.request_ctx, found.wanted_ctx), where)
 
     def _assess(self, known: Known, variant: Variant) -> Assessment:
-        plan = self.planner.decide(known, known.entry.options, self.residents)
+        plan = self.sight.decide(known, known.entry.options, self.residents)
         if isinstance(plan, DoesNotFit):
             return Assessment(variant, False, note=plan.refusal.message if plan.refusal else "does not fit")
         on_host = bool(plan.n_cpu_moe) or any(part.name == _HOST and part.layers for part in plan.parts)
@@ -254,7 +256,7 @@ class _Choice:
     @property
     def _on_devices(self) -> bool:
         """Whether there are devices to fill, and they may be."""
-        return bool(self.planner.budgets.devices) and self.options.device != ()
+        return bool(self.sight.budgets.devices) and self.options.device != ()
 
 
 def _row(one: Assessment, chosen: Variant) -> dict[str, Any]:
@@ -282,8 +284,9 @@ async def check_startable(
 ) -> None:
     """Whether an engine with the entry's options could be here, if all that may leave did; before anything changes.
 
-    Raises ModelLoadFailed for options that no engine starts with, ModelDoesNotFit with the numbers, InvalidRequest for
-    options that cannot be planned. What cannot be read is for the load to say.
+    Raises ModelLoadFailed for options that no engine starts with, ModelFileError for a file that none serves,
+    ModelDoesNotFit with the numbers, InvalidRequest for options that cannot be planned. What cannot be read is for the
+    load to say.
     """
     try:
         known = await maker.glance(entry)
@@ -293,11 +296,12 @@ async def check_startable(
     if not isinstance(plan, DoesNotFit) or plan.later:
         return
     if plan.refusal is not None:
-        raise ModelLoadFailed(plan.refusal.message, code=OPTION)
+        raise refused(plan.refusal)
     raise ModelDoesNotFit(" ".join((plan.message, *plan.hints)))
 
 
 async def _plan_of(planner: Planner, known: Known, residents: Sequence[Resident]) -> Placement | DoesNotFit:
     """Where it would go now; its own engines count as gone."""
-    await planner.look()
-    return planner.decide(known, known.entry.options, [one for one in residents if one.model != known.entry.id])
+    sight = await planner.look()
+    others = [one for one in residents if one.model != known.entry.id]
+    return await planner.aside(partial(sight.decide, known, known.entry.options, others))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import http.client
 import json
 import os
 import socket
@@ -12,8 +13,9 @@ from collections.abc import Iterator
 from supervisor import __version__
 from supervisor.auth import is_loopback
 from supervisor.config.settings import ServerSettings
-from supervisor.errors import AddressInUse, DaemonAlreadyRunning, InsecureBind
-from supervisor.paths import Places, private_folder
+from supervisor.errors import AddressInUse, DaemonAlreadyRunning, HostNotAllowed, InsecureBind, Unauthorized
+from supervisor.owned import own_folder
+from supervisor.paths import Places
 
 try:
     import fcntl
@@ -23,6 +25,8 @@ except ImportError:  # Windows has neither; there the address alone keeps a seco
     resource = None  # type: ignore[assignment]  # likewise
 
 _OPEN_FILES = 10_240  # macOS takes no more
+_ANSWER_SECONDS = 2.0
+_ANSWER_BYTES = 1 << 22  # the status of some thousand models
 _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
 
 
@@ -48,7 +52,7 @@ def check_bind(server: ServerSettings, *, insecure: bool) -> None:
 @contextlib.contextmanager
 def daemon_lock(places: Places) -> Iterator[None]:
     """Hold the state folder for this process; raises DaemonAlreadyRunning."""
-    private_folder(places.state)
+    own_folder(places.state)
     with places.daemon_lock.open("w") as lock:
         if fcntl is not None:
             try:
@@ -72,24 +76,61 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         taken = error.errno == errno.EADDRINUSE
+        if taken and (holder := _daemon_at(host, port)) is not None:
+            raise AddressInUse(
+                f"{host}:{port} is taken by a daemon of this program ({holder}) that has another state folder. Use it "
+                f"with --url http://{_in_url(host)}:{port}, end it with `supervisor stop --url …`, or choose another "
+                "address with --port or server.port."
+            ) from None
         reason = "is taken by another program" if taken else f"cannot be bound ({error.strerror or error})"
         raise AddressInUse(f"{host}:{port} {reason}; choose another with --port or server.port.") from None
     return listener
 
 
+def _daemon_at(host: str, port: int) -> str | None:
+    """What a daemon of ours that answers there says of itself; None: something else is there, or nothing answers."""
+    connection = http.client.HTTPConnection(_reachable(host), port, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/api/v1/status")
+        response = connection.getresponse()
+        told = json.loads(response.read(_ANSWER_BYTES))
+    except (OSError, http.client.HTTPException, ValueError, RecursionError):
+        return None
+    finally:
+        connection.close()
+    if not isinstance(told, dict):
+        return None
+    if response.status == 200 and {"pid", "version", "models"} <= told.keys():
+        return f"pid {told['pid']}, version {told['version']}"
+    error = told.get("error")
+    mine = isinstance(error, dict) and error.get("code") in {Unauthorized.code, HostNotAllowed.code}
+    return "it asks for a key" if mine else None
+
+
+def _reachable(host: str) -> str:
+    """The address of this machine at which a listener on `host` answers."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _in_url(host: str) -> str:
+    name = _reachable(host)
+    return f"[{name}]" if ":" in name else name
+
+
 def url_of(listener: socket.socket, host: str) -> str:
     """The base URL at which this machine reaches the listener."""
     port = listener.getsockname()[1]
-    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{name}:{port}"
+    return f"http://{_in_url(host)}:{port}"
 
 
 @contextlib.contextmanager
-def endpoint_file(places: Places, url: str, started_at: float) -> Iterator[None]:
-    """Tell other programs of this user where the daemon is, for as long as it runs."""
-    content = {"url": url, "pid": os.getpid(), "version": __version__, "started_at": started_at}
+def endpoint_file(places: Places, url: str, started_at: float, secret: str) -> Iterator[None]:
+    """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it."""
+    content = {"url": url, "secret": secret, "pid": os.getpid(), "version": __version__, "started_at": started_at}
     scratch = places.endpoint_file.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps(content))
+    scratch.unlink(missing_ok=True)
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+        json.dump(content, stream)
     scratch.replace(places.endpoint_file)
     try:
         yield

@@ -34,7 +34,8 @@ def pool_edges(
     """
 
     async def prepare(model: ModelId, plan: Plan) -> Engine:
-        return await maker.prepare(planner.known(model), planner.placed(_ours(plan)), planner.devices_of(_ours(plan)))
+        sight = planner.sight
+        return await maker.prepare(planner.known(model), sight.placed(_ours(plan)), sight.devices_of(_ours(plan)))
 
     def observe(event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
         if failure is None:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from supervisor import processes
 from supervisor.child import Child, ExitStatus, StopGrace
-from supervisor.core.chatter import is_chatter
+from supervisor.core.chatter import is_chatter, unquoted
 from supervisor.core.failures import cause_of
 from supervisor.core.footprint import AccountReader, Footprint, is_asking
 from supervisor.core.launch import LaunchSpec, child_environment
@@ -275,6 +275,7 @@ class Engine:
             self._outcome.set_result(outcome)
 
     def _on_line(self, line: bytes) -> None:
+        line = unquoted(line)
         self._sign_of_life = asyncio.get_running_loop().time()
         if not self._told.is_set():
             self._account.feed(line.decode("utf-8", "replace"))

@@ -8,16 +8,17 @@ reads the log.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
+from supervisor.core.plaintext import plain
+from supervisor.owned import inner_folder
+
 _RING_LINE = 4000  # characters of a line that are kept in memory; the file has all
 _BACKLOG = 1000  # lines that a follower may lag behind
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class OutputLog:
@@ -47,7 +48,7 @@ class OutputLog:
 
     def write(self, line: bytes) -> None:
         """Take a line without its end. Never raises for the file's sake: see `file_error`."""
-        text = _CONTROL.sub("�", line.decode("utf-8", "replace"))
+        text = plain(line.decode("utf-8", "replace"))
         self.written += 1
         self._ring.append(text[:_RING_LINE])
         for follower in self._followers:
@@ -94,7 +95,7 @@ class OutputLog:
         self._size += len(data)
 
     def _open(self, path: Path) -> BinaryIO:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        inner_folder(path.parent)
         self._file = path.open("ab", buffering=0)  # whole lines, also when we are killed
         self._size = self._file.tell()
         return self._file

@@ -3,28 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
+from supervisor.config.base import (
+    MOST_OVERRIDES,
+    AllLayers,
+    AllMebibytes,
+    Bytes,
+    Flag,
+    Layers,
+    Name,
+    Names,
+    Natural,
+    Pattern,
+    Portions,
+    Slots,
+    SomeTokens,
+    Strict,
+    Tokens,
+)
 from supervisor.core.describe import tensor_bytes
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
+from supervisor.core.memory.options import FlashAttention, Speculative
 from supervisor.core.spec import ModelSpec
-from supervisor.errors import EstimateRefused, InvalidRequest
+from supervisor.errors import EstimateRefused, InvalidRequest, file_refused
 from supervisor.modelfiles import open_model
 
-NAMES = frozenset(field.name for field in fields(EstimateOptions))
-"""Options by llama-server's names, as fields of EstimateOptions."""
 _MOST_CONTEXTS = 64
+_DEFAULT = EstimateOptions()
+_Pair = Annotated[tuple[Pattern, ...], Field(min_length=2, max_length=2)]  # a pattern, and where it sends tensors
+
+
+class EstimateGiven(Strict):
+    """What may be given of EstimateOptions, each with its bounds; `mmproj` as bytes."""
+
+    ctx_size: Tokens | None = None
+    parallel: Slots | None = None
+    kv_unified: Flag | None = None
+    batch_size: SomeTokens = _DEFAULT.batch_size
+    ubatch_size: SomeTokens = _DEFAULT.ubatch_size
+    cache_type_k: Name = _DEFAULT.cache_type_k
+    cache_type_v: Name = _DEFAULT.cache_type_v
+    flash_attn: FlashAttention = _DEFAULT.flash_attn
+    swa_full: Flag = _DEFAULT.swa_full
+    n_gpu_layers: AllLayers | None = None
+    tensor_split: Portions = ()
+    devices: Names = _DEFAULT.devices
+    n_cpu_moe: Layers = _DEFAULT.n_cpu_moe
+    cpu_moe: Flag = _DEFAULT.cpu_moe
+    override_tensors: Annotated[tuple[_Pair, ...], Field(max_length=MOST_OVERRIDES)] = ()
+    offload_kv: Flag = _DEFAULT.offload_kv
+    embeddings: Flag = _DEFAULT.embeddings
+    speculative: Speculative = _DEFAULT.speculative
+    draft_n_max: Natural = _DEFAULT.draft_n_max
+    cache_type_k_draft: Name = _DEFAULT.cache_type_k_draft
+    cache_type_v_draft: Name = _DEFAULT.cache_type_v_draft
+    cuda: Flag = _DEFAULT.cuda
+    repack: Flag = _DEFAULT.repack
+    op_offload: Flag = _DEFAULT.op_offload
+    mmproj: Bytes | None = None
+    cache_ram: AllMebibytes = _DEFAULT.cache_ram
+    ctx_checkpoints: Natural = _DEFAULT.ctx_checkpoints
+
+
+NAMES = frozenset(EstimateGiven.model_fields)
+"""Options by llama-server's names, as fields of EstimateOptions."""
 
 
 def estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
     """What the engine would allocate. Raises EstimateRefused where it would refuse these options."""
     found = estimate(spec, options)
     if isinstance(found, Refusal):
-        raise EstimateRefused(found.code, found.message)
+        raise file_refused(found.code, found.message) or EstimateRefused(found.code, found.message)
     return found
 
 
@@ -58,7 +111,7 @@ def estimate_options(given: Mapping[str, object]) -> EstimateOptions:
     if isinstance(split, (list, tuple)) and "devices" not in values:
         values["devices"] = tuple(f"GPU{number}" for number in range(len(split)))
     try:
-        return TypeAdapter(EstimateOptions).validate_python(values)
+        return EstimateOptions(**EstimateGiven.model_validate(values).model_dump(exclude_unset=True))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from supervisor.core.gguf import ArraySummary, GgufHeader, GgufValue, TensorInfo
+from supervisor.owned import inner_folder
 
 _FORMAT = 1  # counts up when the reader finds out more
 _MAX_ENTRIES = 512
@@ -57,7 +58,7 @@ class HeaderCache:
     def _keep(self, place: Path, identity: list[object], header: GgufHeader) -> None:
         body = json.dumps({"of": identity, "header": _plain(header)}, separators=(",", ":")).encode()
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            inner_folder(self._folder)
             _replace(place, _checksum(body) + b"\n" + body)
             self._forget_oldest()
 

@@ -58,6 +58,15 @@ class Inflight:
     def __iter__(self) -> Iterator[InflightRequest]:
         return iter(tuple(self._requests.values()))
 
+    @contextmanager
+    def entered(self, model: ModelId, path: str, *, stream: bool) -> Iterator[InflightRequest]:
+        """A request that the present task answers within the block."""
+        request = self.enter(model, path, stream=stream)
+        try:
+            yield request
+        finally:
+            self.leave(request)
+
     def enter(self, model: ModelId, path: str, *, stream: bool) -> InflightRequest:
         """A request that the present task answers; `leave` takes it out."""
         request = InflightRequest(next(self._numbers), model, path, stream=stream, since=self._clock())

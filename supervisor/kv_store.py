@@ -22,6 +22,7 @@ import structlog
 
 from supervisor.core.keeping import HeldSlot, SavedSlot, held_slots, to_drop, to_restore
 from supervisor.engine_client import EngineClient, EngineUnreachable
+from supervisor.owned import inner_folder
 
 _log = structlog.get_logger()
 
@@ -72,7 +73,7 @@ class SlotStore:
             bytes_per_token: about what a token takes in the file.
         """
         folder = self.folder / key
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        inner_folder(self.folder)
         folder.mkdir(mode=0o700, exist_ok=True)
         return SlotKeeper(self, folder, model, bytes_per_token)
 

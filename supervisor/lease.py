@@ -9,25 +9,32 @@ from typing import Protocol
 
 from supervisor.child import ExitStatus
 from supervisor.core.events import EngineId, Failure, ModelId, Plan
-from supervisor.core.failures import CODES, FILE, OPTION
+from supervisor.core.failures import CODES, OPTION
 from supervisor.core.schedule import EngineView, ModelView
 from supervisor.engine import LoadProgress, ReadyInfo
 from supervisor.engine_client import EngineClient
 from supervisor.errors import (
+    ContextUnknown,
     CrashLoop,
+    DraftOnly,
+    EngineHung,
     EngineNotFound,
     EngineStalled,
     EngineStartFailed,
     EngineUnusable,
+    GgufError,
     InvalidRequest,
     LoadCancelled,
     ModelDoesNotFit,
     ModelFileError,
     ModelLoadFailed,
     OptionNotSupported,
+    ProjectorAlone,
     QueueFull,
+    ShardMissing,
     ShuttingDown,
     SupervisorError,
+    VocabularyOnly,
 )
 
 
@@ -174,7 +181,10 @@ class Lease:
 
 _ERRORS: dict[str, type[SupervisorError]] = {
     kind.code: kind
-    for kind in (ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop, EngineNotFound, EngineUnusable)
+    for kind in (
+        *(ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop, EngineNotFound, EngineUnusable, EngineHung),
+        *(ModelFileError, GgufError, ShardMissing, ProjectorAlone, VocabularyOnly, DraftOnly, ContextUnknown),
+    )
 }
 
 
@@ -184,7 +194,7 @@ def error_of(failure: Failure) -> SupervisorError:
         return QueueFull(failure.message, retry_after=failure.retry_after or 1.0)
     known = _ERRORS.get(failure.code)
     if known is not None:
-        return known(failure.message, log_lines=failure.log_lines)
+        return known.told(failure.message, failure.log_lines)
     cause = failure.code if failure.code in CODES or failure.code == EngineStalled.code else None
     return ModelLoadFailed(failure.message, code=cause, log_lines=failure.log_lines)
 
@@ -194,8 +204,6 @@ def failure_of(error: SupervisorError) -> Failure:
     match error:
         case EngineStartFailed():
             return Failure(error.code, error.message, error.log_lines, device=error.device, lacking=error.lacking)
-        case ModelFileError():
-            return Failure(FILE, error.message, error.log_lines)
         case OptionNotSupported() | InvalidRequest():
             return Failure(OPTION, error.message, error.log_lines)
         case _:

@@ -5,16 +5,22 @@
     name/…mmproj….gguf         its projector
     name/mtp-….gguf            its draft model; also dspark-, dflash-
 
-Only one level is looked at. Hidden files and folders are passed over.
+Only one level is looked at. Hidden files and folders are passed over, so are names that cannot name a model
+(`passed_over`), and what by its content is no model: an adapter, a projector of whatever name, a file that is no GGUF.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+
+from supervisor.core.gguf_kind import PEEK, FileKind, kind_of_file
+from supervisor.core.plaintext import is_name
 
 _DRAFTS = ("mtp-", "dspark-", "dflash-")
 _PROJECTOR = "mmproj"
@@ -33,21 +39,25 @@ class Found:
 
 def scan(folder: Path) -> tuple[Found, ...]:
     """The models in the folder, by name; none where it is not there or may not be read."""
-    found: dict[str, Found] = {}
+    found = {one.name: one for one in scan_files(folder)}
     for entry in _entries(folder):
         if entry.is_dir():
             inside = look_inside(entry, entry.name)
             if inside is not None:
                 found[inside.name] = inside
-        elif _is_model(entry.name) and _part(entry.name) in {None, 1}:
-            found.setdefault(_stem(entry.name), Found(_stem(entry.name), entry))
     return tuple(found[name] for name in sorted(found))
+
+
+def scan_files(folder: Path) -> tuple[Found, ...]:
+    """The models that are files of the folder itself; of split ones the first part."""
+    files = [entry for entry in _entries(folder) if entry.is_file()]
+    return tuple(Found(_stem(entry.name), entry) for entry in files if _is_model(entry))
 
 
 def look_inside(folder: Path, name: str) -> Found | None:
     """The model of one folder: the first part of a split one, else the first file by name; None: there is none."""
     files = [entry for entry in _entries(folder) if entry.name.endswith(".gguf") and entry.is_file()]
-    models = [entry for entry in files if _is_model(entry.name) and _part(entry.name) in {None, 1}]
+    models = [entry for entry in files if _is_model(entry)]
     models.sort(key=lambda entry: (_part(entry.name) is None, entry.name))
     if not models:
         return None
@@ -59,16 +69,46 @@ def look_inside(folder: Path, name: str) -> Found | None:
     )
 
 
+def passed_over(folder: Path) -> tuple[str, ...]:
+    """What in the folder cannot be a model for its name alone: it is no UTF-8, empty, or holds what cannot be seen."""
+    return tuple(name for name in _names(folder) if not _is_usable(name))
+
+
 def _entries(folder: Path) -> Sequence[Path]:
+    return [folder / name for name in _names(folder) if not name.startswith(".") and _is_usable(name)]
+
+
+def _is_usable(name: str) -> bool:
+    return is_name(name.removesuffix(".gguf"))
+
+
+def _names(folder: Path) -> Sequence[str]:
     try:
-        names = sorted(os.listdir(folder))
+        return sorted(os.listdir(folder))
     except OSError:
         return ()
-    return [folder / name for name in names if not name.startswith(".")]
 
 
-def _is_model(name: str) -> bool:
-    return name.endswith(".gguf") and _PROJECTOR not in name and not name.startswith(_DRAFTS)
+def _is_model(entry: Path) -> bool:
+    """Whether a file is one, or the first part of one."""
+    name = entry.name
+    if not name.endswith(".gguf") or _PROJECTOR in name or name.startswith(_DRAFTS) or _part(name) not in {None, 1}:
+        return False
+    try:
+        found = entry.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and _kind(entry, found.st_mtime_ns, found.st_size) is FileKind.MODEL
+
+
+@lru_cache(maxsize=4096)
+def _kind(path: Path, _changed: int, _size: int) -> FileKind:
+    """By its beginning; the folder is looked at every second, so that what has not changed is not read again."""
+    try:
+        with path.open("rb") as stream:
+            return kind_of_file(stream.read(PEEK))
+    except OSError:
+        return FileKind.MODEL  # its load says why it cannot be read
 
 
 def _part(name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Where things live. Nothing here creates or removes anything but `private_folder`.
+"""Where things live. Nothing here creates or removes anything: `owned` makes folders.
 
 state    database, endpoint file, pid records, logs   $SUPERVISOR_HOME, else the user's state folder
 cache    the built-in model, capability cache          $SUPERVISOR_HOME/cache, else the user's cache folder
@@ -60,6 +60,16 @@ class Places:
         """The rotating log of one model's engine."""
         return self.state / "logs" / f"{safe_name(model_id)}.log"
 
+    def engine_logs(self) -> list[Path]:
+        """The logs of engines that are there, the older files of each too."""
+        others = (self.daemon_log.name, self.cli_errors.name)
+        return [path for path in self.daemon_log.parent.glob("*.log*") if not path.name.startswith(others)]
+
+    @property
+    def cli_errors(self) -> Path:
+        """The tracebacks of bugs in the command line."""
+        return self.state / "logs" / "cli-errors.log"
+
 
 def places(env: Mapping[str, str]) -> Places:
     """The folders that this environment selects."""
@@ -77,20 +87,6 @@ def places(env: Mapping[str, str]) -> Places:
         runtime=_runtime(env),
         config=config_base / _APP,
     )
-
-
-def private_folder(path: Path) -> Path:
-    """Make `path` if needed, readable by its owner only.
-
-    Raises PermissionError where it belongs to somebody else: a shared temp folder is open to squatters.
-    """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.lstat()
-    if hasattr(os, "getuid") and found.st_uid != os.getuid():
-        raise PermissionError(f"{path} belongs to another user; remove it or set XDG_RUNTIME_DIR")
-    if found.st_mode & 0o077:
-        path.chmod(0o700)
-    return path
 
 
 def safe_name(model_id: str) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 from supervisor.choosing import Asked, entry_for
 from supervisor.core.devices.describe import problems_json
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.schedule import ModelPolicy, barred_by, refusal
-from supervisor.errors import EstimateRefused
-from supervisor.planning import Known, Planner
+from supervisor.errors import EstimateRefused, file_refused
+from supervisor.planning import Known, Planner, Sight
 from supervisor.prepare import EngineMaker
 
 __all__ = ["Asked", "planned", "planned_json"]
@@ -36,22 +37,22 @@ async def planned(
     if not asked.keeps:
         await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args if asked.options else ())
     known = await maker.glance(entry)
-    machine = await planner.look()
+    sight = await planner.look()
     others = [one for one in residents() if one.model != entry.id]
     leaving = barred_by(policy_of, entry.id, others)
     never = next((one for one in leaving if policy_of(one.model).pinned), None)
     if never is None:
-        found = planned_json(maker, planner, known, others, leaving)
+        found = await planner.aside(partial(planned_json, maker, sight, known, others, leaving))
     else:
         message = refusal(entry.id, never.model).message
         found = DoesNotFit(entry.id, later=True, message=message, blockers=(never.engine,)).to_json()
         found |= {"blocking_models": [never.model]}
-    return found | {"problems": problems_json(machine), "variants": list(answer.table), "note": answer.note}
+    return found | {"problems": problems_json(sight.machine), "variants": list(answer.table), "note": answer.note}
 
 
 def planned_json(
     maker: EngineMaker,
-    planner: Planner,
+    sight: Sight,
     known: Known,
     residents: Sequence[Resident],
     leaving: Collection[Resident] = (),
@@ -62,13 +63,14 @@ def planned_json(
 
     Raises InvalidRequest, OptionNotSupported; EstimateRefused where the engine would not start whatever the memory.
     """
-    found = planner.decide(known, known.entry.options, [one for one in residents if one not in leaving])
+    found = sight.decide(known, known.entry.options, [one for one in residents if one not in leaving])
     if isinstance(found, DoesNotFit) and found.refusal is not None:
-        raise EstimateRefused(found.refusal.code, found.refusal.message)
+        code, message = found.refusal.code, found.refusal.message
+        raise file_refused(code, message) or EstimateRefused(code, message)
     models = {resident.engine: resident.model for resident in residents}
     if not isinstance(found, Placement):
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}
-    placed = planner.placed(found)
+    placed = sight.placed(found)
     return found.to_json() | {
         "evict": [*(one.engine for one in leaving), *found.evict],
         "evict_models": [*(one.model for one in leaving), *(models[engine] for engine in found.evict)],

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from supervisor.core.devices import (
     Budgets,
@@ -27,12 +29,16 @@ from supervisor.core.identity import Start
 from supervisor.core.ladder import Detour, detoured, next_detour, unguessed, without_draft
 from supervisor.core.launch import LaunchOptions, Placed
 from supervisor.core.learn import Observation, learned
+from supervisor.core.memory import Refusal
 from supervisor.core.plan import DoesNotFit, Forecast, Placement, PlanRequest, Policy, Resident, forecast, plan
 from supervisor.core.registry import ModelEntry, Registry
-from supervisor.errors import ModelFileError, ModelLoadFailed
+from supervisor.errors import ModelFileError, ModelLoadFailed, QueueFull, SupervisorError, file_refused
 from supervisor.learning import intent_of, start_of
 from supervisor.probe.drivers import holding
 from supervisor.subjects import Subject
+
+MOST_WAITING = 64
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,70 @@ class Rules:
 
     policy: Policy = field(default_factory=Policy)
     reserves: Reserves | None = None
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a look at the machine showed, and the rules. It never changes, so a thread may plan by it for a while."""
+
+    machine: Machine
+    budgets: Budgets
+    rules: Rules
+
+    def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
+        """A plan, made again with what earlier starts teach about the first one.
+
+        That a killed engine lacked memory is a guess: where nothing fits by it, the plan is made without.
+        Raises InvalidRequest for options that cannot be planned.
+        """
+        return self.decided(known, options, residents)[0]
+
+    def decided(
+        self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
+    ) -> tuple[Placement | DoesNotFit, bool]:
+        """The plan, and whether what was guessed, if anything, counts in it."""
+        found = self._taught(known, options, residents, known.detour.short)
+        guessed = known.detour.killed and known.detour.shortages == 1
+        dropped = guessed and isinstance(found, DoesNotFit) and not found.later
+        if dropped:
+            found = self._taught(known, options, residents, {})
+        if isinstance(found, DoesNotFit) and known.detour.steps:
+            found = replace(found, message=" ".join((found.message, *known.detour.steps)))
+        return found, not dropped
+
+    def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
+        """How a quantisation would do of which only the size is known: `scale` is (its size, that of `known`)."""
+        request = known.subject.request(known.entry.id, known.entry.options)
+        return forecast(request, self.budgets, residents, self.rules.policy, scale)
+
+    def placed(self, placement: Placement) -> Placed:
+        """What an engine has to be told so that it goes where the plan says."""
+        every = self.machine.devices
+        chosen = self.devices_of(placement)
+        names = dict(zip(placement.devices, names_in_child(chosen, every), strict=True))
+        return Placed(placement, names, visible_env(chosen, every), rpc_endpoints(chosen))
+
+    def devices_of(self, placement: Placement) -> tuple[Device, ...]:
+        """The devices of a placement, in its order."""
+        named = {device.name: device for device in self.machine.devices}
+        return tuple(named[name] for name in placement.devices)
+
+    def _taught(
+        self, known: Known, options: LaunchOptions, residents: Sequence[Resident], short: Mapping[str, int]
+    ) -> Placement | DoesNotFit:
+        request = replace(known.subject.request(known.entry.id, options), short=short)
+        found = self._plan(request, residents)
+        if isinstance(found, Placement) and known.observations:
+            taught = learned(known.observations, self._start(known, found), found.estimate)
+            found = self._plan(replace(request, learned=taught), residents) if taught else found
+        return found
+
+    def _plan(self, request: PlanRequest, residents: Sequence[Resident]) -> Placement | DoesNotFit:
+        return plan(request, self.budgets, residents, self.rules.policy)
+
+    def _start(self, known: Known, placement: Placement) -> Start:
+        intent = intent_of(placement, known.entry.options, self.devices_of(placement))
+        return start_of(known.subject.identity, intent, known.engine, known.build)
 
 
 Look = Callable[[bool, Collection[str]], Machine]
@@ -86,8 +156,9 @@ class Planner:
         self._holdings = holdings
         self._known: dict[str, Known] = {}
         self._detours: dict[str, tuple[LaunchOptions, Detour]] = {}
-        self._machine: Machine | None = None
-        self._budgets: Budgets | None = None
+        self._seen: tuple[Machine, Budgets] | None = None
+        self._aside = ThreadPoolExecutor(1, "plan")
+        self._waiting = 0
 
     def adopt(self, rules: Rules) -> None:
         """Decide by other rules from the next look on."""
@@ -113,7 +184,7 @@ class Planner:
     def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
         """A start of the model failed: whether there is something else to try. The next `learn` heeds it."""
         entry = self._registry.find(model)
-        names = self.placed(placement).names
+        names = self.sight.placed(placement).names
         found = next_detour(self.detour(entry), failure, entry.options, placement, names)
         if found is not None:
             self._detours[entry.id] = entry.options, found
@@ -125,21 +196,21 @@ class Planner:
 
     async def see_room(self) -> Mapping[str, int]:
         """Look at the machine; free bytes by device name."""
-        machine = await self.look()
+        machine = (await self.look()).machine
         return {device.name: device.free_bytes for device in machine.devices} | {"CPU": machine.host.available_bytes}
 
-    async def look(self, *, again: bool = False) -> Machine:
+    async def look(self, *, again: bool = False) -> Sight:
         """The machine now; `again`: without what is remembered of probes."""
         ours = tuple(self._holdings())
         machine, measured = await asyncio.to_thread(self._look, again, ours)
-        self._machine, self._budgets = machine, budgets(machine, measured, self._rules.reserves)
-        return machine
+        self._seen = machine, budgets(machine, measured, self._rules.reserves)
+        return self.sight
 
     @property
-    def budgets(self) -> Budgets:
-        """What there is for all our engines, as of the last look."""
-        assert self._budgets is not None  # the machine is looked at before it is asked about
-        return self._budgets
+    def sight(self) -> Sight:
+        """What the last look showed."""
+        assert self._seen is not None  # the machine is looked at before it is asked about
+        return Sight(*self._seen, self._rules)
 
     def known(self, model: str) -> Known:
         """What was read of a model."""
@@ -148,77 +219,42 @@ class Planner:
     def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
         """Where the model would go beside these engines.
 
-        Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with.
+        Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with,
+        ModelFileError for a file that none serves.
         """
         known = self._known[model]
-        found, by_guess = self._decided(known, known.entry.options, residents)
+        found, by_guess = self.sight.decided(known, known.entry.options, residents)
         if isinstance(found, Placement) and not by_guess and model in self._detours:
             options, detour = self._detours[model]
             self._detours[model] = options, unguessed(detour)
         if isinstance(found, DoesNotFit) and found.refusal is not None:
-            raise ModelLoadFailed(found.refusal.message, code=OPTION)
+            raise refused(found.refusal)
         return found
 
-    def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        """A plan, made again with what earlier starts teach about the first one.
+    async def aside(self, work: Callable[[], T]) -> T:
+        """What a plan or an estimate that somebody asks for comes to, computed beside the loop that relays.
 
-        That a killed engine lacked memory is a guess: where nothing fits by it, the plan is made without.
+        One at a time: more threads would take turns with the loop more often, and be no faster. Raises QueueFull where
+        too many wait.
         """
-        return self._decided(known, options, residents)[0]
-
-    def _decided(
-        self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
-    ) -> tuple[Placement | DoesNotFit, bool]:
-        """The plan, and whether what was guessed, if anything, counts in it."""
-        found = self._taught(known, options, residents, known.detour.short)
-        guessed = known.detour.killed and known.detour.shortages == 1
-        dropped = guessed and isinstance(found, DoesNotFit) and not found.later
-        if dropped:
-            found = self._taught(known, options, residents, {})
-        if isinstance(found, DoesNotFit) and known.detour.steps:
-            found = replace(found, message=" ".join((found.message, *known.detour.steps)))
-        return found, not dropped
-
-    def _taught(
-        self, known: Known, options: LaunchOptions, residents: Sequence[Resident], short: Mapping[str, int]
-    ) -> Placement | DoesNotFit:
-        request = replace(known.subject.request(known.entry.id, options), short=short)
-        found = self._decide(request, residents)
-        if isinstance(found, Placement) and known.observations:
-            taught = learned(known.observations, self._start(known, found), found.estimate)
-            found = self._decide(replace(request, learned=taught), residents) if taught else found
-        return found
-
-    def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
-        """How a quantisation would do of which only the size is known: `scale` is (its size, that of `known`)."""
-        request = known.subject.request(known.entry.id, known.entry.options)
-        return forecast(request, self.budgets, residents, self._rules.policy, scale)
-
-    def placed(self, placement: Placement) -> Placed:
-        """What an engine has to be told so that it goes where the plan says."""
-        every = self._machine.devices if self._machine else ()
-        named = {device.name: device for device in every}
-        chosen = [named[name] for name in placement.devices]
-        names = dict(zip(placement.devices, names_in_child(chosen, every), strict=True))
-        return Placed(placement, names, visible_env(chosen, every), rpc_endpoints(chosen))
-
-    def devices_of(self, placement: Placement) -> tuple[Device, ...]:
-        """The devices of a placement, in its order."""
-        named = {device.name: device for device in (self._machine.devices if self._machine else ())}
-        return tuple(named[name] for name in placement.devices)
+        if self._waiting >= MOST_WAITING:
+            raise QueueFull(f"{MOST_WAITING} plans and estimates wait already. Try again in a moment.", retry_after=1)
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._aside, work)
+        finally:
+            self._waiting -= 1
 
     def _look(self, again: bool, ours: Sequence[Holding]) -> tuple[Machine, list[Holding]]:
         return self._look_at(again, {name for one in ours for name in one.planned_bytes}), [
             replace(one, host_bytes=holding(one.pid).host_bytes) if one.pid else one for one in ours
         ]
 
-    def _decide(self, request: PlanRequest, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        return plan(request, self.budgets, residents, self._rules.policy)
-
-    def _start(self, known: Known, placement: Placement) -> Start:
-        intent = intent_of(placement, known.entry.options, self.devices_of(placement))
-        return start_of(known.subject.identity, intent, known.engine, known.build)
-
 
 def _detoured(entry: ModelEntry, detour: Detour) -> ModelEntry:
     return replace(entry, options=detoured(entry.options, detour))
+
+
+def refused(refusal: Refusal) -> SupervisorError:
+    """The error of a load that llama-server would refuse: for its file, or for an option."""
+    return file_refused(refusal.code, refusal.message) or ModelLoadFailed(refusal.message, code=OPTION)

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -42,7 +43,7 @@ from supervisor.core.plan import Resident
 from supervisor.core.schedule import Scheduler
 from supervisor.engine_client import EngineClient
 from supervisor.lease import EngineStatus, Lease, PoolStatus, Running, error_of
-from supervisor.tending import PoolEdges, PoolLimits, Tender, ended_by
+from supervisor.tending import PoolEdges, PoolLimits, Tender, ended_by, harmless
 
 __all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
 
@@ -56,7 +57,7 @@ class Pool:
 
     def __init__(self, scheduler: Scheduler, edges: PoolEdges, limits: PoolLimits | None = None) -> None:
         self._scheduler = scheduler
-        self._edges = edges
+        self._edges = edges = replace(edges, observe=harmless(edges.observe))
         self._limits = limits or PoolLimits()
         self._running: dict[EngineId, Running] = {}
         self._waiters: dict[RequestId, asyncio.Future[Lease]] = {}
@@ -96,12 +97,12 @@ class Pool:
         request = next(self._request_ids)
         waiter: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
         self._waiters[request] = waiter
-        self._apply(RequestArrived(request, model, affinity))
         try:
+            self._apply(RequestArrived(request, model, affinity))
             return await (waiter if wait is None or waiter.done() else wait(waiter))
-        except asyncio.CancelledError:
+        except BaseException:  # whatever it is, nobody will use the lease
             self._waiters.pop(request, None)
-            self._apply(RequestDone(request))  # waiting or just granted: the scheduler knows
+            self._apply(RequestDone(request))  # waiting, just granted or refused: the scheduler knows
             raise
 
     def ask_load(self, model: ModelId, *, fresh: bool = False) -> None:
@@ -275,10 +276,15 @@ class Pool:
         return await asyncio.shield(self._look)
 
     async def _live(self, running: Running) -> None:
-        failure = await self._tender.live(running)
-        del self._running[running.number]
-        self._apply(EngineGone(running.number, failure, again=self._tender.again(running, failure)))
-        running.gone.set()
+        """Whatever becomes of an engine, its room is given back."""
+        failure, again = None, False
+        try:
+            failure = await ended_by(self._tender.live(running))
+            again = self._tender.again(running, failure)
+        finally:
+            del self._running[running.number]
+            self._apply(EngineGone(running.number, failure, again=again))
+            running.gone.set()
 
     def check(self) -> None:
         """Trust nothing: ask every engine at once whether it lives, and see what time has done. Does not wait."""

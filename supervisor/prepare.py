@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
 from supervisor.core.devices import Device
+from supervisor.core.environment import for_python
 from supervisor.core.keeping import kept, slots_key
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.plan import Placement
@@ -130,6 +132,17 @@ class EngineMaker:
             self._logs[model_id] = OutputLog(self.places.engine_log(model_id))
         return self._logs[model_id]
 
+    def has_log(self, model_id: str) -> bool:
+        """Whether a model had an engine, or was about to, since the daemon began."""
+        return model_id in self._logs
+
+    def forget(self, model_id: str) -> None:
+        """Let go of what is kept for a model that nobody asks for any more."""
+        log = self._logs.pop(model_id, None)
+        if log is not None:
+            log.close()
+        self._settled = {key: hub for key, hub in self._settled.items() if key[0] != model_id}
+
     def binary(self) -> tuple[EngineBinary, Capabilities]:
         """The `llama-server` in use and what it can do; raises EngineNotFound, EngineUnusable."""
         binary = locate(self.places, self.env, self.engine_path)
@@ -216,17 +229,22 @@ async def make_demo_model(places: Places) -> Path:
         return ready
     maker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "supervisor.demo", str(places.cache)),
+        env=for_python(os.environ),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
         _, errors = await maker.communicate()
-    except asyncio.CancelledError:
-        maker.kill()
-        await maker.wait()
-        raise
+    finally:
+        if maker.returncode is None:
+            maker.kill()
+            await maker.wait()
     if maker.returncode != 0:
         lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
-        raise ModelLoadFailed(f"The built-in model could not be made in {places.cache}.", log_lines=lines)
+        reason = lines[-1].partition(": ")[2] if lines else ""
+        raise ModelLoadFailed(
+            f"The built-in model could not be made in {places.cache}{f' ({reason})' if reason else ''}. "
+            "Make that folder writable, or choose another with SUPERVISOR_HOME."
+        )
     return ready

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from supervisor import processes
-from supervisor.paths import private_folder
+from supervisor.owned import inner_folder
 
 _SAME_START_S = 0.5  # psutil derives the moment from the boot time, which moves a little with the clock
 _KILL_S = 3.0
@@ -43,7 +43,7 @@ class Ended:
 
 def write_record(folder: Path, record: Record) -> Path:
     """Write a child's record whole or not at all; returns its path."""
-    path = private_folder(folder) / f"{record.pid}.json"
+    path = inner_folder(folder) / f"{record.pid}.json"
     scratch = path.with_suffix(".new")
     scratch.write_text(json.dumps(asdict(record)), encoding="utf-8")
     scratch.replace(path)

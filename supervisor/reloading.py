@@ -87,6 +87,10 @@ class Reloader:
             "restart_needed": list(self._restart),
         }
 
+    def configures(self, model: str) -> bool:
+        """Whether the configuration, its folder of models included, has the model, or it is built in."""
+        return model in self._models
+
     async def reload(self) -> dict[str, Any]:
         """Read the configuration and take it over; what changed. Raises ConfigError and its like, then all stays."""
         async with self._turn:

@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 
 from supervisor.errors import EngineStartFailed
-from supervisor.paths import private_folder
+from supervisor.owned import private_folder
 
 LONGEST_PATH = 100  # bytes; below every system's limit
 

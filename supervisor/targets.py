@@ -7,17 +7,23 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 
+import structlog
+
 from supervisor.config.effective import effective_models, policies, with_defaults
 from supervisor.config.settings import ModelOptions, ModelSettings, Settings
 from supervisor.config.sources import is_demo, path_of, repo_of
 from supervisor.core.launch import LaunchOptions, LoraAdapter
+from supervisor.core.plaintext import is_text, plain
 from supervisor.core.registry import ModelDefaults, ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.modelfiles import open_model
-from supervisor.modelfolders import Found, look_inside, scan
+from supervisor.modelfolders import Found, look_inside, passed_over, scan, scan_files
+
+_log = structlog.get_logger()
 
 DEMO_ID = "demo"
+_MAX_NAMED = 5
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -31,7 +37,7 @@ def launch_options(options: ModelOptions) -> LaunchOptions:
 def configured_models(settings: Settings) -> Registry:
     """The models of the configuration and of its folder, and the built-in one."""
     models = effective_models(settings)
-    found = {one.name: one for one in (scan(Path(settings.models_dir)) if settings.models_dir is not None else ())}
+    found = _found(settings.models_dir)
     taken = {*models, *(alias for model in models.values() for alias in model.aliases)}
     plain = {name: with_defaults(settings.defaults, ModelSettings()) for name in found if name not in taken}
     kept_to = policies({**models, **plain}, settings.groups.items())
@@ -41,6 +47,15 @@ def configured_models(settings: Settings) -> Registry:
         demo = policies({DEMO_ID: ModelSettings()}, settings.groups.items())[DEMO_ID]
         entries.append(ModelEntry(DEMO_ID, Source.DEMO, None, policy=demo))
     return Registry(entries, _defaults(settings))
+
+
+def _found(folder: str | None) -> dict[str, Found]:
+    """What `models_dir` holds, by name; what cannot be a model for its name is logged."""
+    if folder is None:
+        return {}
+    for name in passed_over(Path(folder)):
+        _log.warning("passed_over", folder=folder, name=name, reason="its name cannot name a model; rename it")
+    return {one.name: one for one in scan(Path(folder))}
 
 
 def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
@@ -116,13 +131,15 @@ def known_entry(registry: Registry, target: str) -> ModelEntry | None:
 
 def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEntry:
     path = Path(target)
+    if not is_text(target):
+        raise ModelFileError(f"{plain(target)} is no UTF-8, so no answer can name it; rename the file or folder.")
     if not path.is_absolute():
         raise InvalidRequest(
             f"'{target}' is neither a known model, nor one of the hub (owner/repo:Q4_K_M), nor an absolute path to a "
             ".gguf file.",
             param="target",
         )
-    first = str(open_model(path).path)
+    first = str(open_model(_file_in(path) if path.is_dir() else path).path)
     known = registry.by_path(first)
     if known is not None and model_id in {None, known.id}:
         return known
@@ -130,6 +147,17 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
     return replace(new_entry(registry, name, None), path=first)
+
+
+def _file_in(folder: Path) -> Path:
+    """The one model of a folder. Raises ModelFileError where there is none, or several."""
+    names = sorted(one.path.name for one in scan_files(folder))
+    if len(names) == 1:
+        return folder / names[0]
+    if not names:
+        raise ModelFileError(f"{folder} holds no model: there is no GGUF file of one in it.")
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    raise ModelFileError(f"{folder} holds {len(names)} models; name one: {', '.join(names[:_MAX_NAMED])}{more}.")
 
 
 def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str, ...] = ()) -> ModelEntry:

@@ -35,7 +35,7 @@ class PoolEdges:
         see_room: looks at the machine, lets the planner know, and returns the free bytes by device name. A device that
             is not in the answer counts as free. Runs one at a time.
         clock: monotonic seconds.
-        observe: told what happens, for the log.
+        observe: told what happens, for the log; what it raises is dropped.
         allowed: bytes of the host's memory that an engine of this plan may come to hold; None: without limit.
         again: told of a start that failed; whether the next one will be another that may succeed.
     """
@@ -99,9 +99,11 @@ class Tender:
             work.cancel()
         failure = await ended_by(work)
         if running.engine is not None:
-            if running.park:
-                await running.engine.park()
-            await running.engine.stop()
+            try:
+                if running.park:
+                    await running.engine.park()
+            finally:
+                await running.engine.stop()
         self._edges.observe("engine_gone", running.model, running.number, failure)
         return failure
 
@@ -109,7 +111,11 @@ class Tender:
         """Whether a load that failed is to be tried otherwise."""
         if failure is None or running.ready is not None or running.stop.is_set():
             return False
-        return self._edges.again(running.model, running.plan, failure)
+        try:
+            return self._edges.again(running.model, running.plan, failure)
+        except Exception as error:  # noqa: BLE001 - a load that failed is told of, whatever else fails
+            self._edges.observe("again_failed", running.model, running.number, _internal(error))
+            return False
 
     async def _start_and_watch(self, running: Running) -> Failure:
         running.engine = engine = await self._edges.prepare(running.model, running.plan)
@@ -174,5 +180,19 @@ async def ended_by(work: Awaitable[Failure | None]) -> Failure | None:
     except OSError as error:
         return Failure("engine_start_failed", f"The engine could not be started: {error}.")
     except Exception as error:  # noqa: BLE001 - a bug in one engine's life must not take the other engines down
-        trace = "".join(traceback.format_exception(error)).splitlines()
-        return Failure("internal_error", f"Internal error while starting the engine: {error!r}.", tuple(trace[-12:]))
+        return _internal(error)
+
+
+def harmless(observe: Callable[[str, ModelId, EngineId, Failure | None], None]) -> Callable[..., None]:
+    """The same without its exceptions: a log that cannot be written must not keep a command from being carried out."""
+
+    def observed(event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
+        with contextlib.suppress(Exception):
+            observe(event, model, engine, failure)
+
+    return observed
+
+
+def _internal(error: Exception) -> Failure:
+    trace = "".join(traceback.format_exception(error)).splitlines()
+    return Failure("internal_error", f"Internal error in the life of the engine: {error!r}.", tuple(trace[-12:]))

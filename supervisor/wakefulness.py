@@ -1,4 +1,4 @@
-"""Notices that the machine was suspended: the clock that counts it has gone ahead of the one that does not."""
+"""The clock of the daemon, which counts suspensions; notices them; turns its times into those of the calendar."""
 
 from __future__ import annotations
 
@@ -14,6 +14,25 @@ _COUNTS_SUSPENSION = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTO
 def lifetime() -> float:
     """Seconds that never go back, those of a suspension counted where the platform can."""
     return time.monotonic() if _COUNTS_SUSPENSION is None else time.clock_gettime(_COUNTS_SUSPENSION)
+
+
+class Epoch:
+    """Turns times of `lifetime` into seconds since 1970.
+
+    The same time always gives the same figure, until somebody sets the system's clock by _LEAST_S or more: otherwise
+    the two clocks, read one after the other, would give another fraction of a second at every call.
+    """
+
+    def __init__(self, lifetime: Callable[[], float] = lifetime, epoch: Callable[[], float] = time.time) -> None:
+        self._lifetime, self._epoch = lifetime, epoch
+        self._offset = epoch() - lifetime()
+
+    def __call__(self, at: float) -> float:
+        """Seconds since 1970, to the millisecond."""
+        offset = self._epoch() - self._lifetime()
+        if abs(offset - self._offset) >= _LEAST_S:
+            self._offset = offset
+        return round(at + self._offset, 3)
 
 
 async def watch_for_resume(

@@ -24,6 +24,7 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.core.loglevel import LogLevel
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
 from supervisor.edges import pool_edges
@@ -31,12 +32,15 @@ from supervisor.engine_log import OutputLog
 from supervisor.errors import SupervisorError
 from supervisor.inflight import Inflight
 from supervisor.learning import Learning
+from supervisor.logfile import LogFile
+from supervisor.owned import keep_newest
 from supervisor.paths import Places, places
 from supervisor.planning import Planner
 from supervisor.pool import Pool, PoolLimits
 from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.proof import new_secret
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -46,10 +50,12 @@ from supervisor.reloading import Configured, Reloader
 from supervisor.remembered import Remembered
 from supervisor.serving import Server, Stop, loop_factory
 from supervisor.store import Database
-from supervisor.wakefulness import lifetime, watch_for_resume
+from supervisor.wakefulness import Epoch, lifetime, watch_for_resume
 from supervisor.workshop import engine_maker, look, planner_of
 
 _log = structlog.get_logger()
+
+_ENGINE_LOGS = 300  # files of engines' logs that stay when a daemon starts
 
 
 @dataclass(frozen=True)
@@ -62,26 +68,30 @@ class DaemonOptions:
     engine: str | None = None
     insecure: bool = False
     log_format: logs.LogFormat = "text"
+    log_level: LogLevel | None = None
 
 
 def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
     where = places(env)
     own_log = OutputLog(None)
-    logs.configure(options.log_format, own_log.write)
+    control = logs.LogControl(options.log_level or "info", LogFile(where.daemon_log))
+    logs.configure(options.log_format, own_log.write, control)
     configured = _configured(options, env, where)
     settings = configured.settings
+    _take_log_settings(control, settings)
     check_bind(settings.server, insecure=options.insecure)
     allow_many_files()
     with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
+        keep_newest(where.engine_logs(), _ENGINE_LOGS)
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
         with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
             maker = engine_maker(settings, where, env, learning)
             source = _Source(configured, partial(_configured, options, env, where), insecure=options.insecure)
-            runner.run(_serve(source, maker, prober, own_log, listener))
+            runner.run(_serve(source, maker, prober, (own_log, control), listener))
     return 0
 
 
@@ -104,15 +114,16 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     settings = load_settings(file, env)
     if file is not None:
         _log.info("config_file", path=str(file))
-    given = {"host": options.host, "port": options.port}
+    given = {"host": options.host, "port": options.port, "log_level": options.log_level}
     server = settings.server.model_copy(update={name: value for name, value in given.items() if value is not None})
     engine = settings.engine.model_copy(update={"path": options.engine} if options.engine else {})
     return Configured(settings.model_copy(update={"server": server, "engine": engine}), file)
 
 
 async def _serve(
-    source: _Source, maker: EngineMaker, prober: Prober, own_log: OutputLog, listener: socket.socket
+    source: _Source, maker: EngineMaker, prober: Prober, log: tuple[OutputLog, logs.LogControl], listener: socket.socket
 ) -> None:
+    own_log, control = log
     settings = source.first.settings
     stop = Stop()
     planner = planner_of(settings, maker, lambda: pool.holdings(), look(lambda: reloader.settings, maker, prober))
@@ -126,6 +137,7 @@ async def _serve(
     def took(changed: Settings) -> None:
         guard.rules = _access(changed, settings.server.host)
         calls.default = changed.server.tool_calls
+        _take_log_settings(control, changed)
 
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
         maker.fetcher.on_change = pool.changed
@@ -138,19 +150,21 @@ async def _serve(
             reloader=reloader,
             own_log=own_log,
             url=url_of(listener, settings.server.host),
+            secret=new_secret(),
             started_at=time.time(),
-            to_epoch=_to_epoch,
+            to_epoch=Epoch(),
             request_shutdown=stop.ask,
             inflight=Inflight(lifetime),
             pins=pins,
             tool_calls=calls,
             stopping=stop.asked.is_set,
+            log_control=control,
         )
         guard = _application(settings, service)
         server = Server(stop, guard)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await _first_loads(settings, maker, remembered, pool)
-        with endpoint_file(maker.places, service.url, service.started_at):
+        with endpoint_file(maker.places, service.url, service.started_at, service.secret):
             with _watching(reloader, service, stop):
                 _log.info("daemon_ready", url=service.url, pid=os.getpid())
                 gc.freeze()  # what is there now stays: collections need not look at it
@@ -165,6 +179,11 @@ async def _serve(
         server.leave()
         await serving
     _log.info("daemon_stopped")
+
+
+def _take_log_settings(control: logs.LogControl, settings: Settings) -> None:
+    server = settings.server
+    control.configure(server.log_level, server.log_max_mib << 20, server.log_files)
 
 
 async def _first_loads(settings: Settings, maker: EngineMaker, remembered: Remembered, pool: Pool) -> None:
@@ -243,7 +262,8 @@ def _application(settings: Settings, service: Service) -> Guard:
         *(render_error, service.tool_calls, waiting),
     )
     rules = _access(settings, server.host)
-    return create_app(service, relay_endpoints(relaying), upstream_endpoint(relaying), rules)
+    upstream = upstream_endpoint(relaying, lambda: service.reloader.settings.kv_store.max_mib << 20)
+    return create_app(service, relay_endpoints(relaying), upstream, rules)
 
 
 def _access(settings: Settings, host: str) -> AccessRules:
@@ -256,7 +276,3 @@ def _access(settings: Settings, host: str) -> AccessRules:
         check_host=is_loopback(host) or not server.api_keys,
         any_address=not is_loopback(host),
     )
-
-
-def _to_epoch(at: float) -> float:
-    return time.time() - (lifetime() - at)

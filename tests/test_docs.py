@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
 from supervisor import errors
-from supervisor.api.errors import STATUSES
-from supervisor.core.failures import CODES
+from supervisor.core.failures import CODES, MEANINGS
 from tests.support.daemon import environment, scratch_home
+from tests.support.error_table import error_classes, shown, table
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,16 +24,6 @@ def shell_blocks(page: str) -> list[list[str]]:
     """The commands of every ```sh block, without comments."""
     blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
     return [[shlex.join(shlex.split(line, comments=True)) for line in block.splitlines() if line] for block in blocks]
-
-
-Kind: TypeAlias = type[errors.SupervisorError]
-
-
-def error_classes(kind: Kind = errors.SupervisorError) -> Iterator[Kind]:
-    if kind is not errors.RemoteError:  # carries the code of another
-        yield kind
-        for child in kind.__subclasses__():
-            yield from error_classes(child)
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:
@@ -77,11 +66,22 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_page_of_errors_has_every_code_and_status() -> None:
-    page = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^\| `(\w+)` \| (\d+) \|", page, re.MULTILINE))
-    real = {kind.code: str(next(STATUSES[k] for k in kind.__mro__ if k in STATUSES)) for kind in error_classes()}
-    assert shown == real | {code: str(STATUSES[errors.ModelLoadFailed]) for code in CODES}
+def test_the_page_of_errors_is_made_from_the_classes() -> None:
+    assert shown() == table(), "python -m tests.support.error_table writes it anew"
+    assert MEANINGS.keys() == CODES.keys()
+
+
+def test_the_page_has_every_code_that_a_failure_is_given() -> None:
+    codes = set(re.findall(r"^\| `(\w+)` \|", table(), re.MULTILINE))
+    used = {
+        node.args[0].value
+        for path in (ROOT / "supervisor").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Failure"
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert len(used) > 5
+    assert used - codes == {"engine_outgrown"}, "which is for the log alone"
 
 
 def test_codes_are_unique_and_drawn_in_the_tree() -> None:

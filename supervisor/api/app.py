@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -39,6 +40,7 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIA
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(ClientDisconnect, _left)
     app.add_exception_handler(Exception, _bug)
     return Guard(_Dispatch(app, relayed, upstream), rules)
 
@@ -97,6 +99,11 @@ def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code in {404, 405}:
         return error_response(RouteNotFound(f"There is no {request.method} {request.url.path}; see /docs."))
     return error_response(InvalidRequest(str(error.detail)))
+
+
+def _left(_request: Request, _error: Exception) -> Response:
+    """Nobody reads this."""
+    return Response(status_code=499)
 
 
 def _bug(_request: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +13,8 @@ from supervisor.api.pulls import Pulls, means, same_model
 from supervisor.core.catalog import HubReference, Kind, kind_of
 from supervisor.core.lifecycle import LEAVING, STARTING, EngineState
 from supervisor.errors import ModelInUse, ModelNotFound
-from supervisor.hub.api import Repository
 from supervisor.hub.cachedir import Cached
+from supervisor.hub.listing import Repository
 from supervisor.hub.models import Chosen, HubModels, Unfinished
 from supervisor.hub.stores import store_models
 from supervisor.hub.verify import verify_cached
@@ -75,20 +76,24 @@ class Disk:
         return {"model": target, "freed_bytes": freed, "files": sorted(gone)}
 
     async def verify(self, target: str | None) -> list[Json]:
-        """Check sizes, hashes and headers of what is on disk; of everything without a target."""
+        """Check sizes, hashes and headers of what is on disk; of everything without a target. Cancelled, it stops."""
         reference = self._hub.parse(self._reference_of(target)) if target else None
         cached = await asyncio.to_thread(self._hub.scan)
         found = [one for one in cached if target is None or (reference is not None and means(reference, one))]
         if target and not found:
             raise ModelNotFound(f"Nothing of {target} is on disk; `supervisor models` shows what is.", param="model")
-        return [
-            {
-                "model": _name(one),
-                "commit": one.commit,
-                "problems": await asyncio.to_thread(verify_cached, self._hub, one),
-            }
-            for one in found
-        ]
+        stopped = threading.Event()
+        try:
+            return [
+                {
+                    "model": _name(one),
+                    "commit": one.commit,
+                    "problems": await asyncio.to_thread(verify_cached, self._hub, one, stopped.is_set),
+                }
+                for one in found
+            ]
+        finally:
+            stopped.set()
 
     def _reference_of(self, target: str) -> str:
         """The reference behind an id or alias; what is none is one itself."""

@@ -83,6 +83,21 @@ def envelope(error: e.SupervisorError) -> dict[str, Any]:
     return {"error": body}
 
 
+_MAY_PASS = (
+    *(e.QueueFull, e.ShuttingDown, e.ModelLoadFailed, e.HubBusy, e.HubUnreachable, e.DownloadFailed),
+    *(e.EngineLost, e.EngineStreamInvalid, e.EngineStartFailed),
+)
+"""Errors that a repetition of the same request may not meet again."""
+_REPEATED = frozenset({408, 409, 429})
+"""Statuses that client libraries repeat by themselves, beside all from 500 on."""
+
+
+def may_pass(error: e.SupervisorError) -> bool:
+    """Whether the same request may succeed a little later."""
+    final = isinstance(error, e.CrashLoop | e.ModelNotLoaded) or error.code in FINAL
+    return isinstance(error, _MAY_PASS) and not final
+
+
 def headers_of(error: e.SupervisorError) -> dict[str, str]:
     """What the answer's head says of an error.
 
@@ -93,9 +108,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
             return {"www-authenticate": "Bearer"}
         case e.QueueFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
-        case e.ModelDoesNotFit() | e.CrashLoop() | e.ModelNotLoaded() | e.RequestCancelled():
-            return {"x-should-retry": "false"}
-        case e.ModelLoadFailed() if error.code in FINAL:
+        case _ if not may_pass(error) and (status_of(error) in _REPEATED or status_of(error) >= 499):
             return {"x-should-retry": "false"}
         case _:
             return {}

@@ -13,7 +13,9 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from supervisor.api.errors import envelope
+from supervisor.api.leaving import while_there
 from supervisor.api.service import Service, ServiceOf
+from supervisor.config.base import Target
 from supervisor.errors import SupervisorError
 from supervisor.hub.models import Chosen
 
@@ -26,14 +28,14 @@ class PullRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str
+    model: Target
     update: bool = False
 
 
 class RouterPullRequest(BaseModel):
     """What llama-server's router mode is told."""
 
-    model: str
+    model: Target
 
 
 class VerifyRequest(BaseModel):
@@ -41,7 +43,7 @@ class VerifyRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str | None = None
+    model: Target | None = None
 
 
 @router.get("/api/v1/disk")
@@ -52,28 +54,28 @@ async def disk(service: ServiceOf) -> dict[str, Any]:
 
 @router.post("/api/v1/models", response_model=None)
 async def pull(body: PullRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
-    """Download without loading. With `Accept: text/event-stream` the progress is streamed; who leaves calls it off."""
-    told, chosen = await service.disk.pulls.find(body.model, update=body.update)
+    """Download without loading; who leaves calls it off. With `Accept: text/event-stream` the progress is streamed."""
     if "text/event-stream" in request.headers.get("accept", ""):
+        told, chosen = await service.disk.pulls.find(body.model, update=body.update)
         return StreamingResponse(_progress(service, told, chosen), media_type="text/event-stream")
-    return JSONResponse({**told, **await service.disk.pulls.fetch(chosen)})
+    return JSONResponse(await while_there(request, _pulled(service, body)))
 
 
 @router.delete("/api/v1/models")
-async def remove(model: str, service: ServiceOf) -> dict[str, Any]:
+async def remove(model: Target, service: ServiceOf) -> dict[str, Any]:
     """Remove a model's files from the hub's cache; a download of it ends. Refused while it is loaded."""
     return await service.disk.remove(model)
 
 
 @router.post("/api/v1/models/verify")
-async def verify(body: VerifyRequest, service: ServiceOf) -> dict[str, Any]:
-    """Check sizes, hashes and headers of what is on disk; reads all of it."""
-    return {"models": await service.disk.verify(body.model)}
+async def verify(body: VerifyRequest, request: Request, service: ServiceOf) -> dict[str, Any]:
+    """Check sizes, hashes and headers of what is on disk; reads all of it, or until the client leaves."""
+    return {"models": await while_there(request, service.disk.verify(body.model))}
 
 
 @router.post("/models")
 async def router_pull(body: RouterPullRequest, service: ServiceOf) -> dict[str, bool]:
-    """Begin a download and answer at once; what cannot be found is refused before."""
+    """Begin a download that goes on whoever leaves, as in the router; what cannot be found is refused before."""
     _, chosen = await service.disk.pulls.find(body.model, update=False)
     task = asyncio.ensure_future(_quietly(service, chosen))
     _background.add(task)
@@ -82,12 +84,17 @@ async def router_pull(body: RouterPullRequest, service: ServiceOf) -> dict[str, 
 
 
 @router.delete("/models")
-async def router_remove(model: str, service: ServiceOf) -> dict[str, bool]:
+async def router_remove(model: Target, service: ServiceOf) -> dict[str, bool]:
     """The same as on `/api/v1/models`; a loaded model is unloaded first, as the router does."""
     with suppress(SupervisorError):
         await service.unload(model, now=True)
     await service.disk.remove(model)
     return {"success": True}
+
+
+async def _pulled(service: Service, body: PullRequest) -> dict[str, Any]:
+    told, chosen = await service.disk.pulls.find(body.model, update=body.update)
+    return {**told, **await service.disk.pulls.fetch(chosen)}
 
 
 async def _quietly(service: Service, chosen: Chosen) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from fastapi.responses import StreamingResponse
 
 from supervisor.api.feed import events
@@ -13,6 +13,7 @@ from supervisor.proxy.asgi import SSE_HEADERS
 
 router = APIRouter(prefix="/api/v1")
 
+Number = Annotated[int, Path(ge=0, le=1 << 63)]
 STREAM_HEADERS = {name.decode(): value.decode() for name, value in SSE_HEADERS}
 
 
@@ -23,7 +24,7 @@ async def requests(service: ServiceOf) -> dict[str, Any]:
 
 
 @router.delete("/requests/{number}")
-async def cancel(number: int, service: ServiceOf) -> dict[str, Any]:
+async def cancel(number: Number, service: ServiceOf) -> dict[str, Any]:
     """End a request: its client gets the error `request_cancelled`, its engine's slot is freed."""
     return service.request(service.inflight.cancel(number))
 

@@ -6,15 +6,19 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor.api.service import Service, ServiceOf
 from supervisor.choosing import Asked
+from supervisor.config.base import JsonObject, Name, Target
 from supervisor.config.settings import ModelOptions
+from supervisor.core.loglevel import LogLevel
 from supervisor.engine_log import OutputLog
 
+_log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1")
 
 _SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
@@ -25,8 +29,8 @@ class LoadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: str
-    id: str | None = None
+    target: Target
+    id: Name | None = None
     options: ModelOptions | None = None
     reset: bool = False
     wait: bool = True
@@ -37,8 +41,8 @@ class PlanRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: str
-    id: str | None = None
+    target: Target
+    id: Name | None = None
     options: ModelOptions | None = None
     reset: bool = False
 
@@ -48,8 +52,8 @@ class EstimateRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    target: str
-    options: dict[str, Any] = Field(default_factory=dict)
+    target: Target
+    options: JsonObject = Field(default_factory=dict)
 
 
 class PinRequest(BaseModel):
@@ -57,7 +61,15 @@ class PinRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str
+    model: Target
+
+
+class LogLevelRequest(BaseModel):
+    """How much the log is to tell."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    level: LogLevel
 
 
 class UnloadRequest(BaseModel):
@@ -65,7 +77,7 @@ class UnloadRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str
+    model: Target
     now: bool = False
 
 
@@ -136,6 +148,12 @@ async def unpin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
     return service.pin(body.model, pinned=False)
 
 
+@router.post("/models/forget")
+async def forget(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+    """Drop a model that a load added and that is not loaded; its files stay."""
+    return service.forget(body.model)
+
+
 @router.post("/config/reload")
 async def reload_config(service: ServiceOf) -> dict[str, Any]:
     """Read the configuration again and take it over, or refuse it whole and say why."""
@@ -145,7 +163,7 @@ async def reload_config(service: ServiceOf) -> dict[str, Any]:
 @router.get("/logs", response_model=None)
 async def logs(
     service: ServiceOf,
-    model: str | None = None,
+    model: Target | None = None,
     lines: Annotated[int, Query(ge=0, le=10_000)] = 100,
     follow: bool = False,
 ) -> StreamingResponse:
@@ -153,6 +171,20 @@ async def logs(
     log = service.log(model)
     shown = _follow(log, lines) if follow else _tail(log, lines)
     return StreamingResponse(shown, media_type="text/plain; charset=utf-8")
+
+
+@router.get("/logs/level")
+async def log_level(service: ServiceOf) -> dict[str, LogLevel]:
+    """How much the daemon's log tells."""
+    return {"level": service.log_control.level}
+
+
+@router.post("/logs/level")
+async def set_log_level(service: ServiceOf, body: LogLevelRequest) -> dict[str, LogLevel]:
+    """Have the daemon's log tell more or less, until the daemon ends or the configuration says another level."""
+    service.log_control.level = body.level
+    _log.info("log_level", level=body.level)
+    return {"level": body.level}
 
 
 @router.post("/shutdown", status_code=202)
@@ -163,8 +195,7 @@ async def shutdown(service: ServiceOf) -> dict[str, str]:
 
 
 async def _progress(service: Service, model_id: str) -> AsyncIterator[str]:
-    async for _ in service.pool.follow(model_id):
-        shown = service.model(model_id)
+    async for shown in service.follow(model_id):
         yield f"data: {json.dumps(shown)}\n\n"
         if shown["state"] in _SETTLED:
             return

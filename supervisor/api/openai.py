@@ -6,12 +6,14 @@ A model's card has all that llama-server's router tells in its list, so that cli
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import psutil
-from fastapi import APIRouter
+from fastapi import APIRouter, Header, Response
 
 from supervisor.api.service import Service, ServiceOf
+from supervisor.config.base import Target
+from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, prove
 
 router = APIRouter()
 
@@ -28,8 +30,13 @@ _TEXT = {"input_modalities": ["text"], "output_modalities": ["text"]}  # what th
 
 
 @router.get("/health")
-async def health() -> dict[str, str]:
-    """Liveness of the daemon; never wakes a model."""
+async def health(
+    service: ServiceOf, response: Response, challenge: Annotated[str | None, Header(alias=CHALLENGE_HEADER)] = None
+) -> dict[str, str]:
+    """Liveness of the daemon; never wakes a model. A challenge of the command line is answered with a proof."""
+    proof = None if challenge is None else prove(service.secret, challenge, service.port)
+    if proof is not None:
+        response.headers[PROOF_HEADER] = proof
     return {"status": "ok"}
 
 
@@ -40,7 +47,7 @@ async def models(service: ServiceOf) -> dict[str, Any]:
 
 
 @router.get("/v1/models/{model:path}")
-async def model(service: ServiceOf, model: str) -> dict[str, Any]:
+async def model(service: ServiceOf, model: Target) -> dict[str, Any]:
     """One model; 404 where there is none."""
     return card(service, service.model(model))
 

@@ -19,6 +19,7 @@ from supervisor.api.inflight import STREAM_HEADERS
 from supervisor.api.openai import card, command_of, router_status
 from supervisor.api.service import Service, ServiceOf
 from supervisor.choosing import Asked
+from supervisor.config.base import Target
 from supervisor.errors import InvalidRequest
 
 router = APIRouter()
@@ -36,7 +37,7 @@ _SWAP_STATES: Mapping[str, str] = {
 class ModelName(BaseModel):
     """What the router's calls take; further fields are ignored, as there."""
 
-    model: str
+    model: Target
 
 
 @router.get("/models")
@@ -92,7 +93,7 @@ async def unload_all_told(service: ServiceOf) -> dict[str, str]:
 
 
 @router.post("/api/models/unload/{model:path}", response_class=PlainTextResponse)
-async def unload_one(model: str, service: ServiceOf) -> str:
+async def unload_one(model: Target, service: ServiceOf) -> str:
     """llama-swap's: unload one model."""
     await service.unload(model, now=False)
     return "OK"

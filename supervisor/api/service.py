@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
 from supervisor import __version__
 from supervisor.api.disk import Disk
 from supervisor.api.status import model_status
-from supervisor.api.trials import Trials
+from supervisor.api.trials import Newcomers, Trials
 from supervisor.choosing import Asked, check_startable, entry_for, warning_for
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
 from supervisor.core.schedule import Pins
 from supervisor.engine_log import OutputLog
-from supervisor.errors import EngineNotFound, EngineUnusable, LoadCancelled, SupervisorError
+from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, LoadCancelled, ModelInUse, SupervisorError
 from supervisor.estimating import estimates_json
 from supervisor.inflight import Inflight, InflightRequest
+from supervisor.logs import LogControl
 from supervisor.planned import planned
 from supervisor.planning import Planner
 from supervisor.pool import Pool, error_of
@@ -36,7 +39,8 @@ from supervisor.reloading import Reloader
 class Service:
     """The daemon as the API sees it.
 
-    url: the address it listens on. to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
+    url: the address it listens on. secret: known to whoever may read the endpoint file.
+    to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
     stopping: whether that was asked for.
     closing: set when whoever listens to events is to be let go.
     """
@@ -47,6 +51,7 @@ class Service:
     reloader: Reloader
     own_log: OutputLog
     url: str
+    secret: str
     started_at: float
     to_epoch: Callable[[float], float]
     request_shutdown: Callable[[], None]
@@ -54,13 +59,20 @@ class Service:
     pins: Pins
     tool_calls: ToolCalls
     stopping: Callable[[], bool]
+    log_control: LogControl = field(default_factory=LogControl)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.disk = Disk(self.maker, self.planner, self.pool)
         self.trials = Trials(self.maker.registry, self.pool)
+        self.newcomers = Newcomers(self.pool, self._forget_failed)
         self._warnings: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return urlsplit(self.url).port or 80
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -77,8 +89,8 @@ class Service:
 
     async def devices(self, *, again: bool) -> dict[str, Any]:
         """What the machine has; `again` asks everything anew, also what failed a short while ago."""
-        machine = await self.planner.look(again=again)
-        return as_json(machine, self.planner.budgets)
+        sight = await self.planner.look(again=again)
+        return as_json(sight.machine, sight.budgets)
 
     async def plan(self, asked: Asked) -> dict[str, Any]:
         """Where the model of a load target would go now, with these options; nothing is loaded or remembered.
@@ -94,7 +106,7 @@ class Service:
         """
         answer = await entry_for(self.maker, self.planner, Asked(target), self.pool.residents)
         known = await self.maker.glance(answer.entry)
-        return await asyncio.to_thread(estimates_json, known.subject.spec, options)
+        return await self.planner.aside(partial(estimates_json, known.subject.spec, options))
 
     def models(self) -> list[dict[str, Any]]:
         """Every model's status."""
@@ -131,9 +143,12 @@ class Service:
         if not self.pool.status(entry.id).engines:
             self.planner.forget(entry.id)
         before = self.trials.options_before(entry.id)
+        is_new = entry.id not in self.maker.registry
         self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=asked.keeps))
         if not asked.keeps:
             self.trials.begin(entry.id, before)
+        if is_new:
+            self.newcomers.begin(entry.id)
         return entry.id
 
     async def _warn(self, entry: ModelEntry) -> None:
@@ -173,6 +188,36 @@ class Service:
         self.maker.registry.set_options(entry.id, None)
         self.pool.ask_unload(entry.id)
 
+    def forget(self, name: str) -> dict[str, Any]:
+        """Drop a model that a load added; its status as it was. Its files stay.
+
+        Raises ModelNotFound, InvalidRequest for one of the configuration, ModelInUse for one that has an engine.
+        """
+        entry = self.maker.registry.find(name)
+        if self.reloader.configures(entry.id):
+            raise InvalidRequest(
+                f"'{entry.id}' is configured or built in; take it out of the configuration, or of models_dir.",
+                param="model",
+            )
+        if self.pool.status(entry.id).engines:
+            raise ModelInUse(f"{entry.id} is loaded; unload it first.", param="model")
+        was = self.model(entry.id)
+        self._drop(entry.id, f"it was forgotten by `forget {entry.id}`.")
+        return was
+
+    def _forget_failed(self, model: str, reason: str) -> None:
+        if model in self.maker.registry and not self.reloader.configures(model):
+            self._drop(model, f"it could not be loaded, and was forgotten ({reason.rstrip('.')}).")
+
+    def _drop(self, model: str, why: str) -> None:
+        untold = self.maker.registry.forget(model, why)
+        if untold is not None:
+            self.maker.forget(untold)
+        self.remarks.pop(model, None)
+        self.pins.forget(model)
+        self.planner.forget(model)
+        self.pool.changed()
+
     def pin(self, name: str, *, pinned: bool) -> dict[str, Any]:
         """Keep the model's engines from leaving for idleness or for others' room, or let them; the status."""
         entry = self.maker.registry.find(name)
@@ -198,7 +243,22 @@ class Service:
 
     def log(self, model: str | None) -> OutputLog:
         """The log of a model's engines, or the daemon's own; raises ModelNotFound."""
-        return self.own_log if model is None else self.maker.log(self.maker.registry.find(model).id)
+        if model is None:
+            return self.own_log
+        if model not in self.maker.registry and self.maker.has_log(model):
+            return self.maker.log(model)  # it failed, and was forgotten
+        return self.maker.log(self.maker.registry.find(model).id)
+
+    def follow(self, name: str) -> AsyncIterator[dict[str, Any]]:
+        """A model's status now and after every change, also once it is forgotten; raises ModelNotFound."""
+        return self._followed(self.maker.registry.find(name))
+
+    async def _followed(self, entry: ModelEntry) -> AsyncIterator[dict[str, Any]]:
+        async with aclosing(self.pool.follow(entry.id)) as changes:
+            async for _ in changes:
+                registry = self.maker.registry
+                entry = registry.find(entry.id) if entry.id in registry else entry
+                yield self._model(entry)
 
     def _model(self, entry: ModelEntry) -> dict[str, Any]:
         download = self.maker.fetcher.progress.get(entry.id)

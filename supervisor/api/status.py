@@ -30,10 +30,10 @@ def model_status(
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
-    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), pinned, given
-    (options by name that hold until it is unloaded), plan (as `plan --json` without its estimate), error {code,
-    message, log_lines}, engines, hub (the reference of a model of the hub), download (`Progress.to_json`; None: there
-    is none).
+    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), pinned, expires_at
+    (epoch s; when it leaves for idleness), given (options by name that hold until it is unloaded), plan (as `plan
+    --json` without its estimate), error {code, message, log_lines}, failed_at (epoch s), engines, hub (the reference of
+    a model of the hub), download (`Progress.to_json`; None: there is none).
     """
     view, best = pool.view, pool.best
     ready = best.ready if best else None
@@ -55,17 +55,23 @@ def model_status(
         "n_slots": ready.n_slots if ready else None,
         "leases": view.leases,
         "waiting": view.waiting,
-        "loaded_at": to_epoch(ready_at) if ready_at is not None else None,
+        "loaded_at": _when(ready_at, to_epoch),
         "load_seconds": best.load_seconds if best else None,
         "rss_bytes": _resident_bytes(pid),
         "size_bytes": _file_bytes(entry.path),
         "footprint": ready.footprint.used_bytes if ready and ready.footprint else None,
         "pinned": pinned,
+        "expires_at": _when(view.expires_at, to_epoch),
         "given": entry.given,
         "plan": _plan(best),
         "error": _error(pool),
+        "failed_at": _when(view.failed_at, to_epoch),
         "engines": [_engine(engine) for engine in pool.engines],
     }
+
+
+def _when(at: float | None, to_epoch: Callable[[float], float]) -> float | None:
+    return None if at is None else to_epoch(at)
 
 
 def _plan(best: EngineStatus | None) -> dict[str, Any] | None:

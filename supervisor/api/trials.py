@@ -1,8 +1,9 @@
-"""Options that somebody has just given with a load, until it shows whether an engine comes up with them."""
+"""What somebody has just given with a load, until it shows whether an engine comes up: options, and whole models."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from supervisor.core.failures import OF_LAUNCH
@@ -52,3 +53,30 @@ class Trials:
         failed = outcome.state in _FAILED and outcome.failure is not None and outcome.failure.code in _BLAMED
         if failed and model in self._registry and self._registry.find(model).given:
             self._registry.set_options(model, before)
+
+
+class Newcomers:
+    """Models that nobody configured and that have not been loaded yet: one whose load fails is forgotten.
+
+    Args:
+        forget: is told the id, and why its load failed.
+    """
+
+    def __init__(self, pool: Pool, forget: Callable[[str, str], None]) -> None:
+        self._pool = pool
+        self._forget = forget
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def begin(self, model: str) -> None:
+        """The model was just told to load for the first time."""
+        if model not in self._tasks:
+            self._tasks[model] = asyncio.ensure_future(self._see(model))
+
+    async def _see(self, model: str) -> None:
+        try:
+            await self._pool.settled(model)
+        finally:
+            del self._tasks[model]
+        view = self._pool.status(model).view  # somebody may have asked again meanwhile
+        if view.state is EngineState.FAILED and view.failure is not None:
+            self._forget(model, view.failure.message)

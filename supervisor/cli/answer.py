@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from supervisor.cli.client import Client, Json, remote_error
-from supervisor.cli.render import write
+from supervisor.cli.render import Pieces, write
 from supervisor.errors import DaemonError
 
 
@@ -72,13 +72,14 @@ def stream(client: Client, request: Json, answer: Answer) -> Iterator[None]:
 def show(client: Client, request: Json, answer: Answer) -> None:
     """Print an answer while it arrives: reasoning dim, then the text, then the tool calls. Raises as `stream`."""
     reasoning = content = 0
+    shown = Pieces()
     try:
         for _ in stream(client, request, answer):
             if len(answer.reasoning) > reasoning:
-                write(answer.reasoning[reasoning:], quietly=True)
+                shown.write(answer.reasoning[reasoning:], quietly=True)
                 reasoning = len(answer.reasoning)
             if len(answer.content) > content:
-                write(("\n\n" if reasoning and not content else "") + answer.content[content:])
+                shown.write(("\n\n" if reasoning and not content else "") + answer.content[content:])
                 content = len(answer.content)
     finally:  # also of an answer that broke off or was cancelled
         if not (answer.content or answer.reasoning or "\n").endswith("\n"):

@@ -14,7 +14,8 @@ from typing import BinaryIO
 import supervisor
 from supervisor.cli.daemon import Daemon, at_endpoint
 from supervisor.errors import DaemonAlreadyRunning, DaemonError, RemoteError
-from supervisor.paths import Places, private_folder
+from supervisor.owned import inner_folder, own_folder
+from supervisor.paths import Places
 
 START_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02
@@ -44,8 +45,8 @@ def start(command: Sequence[str], where: Places, key: str | None) -> Daemon:
     should it be on its way out, the command is run again. Raises the error with which the process
     ended, DaemonError with the end of the log where it said none or START_SECONDS pass.
     """
-    private_folder(where.state)
-    private_folder(where.daemon_log.parent)
+    own_folder(where.state)
+    inner_folder(where.daemon_log.parent)
     deadline = time.monotonic() + START_SECONDS
     with where.daemon_log.open("a+b") as log:
         while time.monotonic() < deadline:

@@ -18,7 +18,8 @@ from supervisor.cli.options import Subparsers, add_background, add_common, requi
 from supervisor.cli.progress import progress
 from supervisor.cli.render import dim, note, print_json
 from supervisor.errors import SupervisorError
-from supervisor.paths import places, private_folder
+from supervisor.owned import own_folder
+from supervisor.paths import places
 
 _DESCRIPTION = """Talk to a model: a conversation on a terminal, one answer to what is piped in or given with -m. The
 model is loaded if need be, and a daemon started."""
@@ -134,6 +135,6 @@ def _line_history() -> Iterator[None]:
     finally:
         readline.set_history_length(_HISTORY_LINES)
         with contextlib.suppress(OSError):
-            private_folder(file.parent)
+            own_folder(file.parent)
             readline.write_history_file(file)
             file.chmod(0o600)

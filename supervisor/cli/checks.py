@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from supervisor import __version__
-from supervisor.cli.daemon import find
+from supervisor.cli.configured import other_configuration
+from supervisor.cli.daemon import Daemon, explicit_url, find
 from supervisor.cli.options import command_name
 from supervisor.cli.render import size
 from supervisor.config import Settings, find_config, load_settings
@@ -112,14 +113,23 @@ def check_folders(where: Places) -> Iterator[Finding]:
         yield Finding(f"folder {name}", state if needs_space else "ok", f"{folder}, {size(free)} free{advice}")
 
 
-def check_daemon(args: argparse.Namespace) -> Finding:
-    """Whether a daemon answers, and is of this version."""
+def check_daemon(args: argparse.Namespace) -> Iterator[Finding]:
+    """Whether a daemon answers, is of this version, and uses the configuration that was looked at."""
     try:
         daemon = find(args)
     except SupervisorError as error:
-        return Finding("daemon", "fail", f"{error.message} [{error.code}]")
+        yield Finding("daemon", "fail", f"{error.message} [{error.code}]")
+        return
     if daemon is None:
-        return Finding("daemon", "ok", "none runs; it starts when it is needed")
+        yield Finding("daemon", "ok", "none runs; it starts when it is needed")
+        return
+    yield _of_daemon(daemon)
+    other = None if explicit_url(args) else other_configuration(daemon.status, os.environ, Path.cwd(), args.config)
+    if other is not None:
+        yield Finding("daemon configuration", "warn", other[1])
+
+
+def _of_daemon(daemon: Daemon) -> Finding:
     version = str(daemon.status.get("version"))
     if version != __version__:
         advice = f"`{command_name(os.environ)} stop` ends it"

@@ -13,12 +13,15 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from supervisor.errors import DaemonError, DaemonUnreachable, RemoteError, UsageError
+from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, RemoteError, UsageError
+from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 
 Json = dict[str, Any]
 
 CONNECT_SECONDS = 5.0
+_NO_KEY = "The daemon wants another API key, or one at all; give it with --api-key or in SUPERVISOR_API_KEY."
 ANSWER_SECONDS = 30.0
+_LONGEST_HEALTH = 65_536  # bytes; a stranger may say anything
 
 
 class Client:
@@ -27,14 +30,16 @@ class Client:
     Args:
         url: its base URL, as in the endpoint file; a path prefix is kept. UsageError where it is no HTTP URL.
         key: sent as a bearer token when given.
+        secret: what the daemon proves to know, anew on every connection, before anything is sent; None: it need not.
     """
 
-    def __init__(self, url: str, key: str | None = None) -> None:
+    def __init__(self, url: str, key: str | None = None, secret: str | None = None) -> None:
         self.url = url.rstrip("/")
         parts = _split(self.url)
         self._tls = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path
         self._key = key
+        self._secret = secret
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Json:
         """The JSON object at `path`. Raises DaemonUnreachable, RemoteError (the daemon's own), DaemonError."""
@@ -81,18 +86,34 @@ class Client:
             headers = {"Accept": accept, "Content-Type": "application/json"}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
-            connection.sock.settimeout(timeout)
+            self._check_proof(connection)
+            if connection.sock is not None:  # otherwise `request` says so
+                connection.sock.settimeout(timeout)
             connection.request(method, self._prefix + path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             if response.status >= 400:
                 raise remote_error(_json_object(response.read(), self.url), response.status)
             yield response
         except TimeoutError as error:
-            raise DaemonUnreachable(f"The daemon at {self.url} did not answer within {timeout:g} s.") from error
+            seconds = timeout or ANSWER_SECONDS
+            raise DaemonUnreachable(f"The daemon at {self.url} did not answer within {seconds:g} s.") from error
         except (http.client.HTTPException, OSError) as error:
             raise DaemonError(f"The daemon at {self.url} broke off its answer; see `supervisor logs`.") from error
         finally:
             connection.close()
+
+    def _check_proof(self, connection: http.client.HTTPConnection) -> None:
+        """Nothing is sent to a program that took a daemon's port. Raises DaemonUnproven."""
+        if self._secret is None:
+            return
+        connection.auto_open = 0  # what follows goes over this very connection or not at all
+        connection.sock.settimeout(ANSWER_SECONDS)
+        challenge = new_challenge()
+        connection.request("GET", f"{self._prefix}/health", headers={CHALLENGE_HEADER: challenge})
+        response = connection.getresponse()
+        response.read(_LONGEST_HEALTH)
+        if not is_proven(self._secret, challenge, self._port or 80, response.headers.get(PROOF_HEADER)):
+            raise DaemonUnproven(f"What answers at {self.url} is not the daemon that wrote the endpoint file.")
 
     def _connect(self) -> http.client.HTTPConnection:
         kind = http.client.HTTPSConnection if self._tls else http.client.HTTPConnection
@@ -110,9 +131,11 @@ def remote_error(envelope: Mapping[str, Any], status: int | None = None) -> Remo
     if not isinstance(found, dict):
         return RemoteError(f"The daemon answered with HTTP status {status} and no explanation.", code="internal_error")
     lines = found.get("log_lines") or ()
+    code = str(found.get("code") or "internal_error")
+    message = str(found.get("message") or "The daemon gave no reason.")
     return RemoteError(
-        str(found.get("message") or "The daemon gave no reason."),
-        code=str(found.get("code") or "internal_error"),
+        _NO_KEY if code == "unauthorized" else message,
+        code=code,
         param=found.get("param"),
         log_lines=tuple(str(line) for line in lines),
     )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+from supervisor.cli.configured import configuration_of, other_configuration
+from supervisor.cli.daemon import at_endpoint, connect
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, positive, require
+from supervisor.cli.options import Subparsers, add_daemon, positive, require
 from supervisor.cli.render import note, print_json, print_table
-from supervisor.errors import ConfigError, UsageError
+from supervisor.errors import ConfigError, DaemonError, UsageError
+from supervisor.paths import places
 
 _DESCRIPTION = "Write, check and show the configuration, or make one of another program's."
 
@@ -30,6 +34,8 @@ def add_parser(subparsers: Subparsers) -> None:
     show = _verb(verbs, "show", "print what counts, and where each value comes from", run_show)
     show.add_argument("--config", metavar="FILE", help="(default: the one that `serve` would use)")
     show.add_argument("--all", action="store_true", help="the defaults of every model, too")
+    reload = _verb(verbs, "reload", "let the running daemon take over its changed file", run_reload)
+    add_daemon(reload)
     taken = _verb(verbs, "import", "make a file of llama-swap's config.yaml or llama-server's preset .ini", run_import)
     taken.add_argument("file", metavar="FILE")
     taken.add_argument("--from", choices=("llama-swap", "preset"), dest="origin", help="(default: by the file's name)")
@@ -60,6 +66,7 @@ def run_check(args: argparse.Namespace) -> int:
     from supervisor.targets import configured_models, missing_files  # noqa: PLC0415 - as above
 
     path = _path(args.file)
+    _note_daemon(args.file)
     try:
         models = configured_models(load_settings(path, os.environ))
     except ConfigError as error:
@@ -96,6 +103,7 @@ def run_show(args: argparse.Namespace) -> int:
     from supervisor.config.shown import shown  # noqa: PLC0415 - as above
 
     path = _path(args.config)
+    _note_daemon(args.config)
     rows = list(shown(load(path, os.environ), os.environ, everything=args.all))
     if args.json:
         values = [{"key": row.key, "value": row.value, "from": row.origin, "place": row.place or None} for row in rows]
@@ -106,6 +114,20 @@ def run_show(args: argparse.Namespace) -> int:
         for row in rows
     ]
     print_table(("KEY", "VALUE", "FROM"), table)
+    return OK
+
+
+def run_reload(args: argparse.Namespace) -> int:
+    """Let the daemon read its configuration again."""
+    daemon = connect(args)
+    found = daemon.client.post("/api/v1/config/reload", {}, timeout=None)
+    if args.json:
+        print_json(found)
+        return OK
+    print(f"reloaded: {configuration_of(daemon.status)}")
+    for name in ("added", "removed", "relaunched", "adjusted", "restart_needed"):
+        if found.get(name):
+            print(f"  {name.replace('_', ' ')}: {', '.join(found[name])}")
     return OK
 
 
@@ -147,9 +169,17 @@ def _give(args: argparse.Namespace, text: str, as_json: dict[str, object]) -> in
     return OK
 
 
+def _note_daemon(explicit: str | None) -> None:
+    """Say that the running daemon uses another file than the one that is looked at."""
+    with contextlib.suppress(DaemonError):
+        daemon = at_endpoint(places(os.environ), os.environ.get("SUPERVISOR_API_KEY"))
+        other = other_configuration(daemon.status, os.environ, Path.cwd(), explicit) if daemon else None
+        if other is not None:
+            note(f"note: {other[1]}")
+
+
 def _path(explicit: str | None) -> Path | None:
     from supervisor.config import find_config  # noqa: PLC0415 - start-up time
-    from supervisor.paths import places  # noqa: PLC0415 - as above
 
     return find_config(explicit, os.environ, Path.cwd(), places(os.environ).config)
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping
 
-from supervisor.paths import places, private_folder
+from supervisor.owned import inner_folder
+from supervisor.paths import places
+
+_MAX_BYTES = 1 << 20  # then it becomes the older one of two
 
 
 def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
-    """Append the traceback to the state folder's `logs/cli-errors.log`; a sentence that says where it is."""
-    text = "".join(traceback.format_exception(error))
-    path = places(env).state / "logs" / "cli-errors.log"
-    try:
-        private_folder(path.parent)
+    """Append the traceback to the state folder's `logs/cli-errors.log`; a sentence that says where it is.
+
+    Where that folder cannot be written it goes to a new file of the temp folder.
+    """
+    text = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n{''.join(traceback.format_exception(error))}\n"
+    path = places(env).cli_errors
+    with contextlib.suppress(OSError):
+        inner_folder(path.parent)
+        if path.exists() and path.stat().st_size > _MAX_BYTES:
+            path.replace(path.with_name(f"{path.name}.1"))
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')}\n{text}\n")
+            file.write(text)
+        return f"The traceback is in {path}."
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="supervisor-", suffix=".log", delete=False) as scratch:
+            scratch.write(text)
     except OSError as problem:
-        return f"The traceback could not be written to {path} ({problem.strerror}):\n{text}"
-    return f"The traceback is in {path}."
+        return f"The traceback could not be written ({problem.strerror})."
+    return f"The traceback is in {scratch.name}."

@@ -1,7 +1,8 @@
 """Finding the daemon.
 
 `--url`, else `$SUPERVISOR_URL`, else the endpoint file of the state folder. An endpoint file counts only while the
-daemon that answers there gives the pid written in the file; whatever a killed daemon left behind is ignored.
+daemon that answers there proves on every connection, before it is sent anything else, that it knows the file's secret,
+and gives the pid written in it; whatever a killed daemon left behind is ignored. A URL that the user gives is trusted.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import argparse
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from supervisor import __version__
 from supervisor.cli.client import Client, Json
+from supervisor.cli.configured import other_configuration
 from supervisor.cli.options import background_arguments, command_name
 from supervisor.cli.progress import Report
 from supervisor.cli.render import note
-from supervisor.errors import DaemonError, DaemonUnreachable, DaemonVersionMismatch
+from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, DaemonVersionMismatch
 from supervisor.paths import Places, places
 
 
@@ -49,6 +52,7 @@ class Endpoint:
 
     url: str
     pid: int
+    secret: str
 
 
 def find(args: argparse.Namespace) -> Daemon | None:
@@ -69,7 +73,8 @@ def connect(args: argparse.Namespace) -> Daemon:
     daemon = find(args)
     if daemon is None:
         me = command_name(os.environ)
-        raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} serve` starts one.")
+        raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} start` starts one.")
+    _note_configuration(args, daemon)
     return _same_version(daemon)
 
 
@@ -89,9 +94,20 @@ def ensure(args: argparse.Namespace, report: Report) -> Daemon:
             locate(places(os.environ), os.environ, args.engine)
         report("starting the daemon", None)
         return start(serve_command(extra), places(os.environ), api_key(args))
-    if extra:
-        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(extra[::2])}")
+    unused = [option for option in extra[::2] if option != "--config"]
+    if unused:
+        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(unused)}")
+    _note_configuration(args, daemon)
     return _same_version(daemon)
+
+
+def _note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
+    """Say that another configuration than the daemon's was found here; a daemon that was named by URL has its own."""
+    if explicit_url(args):
+        return
+    other = other_configuration(daemon.status, os.environ, Path.cwd(), getattr(args, "config", None))
+    if other is not None:
+        note(f"note: {other[1]}")
 
 
 def explicit_url(args: argparse.Namespace) -> str | None:
@@ -108,7 +124,7 @@ def read_endpoint(where: Places) -> Endpoint | None:
     """What the endpoint file says; None where there is none or it is damaged."""
     try:
         found = json.loads(where.endpoint_file.read_text(encoding="utf-8"))
-        return Endpoint(str(found["url"]), int(found["pid"]))
+        return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -118,11 +134,12 @@ def at_endpoint(where: Places, key: str | None) -> Daemon | None:
     endpoint = read_endpoint(where)
     if endpoint is None:
         return None
-    client = Client(endpoint.url, key)
+    client = Client(endpoint.url, key, endpoint.secret)
     try:
         status = client.get("/api/v1/status")
     except DaemonError as error:
-        if isinstance(error.__cause__, ConnectionRefusedError) or not _lives(endpoint.pid):
+        gone = isinstance(error, DaemonUnproven) or isinstance(error.__cause__, ConnectionRefusedError)
+        if gone or not _lives(endpoint.pid):
             return None
         raise
     return Daemon(client, status) if status.get("pid") == endpoint.pid else None

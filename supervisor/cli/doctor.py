@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator
 
 from supervisor.cli.checks import (
@@ -18,6 +19,7 @@ from supervisor.cli.checks import (
 )
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.prose import fitted
 from supervisor.cli.render import print_json
 from supervisor.paths import places
 
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         findings.append(finding)
         if not args.json:
             message = finding.message.replace("\n", "\n      ")
-            print(f"{finding.state:<4}  {finding.name}: {message}", flush=True)
+            print(fitted(f"{finding.state:<4}  {finding.name}: {message}", sys.stdout, "      "), flush=True)
     broken = any(finding.state == "fail" for finding in findings)
     if args.json:
         print_json({"ok": not broken, "checks": [vars(finding) for finding in findings]})
@@ -58,4 +60,4 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
     yield from check_devices(located, settings)
     yield from check_folders(where)
     yield from check_limits()
-    yield check_daemon(args)
+    yield from check_daemon(args)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import Daemon, explicit_url
 from supervisor.cli.progress import Report
-from supervisor.cli.render import is_terminal
+from supervisor.cli.prose import is_terminal
 from supervisor.errors import EngineNotFound
 from supervisor.paths import places
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from supervisor.cli.client import Json, remote_error
 from supervisor.cli.daemon import Daemon
 from supervisor.cli.progress import Report
-from supervisor.cli.render import is_terminal, note, size
+from supervisor.cli.prose import is_terminal
+from supervisor.cli.render import note, size
 from supervisor.errors import DaemonError, LoadCancelled, SupervisorError
 
 _MINUTE = 60

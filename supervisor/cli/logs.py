@@ -11,8 +11,9 @@ from pathlib import Path
 
 from supervisor.cli.daemon import Daemon, connect, find
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common, count
-from supervisor.cli.render import print_json_line, write
+from supervisor.cli.options import Subparsers, add_common, count, require
+from supervisor.cli.render import print_json, print_json_line, write
+from supervisor.core.loglevel import LEVELS
 from supervisor.errors import DaemonUnreachable
 from supervisor.paths import places
 
@@ -27,18 +28,31 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="its id or alias (default: the daemon's own log)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with new lines until Ctrl-C")
     parser.add_argument("-n", "--lines", type=count, default=100, metavar="N", help="how many lines (default: 100)")
+    parser.add_argument("--level", choices=LEVELS, help="have the running daemon's own log tell this much from now on")
     add_common(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the lines; with --json each as `{"line": …}`."""
+    if args.level is not None:
+        return _set_level(args)
     daemon = connect(args) if args.follow else find(args)
     for line in _from_file(args) if daemon is None else _from_daemon(daemon, args):
         if args.json:
             print_json_line({"line": line})
         else:
             write(f"{line}\n")
+    return OK
+
+
+def _set_level(args: argparse.Namespace) -> int:
+    require(args.model is None, "--level is about the daemon's own log; leave the model out.")
+    answer = connect(args).client.post("/api/v1/logs/level", {"level": args.level})
+    if args.json:
+        print_json(answer)
+    else:
+        print(f"the daemon's log is at level {answer['level']} until it ends or its configuration says another")
     return OK
 
 

@@ -19,14 +19,17 @@ from supervisor.cli import exits
 from supervisor.cli.intact import check_intact
 from supervisor.cli.options import command_name
 from supervisor.errors import SupervisorError, SystemRefused, UsageError
+from supervisor.terminal import guard_streams
 
 VERBS = {
     "demo": "everything from nothing, in one command",
     "serve": "run the daemon in the foreground",
+    "start": "run the daemon in the background",
     "load": "load a model and print its endpoint",
     "unload": "end a model's engine",
     "pin": "keep a model loaded",
     "unpin": "let a model leave again",
+    "forget": "drop a model that a load added",
     "ps": "what is loaded",
     "events": "what changes, until Ctrl-C",
     "models": "every known model",
@@ -48,6 +51,10 @@ VERBS = {
 }
 """Every verb, a module of its name, with the words of its parser, in the order of the help text."""
 
+ALIASES = {"status": "ps", "list": "models", "ls": "models", "run": "chat", "show": "inspect"}
+"""Words that people know from other programs, and the verbs that do the same here."""
+
+_HELP = "help"
 _OWN = frozenset({"", "-h", "--help", "--version"})
 """What may stand in the place of a verb."""
 
@@ -59,6 +66,7 @@ _ADVICE = {
     errno.EACCES: _FORBIDDEN,
     errno.EPERM: _FORBIDDEN,
     errno.ENOTDIR: _FORBIDDEN,
+    errno.ENOENT: _FORBIDDEN,  # of a folder that was to be made: nothing else leaves an OSError unhandled
     errno.ENOSPC: _FULL,
     errno.EDQUOT: _FULL,
 }
@@ -75,6 +83,7 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's own) and return its exit code; `--help` exits by itself."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    guard_streams()
     try:
         check_intact()
         code = _run(arguments)
@@ -94,10 +103,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser(verb: str | None) -> Parser:
     """The parser for one verb, importing its module; None: one that lists them all."""
+    also = ", ".join(f"{word} ({meant})" for word, meant in ALIASES.items())
     parser = Parser(
         prog=command_name(os.environ),
         description="Runs many llama.cpp models on the hardware you have.",
-        epilog="New here? `%(prog)s demo` shows everything, from nothing.",
+        epilog=f"Also understood: {also}. New here? `%(prog)s demo` shows everything, from nothing.",
     )
     parser.add_argument("--version", action="version", version=f"llama-supervisor {_version()}")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
@@ -114,6 +124,7 @@ def _version() -> str:
 
 
 def _run(arguments: list[str]) -> int:
+    arguments = _in_our_words(arguments)
     asked = arguments[0] if arguments else ""
     if asked not in {*VERBS, *_OWN}:
         raise UsageError(_no_verb(asked))
@@ -128,12 +139,19 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
+def _in_our_words(arguments: list[str]) -> list[str]:
+    """The same command line with the verb's own name; `help VERB` is `VERB --help`."""
+    if arguments[:1] == [_HELP]:
+        arguments = [*arguments[1:2], "--help"]
+    return [ALIASES.get(arguments[0], arguments[0]), *arguments[1:]] if arguments else []
+
+
 def _no_verb(asked: str) -> str:
     if asked.startswith("-"):
         return f"The verb comes first, its options after it. `{command_name(os.environ)} --help` lists the verbs."
     from supervisor.core.nearest import did_you_mean  # noqa: PLC0415 - only a slip needs it
 
-    near = did_you_mean(asked, VERBS)
+    near = did_you_mean(asked, (*VERBS, *ALIASES))
     return f"There is no verb '{asked}'{near or '.'} `{command_name(os.environ)} --help` lists them all."
 
 
@@ -143,9 +161,11 @@ def _fail(error: SupervisorError, as_json: bool) -> int:
 
         print_json({"error": _described(error)})
     else:
+        from supervisor.cli.render import note  # noqa: PLC0415 - as above
+
         for line in error.log_lines:
             print(f"  | {line}", file=sys.stderr)
-        print(f"error: {error.message} [{error.code}]", file=sys.stderr)
+        note(f"error: {error.message} [{error.code}]")
     return exits.exit_code(error)
 
 

@@ -15,6 +15,11 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     """Options every verb understands."""
     group = parser.add_argument_group("common options")
     group.add_argument("--json", action="store_true", help="print JSON for programs")
+    add_daemon(group)
+
+
+def add_daemon(group: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """Options that say which daemon is meant."""
     group.add_argument("--url", metavar="URL", help="which daemon (default: $SUPERVISOR_URL, else the local one)")
     group.add_argument("--api-key", metavar="KEY", help="its key (default: $SUPERVISOR_API_KEY)")
 

@@ -14,7 +14,7 @@ from supervisor.cli.exits import DOES_NOT_FIT, OK
 from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.cli.loading import parse_target
 from supervisor.cli.options import Subparsers, add_common
-from supervisor.cli.render import bold, dim, note, print_json, print_table, size
+from supervisor.cli.render import bold, dim, note, print_json, print_table, say, size
 
 _DESCRIPTION = """Say where a model would go: devices, layers, context, what every device would hold, who would have to
 leave, and why; or why it does not fit, and what would help. Nothing is loaded. A running daemon is asked, so that its
@@ -64,9 +64,8 @@ def run(args: argparse.Namespace) -> int:
 def _daemon(args: argparse.Namespace) -> Daemon | None:
     """The one to ask; of another version than this command none is."""
     daemon = connect(args) if explicit_url(args) or find(args) else None
-    given = [f"--{name}" for name in ("config", "engine") if getattr(args, name)]
-    if daemon and given:
-        note(f"note: a daemon is running and keeps its own settings; not used: {' '.join(given)}")
+    if daemon and args.engine:
+        note("note: a daemon is running and keeps its own engine; not used: --engine")
     return daemon
 
 
@@ -96,11 +95,11 @@ def _show(found: Json) -> None:
     ]
     print_table(headers, rows)
     print()
-    print(_context(found))
+    say(_context(found))
     for engine, model in zip(found["evict"], found["evict_models"], strict=True):
         print(f"must leave first: engine {engine} ({model})")
     for reason in found["why"]:
-        print(f"- {reason}")
+        say(f"- {reason}")
     print()
     words = [*(f"{name}={value}" for name, value in found["env"].items()), "llama-server", *found["arguments"]]
     print(dim(shlex.join(words)))
@@ -118,9 +117,9 @@ def _context(found: Json) -> str:
 
 
 def _show_refusal(found: Json) -> None:
-    print(found["message"])
+    say(found["message"])
     for hint in found["hints"] or ["No smaller context, cache type or quantisation alone would help."]:
-        print(f"- {hint}")
+        say(f"- {hint}")
 
 
 def _bytes(count: int | None) -> str:

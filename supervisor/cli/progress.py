@@ -6,7 +6,10 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 
-from supervisor.cli.render import is_terminal, note
+from supervisor.cli.prose import is_terminal
+from supervisor.cli.render import note
+from supervisor.core.plaintext import one_line
+from supervisor.terminal import obeyed
 
 Report = Callable[[str, float | None], None]
 """Takes a text that names the stage, and how much of it is done (0..1) or None."""
@@ -23,11 +26,12 @@ def progress() -> Iterator[Report]:
 
     texts = (rich.SpinnerColumn(), rich.TextColumn("{task.description}", markup=False))
     columns = (*texts, rich.BarColumn(bar_width=30), rich.TimeElapsedColumn())
-    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with rich.Progress(*columns, console=Console(file=obeyed(sys.stderr)), transient=True) as bar:
         task = bar.add_task("", total=None)
 
         def report(text: str, fraction: float | None) -> None:
-            bar.update(task, description=text, total=None if fraction is None else 1.0, completed=fraction or 0.0)
+            shown = one_line(text)
+            bar.update(task, description=shown, total=None if fraction is None else 1.0, completed=fraction or 0.0)
 
         yield report
 

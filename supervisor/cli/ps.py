@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import time
 
 from supervisor.cli.client import Json
+from supervisor.cli.configured import configuration_of
 from supervisor.cli.daemon import Daemon, connect
 from supervisor.cli.exits import OK
 from supervisor.cli.options import Subparsers, add_common
-from supervisor.cli.render import ago, cell, print_json, print_table, size
+from supervisor.cli.render import ago, cell, dim, duration, print_json, print_table, size
 
-_HEADERS = ("MODEL", "STATE", "PID", "CONTEXT", "MEMORY", "BUSY", "WAITING", "UP")
+_HEADERS = ("MODEL", "STATE", "PID", "CONTEXT", "MEMORY", "BUSY", "WAITING", "UP", "UNTIL")
+_FAILURE_SHOWN_SECONDS = 600.0
 _REQUEST_HEADERS = ("REQUEST", "MODEL", "PATH", "STATE", "ENGINE", "FOR")
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("ps", help="what is loaded", description="Show the models that have an engine.")
+    parser.add_argument("--all", action="store_true", help="failures of more than ten minutes ago, too")
     parser.add_argument("--requests", action="store_true", help="the requests in flight instead")
     add_common(parser)
     parser.set_defaults(run=run)
@@ -27,13 +31,15 @@ def run(args: argparse.Namespace) -> int:
     daemon = connect(args)
     if args.requests:
         return _requests(daemon, as_json=args.json)
-    models = [model for model in daemon.models if model["state"] != "unloaded"]
+    models = [model for model in daemon.models if model["state"] != "unloaded" and (args.all or not _is_old(model))]
     if args.json:
         print_json({**daemon.status, "models": models})
     elif models:
         print_table(_HEADERS, [_row(model) for model in models])
     else:
         print("no model is loaded")
+    if not args.json:
+        print(dim(f"configuration: {configuration_of(daemon.status)}"))
     if daemon.stopping and not args.json:
         print("the daemon is stopping: running requests may end, new ones are refused")
     return OK
@@ -65,7 +71,22 @@ def _row(model: Json) -> tuple[str, ...]:
         cell(model.get("leases")),
         cell(model.get("waiting")),
         ago(model.get("loaded_at")),
+        _until(model),
     )
+
+
+def _is_old(model: Json) -> bool:
+    """Whether it failed, and nobody has asked for it for a while."""
+    failed_at = model.get("failed_at")
+    return model["state"] == "failed" and failed_at is not None and time.time() - failed_at > _FAILURE_SHOWN_SECONDS
+
+
+def _until(model: Json) -> str:
+    """How long it stays: `pinned`, or what is left of its time to live; `-`: until its room is needed."""
+    expires_at = model.get("expires_at")
+    if model.get("pinned"):
+        return "pinned"
+    return "-" if expires_at is None else duration(max(0.0, expires_at - time.time()))
 
 
 def _state(model: Json) -> str:

@@ -1,7 +1,7 @@
 """What goes to the screen: tables, JSON, sizes and times.
 
 `rich` draws on a terminal only; anything else gets plain aligned text without colour, so that what scripts see never
-changes with the screen. Text that a model or an engine wrote is stripped of control characters on a terminal.
+changes with the screen. What a terminal must not obey, `terminal` keeps from it.
 """
 
 from __future__ import annotations
@@ -11,16 +11,10 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TextIO
 
-_DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
-# C0 without tab and newline, DEL, C1
-_CONTROLS = {code: None for code in (*range(9), *range(11, 32), *range(127, 160))}
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at `stream` through a terminal that can move its cursor."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
+from supervisor.core.plaintext import plain
+from supervisor.terminal import BOLD, DIM, OFF, obeyed
 
 
 def print_json(value: object) -> None:
@@ -55,24 +49,44 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def dim(text: str) -> str:
     """`text`, less loud where stdout shows colours."""
-    return f"{_DIM}{text}{_OFF}" if _has_colour() and text else text
+    return f"{DIM}{text}{OFF}" if _has_colour() and text else text
 
 
 def bold(text: str) -> str:
     """`text`, louder where stdout shows colours."""
-    return f"{_BOLD}{text}{_OFF}" if _has_colour() and text else text
+    return f"{BOLD}{text}{OFF}" if _has_colour() and text else text
 
 
 def write(text: str, *, quietly: bool = False) -> None:
-    """Foreign text on stdout, at once and without a newline; a terminal is kept from obeying it."""
-    shown = text.translate(_CONTROLS) if sys.stdout.isatty() else text
-    sys.stdout.write(dim(shown) if quietly else shown)
+    """Text on stdout, at once and without a newline."""
+    sys.stdout.write(dim(text) if quietly else text)
     sys.stdout.flush()
+
+
+class Pieces:
+    """Prose on stdout that arrives in pieces; on a terminal its lines end between words."""
+
+    def __init__(self) -> None:
+        self._wrap = WordWrap(columns(sys.stdout)) if is_terminal(sys.stdout) else None
+
+    def write(self, text: str, *, quietly: bool = False) -> None:
+        """Show the next piece at once; `quietly`: less loud than the rest."""
+        if self._wrap is None:
+            write(text, quietly=quietly)
+            return
+        placed = self._wrap.add(plain(text))
+        obeyed(sys.stdout).write(dim(placed) if quietly else placed)  # words that do not fit are taken back
+        sys.stdout.flush()
 
 
 def note(text: str) -> None:
     """A remark on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(fitted(text, sys.stderr), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """A sentence, or several, on stdout."""
+    print(fitted(text, sys.stdout), flush=True)
 
 
 def size(count: int | None) -> str:
@@ -92,7 +106,12 @@ def ago(epoch: float | None) -> str:
     """How long ago `epoch` (seconds since 1970) was: `12s`, `5m`, `3h`, `2d`; `-` for None."""
     if epoch is None:
         return "-"
-    seconds = max(0, int(time.time() - epoch))
+    return duration(time.time() - epoch)
+
+
+def duration(length_in_seconds: float) -> str:
+    """A length of time for people: `12s`, `5m`, `3h`, `2d`."""
+    seconds = max(0, int(length_in_seconds))
     for length, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= 2 * length:
             return f"{seconds // length}{unit}"
@@ -117,5 +136,5 @@ def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     for header in headers:
         table.add_column(header, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(text.translate(_CONTROLS)) for text in row))
-    Console().print(table)
+        table.add_row(*(Text(plain(text)) for text in row))
+    Console(file=obeyed(sys.stdout)).print(table)

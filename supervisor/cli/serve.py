@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from supervisor.cli.options import Subparsers, add_common, port
+from supervisor.core.loglevel import LEVELS
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -18,6 +19,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--engine", metavar="PATH", help="the llama-server to use")
     parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without a key")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of the log (default: text)")
+    parser.add_argument("--log-level", choices=LEVELS, help="of the log (default: server.log_level, else info)")
     add_common(parser)
     parser.set_defaults(run=run)
 
@@ -34,5 +36,6 @@ def run(args: argparse.Namespace) -> int:
             engine=args.engine,
             insecure=args.insecure,
             log_format=args.log_format,
+            log_level=args.log_level,
         )
     )

@@ -8,7 +8,7 @@ import time
 from supervisor.cli.daemon import Daemon, explicit_url, find
 from supervisor.cli.exits import OK
 from supervisor.cli.options import Subparsers, add_common
-from supervisor.cli.render import print_json
+from supervisor.cli.render import note, print_json
 from supervisor.errors import DaemonError, DaemonUnreachable
 from supervisor.processes import is_running
 
@@ -28,12 +28,21 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Stop it and say so."""
     daemon = _find(args)
+    if daemon is not None and not args.json:
+        note(_announced(daemon))
     pid = stop_daemon(daemon, remote=explicit_url(args) is not None) if daemon else None
     if args.json:
         print_json({"stopped": pid is not None, "pid": pid})
     else:
         print("no daemon is running" if pid is None else f"the daemon (pid {pid}) has stopped")
     return OK
+
+
+def _announced(daemon: Daemon) -> str:
+    """What is waited for: said before the wait, which may take as long as `server.drain`."""
+    busy = sum(model.get("leases") or 0 for model in daemon.models)
+    requests = f"; waiting for {busy} running {'request' if busy == 1 else 'requests'}" if busy else ""
+    return f"stopping the daemon (pid {daemon.status['pid']}){requests}"
 
 
 def stop_daemon(daemon: Daemon, *, remote: bool = False) -> int:

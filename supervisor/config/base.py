@@ -1,10 +1,31 @@
-"""What every part of the configuration is made of: unknown keys are errors, values do not change."""
+"""What settings are made of: kinds of values, each with its bounds, for the file, REST and the command line alike.
+
+Nothing here is without an end: a number has a smallest and a largest value, a text a length, a list and a mapping a
+number of entries. tests/config/test_bounds.py walks all settings and fails for one that has none.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from supervisor.core import units
+from supervisor.core.memory.patterns import MOST_CHARACTERS, check_override
+
+MOST_TEXT = 32_000  # characters: at most 128,000 bytes, and Linux takes no argument of 131,072
+MOST_TOKENS = (1 << 31) - 1  # llama.cpp's own type
+MOST_MIB = 1 << 24
+MOST_BODY_MIB = 1 << 16
+MOST_SECONDS = 1e9
+MOST_LAYERS = 10_000  # people write 999 for all of them; llama.cpp knows models of up to 512
+MOST_SLOTS = 256  # llama.cpp's LLAMA_MAX_SEQ
+MOST_OVERRIDES = 128
+MOST_THREADS = 512  # ggml's GGML_MAX_N_THREADS
+_JSON_DEPTH = 32
 
 
 class Strict(BaseModel):
@@ -13,5 +34,134 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# ── kinds that are written in more than one way ──────────────────────────────────────────────────────────────────
+
+
+def _truth(value: object) -> object:
+    """true and false alone; as text too, which is what a variable gives."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    raise PydanticCustomError("bool_type", "must be true or false")
+
+
+def _no_truth(value: object) -> object:
+    """A truth value is no number."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "must be a number")
+    return value
+
+
+def _with_unit(read: Callable[[str], float]) -> BeforeValidator:
+    def number(value: object) -> object:
+        if isinstance(value, str):
+            return read(value)
+        return _no_truth(value)
+
+    return BeforeValidator(number)
+
+
+def _schema(number: dict[str, object], pattern: str) -> WithJsonSchema:
+    """A number, or a text with a unit."""
+    text = {"type": "string", "pattern": pattern, "maxLength": units.MOST_CHARACTERS}
+    return WithJsonSchema({"anyOf": [number, text]})
+
+
+def _tokens(least: int) -> WithJsonSchema:
+    return _schema({"type": "integer", "minimum": least, "maximum": MOST_TOKENS}, units.TOKENS)
+
+
+def _mebibytes(least: int, most: int = MOST_MIB) -> WithJsonSchema:
+    return _schema({"type": "integer", "minimum": least, "maximum": most}, units.MEBIBYTES)
+
+
+def _seconds(least: str) -> WithJsonSchema:
+    return _schema({"type": "number", least: 0, "maximum": MOST_SECONDS}, units.DURATION)
+
+
+_NUMBER = BeforeValidator(_no_truth)
+_TOKENS = _with_unit(units.tokens)
+_SIZE = _with_unit(units.mebibytes)
+_DURATION = _with_unit(units.seconds)
+
+Flag = Annotated[bool, BeforeValidator(_truth)]
+Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS), _TOKENS, _tokens(0)]
+SomeTokens = Annotated[int, Field(ge=1, le=MOST_TOKENS), _TOKENS, _tokens(1)]
+AllTokens = Annotated[int, Field(ge=-1, le=MOST_TOKENS), _TOKENS, _tokens(-1)]  # -1: no limit
+Context = Annotated[int, Field(ge=256, le=MOST_TOKENS), _TOKENS, _tokens(256)]
+Mebibytes = Annotated[int, Field(ge=0, le=MOST_MIB), _SIZE, _mebibytes(0)]
+AllMebibytes = Annotated[int, Field(ge=-1, le=MOST_MIB), _SIZE, _mebibytes(-1)]  # -1: no limit
+BodyMebibytes = Annotated[int, Field(ge=1, le=MOST_BODY_MIB), _SIZE, _mebibytes(1, MOST_BODY_MIB)]
+Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False), _DURATION, _seconds("exclusiveMinimum")]
+NoSeconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False), _DURATION, _seconds("minimum")]
+
+# ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Port = Annotated[int, Field(ge=0, le=65_535), _NUMBER]
+Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS), _NUMBER]
+AllLayers = Annotated[int, Field(ge=-1, le=MOST_LAYERS), _NUMBER]  # -1: all
+Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS), _NUMBER]
+Threads = Annotated[int, Field(ge=1, le=MOST_THREADS), _NUMBER]
+Positive = Annotated[int, Field(ge=1, le=1_000_000), _NUMBER]
+Natural = Annotated[int, Field(ge=0, le=1_000_000), _NUMBER]
+Bytes = Annotated[int, Field(ge=0, le=1 << 50), _NUMBER]
+Number = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False), _NUMBER]
+Portion = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), _NUMBER]
+SomePortion = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False), _NUMBER]
+Probability = Annotated[float, Field(ge=0, le=1), _NUMBER]
+Priority = Annotated[int, Field(ge=-30, le=30), _NUMBER]
+
+# ── texts, lists, mappings ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _fits_an_argument(value: tuple[str, ...]) -> tuple[str, ...]:
+    """All of them together are no longer than what the system hands to a program."""
+    if sum(map(len, value)) > 4 * MOST_TEXT:
+        raise ValueError(f"all entries together must be shorter than {4 * MOST_TEXT} characters")
+    return value
+
+
+def _small(value: Any) -> Any:
+    """JSON that is neither deep nor, written out, longer than a text may be."""
+    if _depth(value) > _JSON_DEPTH:
+        raise ValueError(f"is nested more than {_JSON_DEPTH} deep")
+    if len(json.dumps(value, ensure_ascii=False)) > MOST_TEXT:
+        raise ValueError(f"is longer than {MOST_TEXT} characters, written as JSON")
+    return value
+
+
+def _depth(value: object, above: int = 0) -> int:
+    if above > _JSON_DEPTH or not isinstance(value, dict | list):
+        return above
+    inside = value.values() if isinstance(value, dict) else value
+    return max((_depth(one, above + 1) for one in inside), default=above + 1)
+
+
+def _override(text: str) -> str:
+    check_override(text)
+    return text
+
+
+_ENDS = Field(json_schema_extra={"x-maxCharacters": MOST_TEXT})  # JSON, as `_small` has it
+
+Name = Annotated[str, Field(max_length=256)]
+Path = Annotated[str, Field(max_length=4096)]
+Target = Path  # what is to be loaded: a path, an id, a model of the hub
+Text = Annotated[str, Field(max_length=MOST_TEXT)]
+Url = Annotated[str, Field(pattern=r"^https?://\S+$", max_length=2048)]
+Secret = Annotated[str, Field(min_length=8, max_length=1024, pattern=r"^[!-~]+$")]
+Address = Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$", max_length=261)]
+Pattern = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+Override = Annotated[str, Field(max_length=2 * MOST_CHARACTERS), AfterValidator(_override)]
+
+Names = Annotated[tuple[Name, ...], Field(max_length=64)]
+Addresses = Annotated[tuple[Address, ...], Field(max_length=64)]
+Portions = Annotated[tuple[Portion, ...], Field(max_length=64)]
+Overrides = Annotated[tuple[Override, ...], Field(max_length=MOST_OVERRIDES)]
+Arguments = Annotated[tuple[Text, ...], Field(max_length=256), AfterValidator(_fits_an_argument)]
+
+Variables = Annotated[dict[Name, Text], Field(max_length=256)]
+Sizes = Annotated[dict[Name, Mebibytes], Field(max_length=256)]
+Json = Annotated[JsonValue, _ENDS]
+JsonObject = Annotated[dict[Name, Json], Field(max_length=256), AfterValidator(_small)]

@@ -10,6 +10,7 @@ from supervisor.config.faults import nearest
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.config.sources import DEMO, kind_of
 from supervisor.core.launch.extra import check_env, check_extra
+from supervisor.core.plaintext import is_name
 from supervisor.errors import SupervisorError
 
 
@@ -59,21 +60,17 @@ def _refused(check: Callable[[], None], loc: Loc) -> Iterator[Complaint]:
 def _names(settings: Settings) -> Iterator[Complaint]:
     owners = dict.fromkeys(settings.models, "")
     for name, model in settings.models.items():
-        if not _is_name(name):
+        if not is_name(name):
             yield Complaint(("models", name), "cannot name a model; use printable characters", key=True)
         for number, alias in enumerate(model.aliases):
             loc = ("models", name, "aliases", number)
-            if not _is_name(alias):
+            if not is_name(alias):
                 yield Complaint(loc, f"{alias!r} cannot name a model; use printable characters")
             elif alias in owners and owners[alias] != name:
                 yield Complaint(loc, f"{alias!r} already names another model")
             elif alias == DEMO and DEMO not in settings.models and model.source != DEMO:
                 yield Complaint(loc, f"{alias!r} already names the built-in model")
             owners.setdefault(alias, name)
-
-
-def _is_name(name: str) -> bool:
-    return bool(name.strip()) and name.isprintable()
 
 
 def _groups(settings: Settings) -> Iterator[Complaint]:

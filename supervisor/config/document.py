@@ -18,6 +18,7 @@ Loc: TypeAlias = tuple[str | int, ...]
 """Keys and list positions, from the top of the file."""
 
 _MOST_NODES = 200_000  # anchors can make a small text large
+_PLACES_PER_NODE = 16  # looking through so many places is as much work as a node
 _TAG = "tag:yaml.org,2002:"
 _RESOLVERS = (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
@@ -180,6 +181,7 @@ class _Reader:
         """A merged value that is overridden leaves nothing behind."""
         if loc not in self._values:
             return
+        self._count += len(self._values) // _PLACES_PER_NODE
         for known in (self._keys, self._values):
             for other in [other for other in known if other[: len(loc)] == loc]:
                 del known[other]

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 from supervisor.config.document import Loc
 
 MACROS = "macros"
+MOST_CHARACTERS = 1 << 20
+"""That references put in, in the whole configuration."""
+_DEEPEST = 32  # macros within macros
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 
@@ -44,12 +47,18 @@ class _Unknown(Exception):
     """Nothing has this name; the argument says what to do."""
 
 
+class _TooLarge(Exception):
+    """References put in more than there may be."""
+
+
 class _Expander:
     def __init__(self, macros: object, env: Mapping[str, str]) -> None:
         self.faults: list[Misuse] = []
         self._env = env
         self._macros: dict[str, Any] = {}
+        self._expanded: dict[str, Any] = {}
         self._open: list[str] = []
+        self._left = MOST_CHARACTERS
         self._take(macros)
         for name in self._macros:
             self.value(f"${{{name}}}", (MACROS, name))  # also those that nobody uses
@@ -60,13 +69,15 @@ class _Expander:
             return {key: self.value(item, (*loc, key)) for key, item in value.items()}
         if isinstance(value, list):
             return [self.value(item, (*loc, number)) for number, item in enumerate(value)]
-        if not isinstance(value, str) or "${" not in value:
+        if not isinstance(value, str) or "${" not in value or self._left < 0:
             return value
         try:
             return self._text(value)
         except _Unknown as error:
             self.faults.append(Misuse(loc, str(error)))
-            return value
+        except _TooLarge:
+            self.faults.append(Misuse(loc, f"macros and variables put in more than {MOST_CHARACTERS:,} characters"))
+        return value
 
     def _take(self, macros: object) -> None:
         if macros is None:
@@ -88,7 +99,14 @@ class _Expander:
         whole = _REFERENCE.fullmatch(text)
         if whole is not None:
             return self._referred(whole)
-        return _REFERENCE.sub(lambda found: _spelled(self._referred(found)), text)
+        return _REFERENCE.sub(self._put_in, text)
+
+    def _put_in(self, found: re.Match[str]) -> str:
+        text = _spelled(self._referred(found))
+        self._left -= len(text)
+        if self._left < 0:
+            raise _TooLarge
+        return text
 
     def _referred(self, found: re.Match[str]) -> Any:
         if found.group() == "$${":
@@ -102,14 +120,16 @@ class _Expander:
             raise _Unknown(f"there is no macro `{name}`; define it under `macros`, or write `$${{` for a plain `${{`")
         if name in self._open:
             raise _Unknown(f"the macro `{name}` contains itself")
-        value = self._macros[name]
-        if not isinstance(value, str):
-            return value
-        self._open.append(name)
-        try:
-            return self._text(value)
-        finally:
-            self._open.pop()
+        if len(self._open) >= _DEEPEST:
+            raise _Unknown(f"macros are nested more than {_DEEPEST} deep")
+        if name not in self._expanded:
+            value = self._macros[name]
+            self._open.append(name)
+            try:
+                self._expanded[name] = self._text(value) if isinstance(value, str) else value
+            finally:
+                self._open.remove(name)
+        return self._expanded[name]
 
     def _variable(self, reference: str) -> str:
         name, has_default, otherwise = reference.partition(":-")

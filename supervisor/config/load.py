@@ -19,6 +19,7 @@ from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.config.sources import absolute, path_of
 from supervisor.errors import ConfigError
 
+_MOST_BYTES = 4 << 20
 FILE_NAME = "supervisor.yaml"
 KEY_VARIABLE = "SUPERVISOR_API_KEY"
 _FILES = ("chat_template_file", "slot_save_path", "mmproj", "spec_draft_model")
@@ -87,9 +88,12 @@ def load(path: Path | None, env: Mapping[str, str]) -> Loaded:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(content) > _MOST_BYTES:
+        raise ConfigError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; that is no configuration.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -5,25 +5,30 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, field_validator
+from pydantic import Field, field_validator
 
-from supervisor.config.base import Positive, Seconds, Strict
+from supervisor.config.base import Flag, Json, JsonObject, Name, Names, Positive, Priority, Seconds, Strict
 from supervisor.core.filters import PROTECTED, RequestFilters
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolmode import ToolMode
 
-_RANGE = re.compile(r"(\d{1,4})(?:\.\.(\d{1,4}))?")
+_RANGE = re.compile(r"(\d{1,3})(?:\.\.(\d{1,3}))?")
+_MOST_REPLICAS = 256
+
+Replicas = (
+    Annotated[int, Field(ge=1, le=_MOST_REPLICAS)] | Annotated[str, Field(pattern=rf"^{_RANGE.pattern}$", max_length=8)]
+)
 
 
 class FilterSettings(Strict):
     """What is done to parameters of requests: first those of `strip` go, then those of `set` replace or are added."""
 
-    set: dict[str, JsonValue] = Field(default_factory=dict)
-    strip: tuple[str, ...] = ()
+    set: JsonObject = Field(default_factory=dict)
+    strip: Names = ()
 
     @field_validator("set", "strip")
     @classmethod
-    def _not_protected(cls, value: dict[str, JsonValue] | tuple[str, ...]) -> dict[str, JsonValue] | tuple[str, ...]:
+    def _not_protected(cls, value: dict[str, Json] | tuple[str, ...]) -> dict[str, Json] | tuple[str, ...]:
         found = sorted(PROTECTED.intersection(value))
         if found:
             raise ValueError(f"{found[0]} is not a parameter that can be changed")
@@ -38,10 +43,10 @@ class Management(Strict):
     """How the daemon treats a model. Only the configuration may set this."""
 
     ttl: Seconds | None = None
-    pin: bool = False
-    preload: bool = False
-    priority: Annotated[int, Field(ge=-30, le=30)] = 0
-    replicas: int | str = 1
+    pin: Flag = False
+    preload: Flag = False
+    priority: Priority = 0
+    replicas: Replicas = 1
     concurrency: Positive | None = None
     filters: FilterSettings = FilterSettings()
     tool_calls: ToolMode | None = None
@@ -50,8 +55,8 @@ class Management(Strict):
     @classmethod
     def _is_range(cls, value: object) -> int | str:
         found = _RANGE.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
-        if found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]):
-            raise ValueError("a number from 1 on, or MIN..MAX")
+        if found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]) <= _MOST_REPLICAS:
+            raise ValueError(f"must be a number from 1 to {_MOST_REPLICAS}, or MIN..MAX")
         return int(found[1]) if found[2] is None else f"{int(found[1])}..{int(found[2])}"
 
     def policy(self, groups: frozenset[str] = frozenset(), *, alone: bool = False) -> ModelPolicy:
@@ -73,5 +78,5 @@ class Management(Strict):
 class GroupSettings(Strict):
     """Models that do not go together: never two of `exclusive` ones; `alone`: nothing else beside one of them."""
 
-    members: Annotated[tuple[str, ...], Field(min_length=1)]
+    members: Annotated[tuple[Name, ...], Field(min_length=1, max_length=10_000)]
     rule: Literal["exclusive", "alone"] = "exclusive"

@@ -5,12 +5,46 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from supervisor.config.base import Positive, Seconds
+from supervisor.config.base import (
+    Addresses,
+    AllMebibytes,
+    AllTokens,
+    Arguments,
+    BodyMebibytes,
+    Context,
+    Flag,
+    JsonObject,
+    Layers,
+    Mebibytes,
+    Name,
+    Names,
+    Natural,
+    NoSeconds,
+    Number,
+    Overrides,
+    Path,
+    Port,
+    Portions,
+    Positive,
+    Probability,
+    Seconds,
+    Secret,
+    Sizes,
+    Slots,
+    SomePortion,
+    SomeTokens,
+    Text,
+    Threads,
+    Tokens,
+    Url,
+    Variables,
+)
 from supervisor.config.base import Strict as _Strict
 from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
+from supervisor.core.loglevel import LogLevel
 from supervisor.core.plan import Overcommit, Policy
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.toolmode import ToolMode
@@ -27,16 +61,19 @@ CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_
 class ServerSettings(_Strict):
     """Where the daemon listens and who may use it."""
 
-    host: str = DEFAULT_HOST
-    port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
-    api_keys: tuple[Annotated[str, Field(min_length=8, pattern=r"^[!-~]+$")], ...] = ()
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    max_body_mib: Annotated[int, Field(ge=1)] = 256
+    host: Name = DEFAULT_HOST
+    port: Port = DEFAULT_PORT
+    api_keys: Annotated[tuple[Secret, ...], Field(max_length=1000)] = ()
+    allowed_hosts: Names = ()
+    allowed_origins: Names = ()
+    max_body_mib: BodyMebibytes = 256
     drain: Seconds = _LIMITS.drain
-    watch_config: bool = True
-    keep_alive: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 5
+    watch_config: Flag = True
+    keep_alive: NoSeconds = 5
     tool_calls: ToolMode = "auto"
+    log_level: LogLevel = "info"
+    log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
+    log_files: Annotated[int, Field(ge=1, le=100)] = 4
 
 
 class QueueSettings(_Strict):
@@ -44,45 +81,42 @@ class QueueSettings(_Strict):
 
     max_waiting_model: Positive = _LIMITS.max_waiting_model
     max_waiting: Positive = _LIMITS.max_waiting
-    max_swap_wait: Annotated[float, Field(ge=0, allow_inf_nan=False)] = _LIMITS.max_swap_wait
-    max_linger: Annotated[float, Field(ge=0, allow_inf_nan=False)] = _LIMITS.max_linger
+    max_swap_wait: NoSeconds = _LIMITS.max_swap_wait
+    max_linger: NoSeconds = _LIMITS.max_linger
 
 
 class ContextSettings(_Strict):
     """How much context a model gets where nobody says; tokens per request, `growth_share` a share of what is free."""
 
-    target: Annotated[int, Field(ge=256)] = _DEFAULT.context_target
-    min: Annotated[int, Field(ge=256)] = _DEFAULT.context_min
-    growth_share: Annotated[float, Field(ge=0, le=1)] = _DEFAULT.growth_share
+    target: Context = _DEFAULT.context_target
+    min: Context = _DEFAULT.context_min
+    growth_share: Probability = _DEFAULT.growth_share
 
 
 class PlacementSettings(_Strict):
     """What may be done for a model that does not fit as it is (docs/planning.md)."""
 
-    kv_types: Annotated[tuple[CacheType, ...], Field(min_length=1)] = ("f16",)
-    cpu_moe: bool = _DEFAULT.cpu_moe
-    partial_offload: bool = _DEFAULT.partial_offload
+    kv_types: Annotated[tuple[CacheType, ...], Field(min_length=1, max_length=9)] = ("f16",)
+    cpu_moe: Flag = _DEFAULT.cpu_moe
+    partial_offload: Flag = _DEFAULT.partial_offload
     overcommit: Overcommit = _DEFAULT.overcommit
 
 
 class EngineSettings(_Strict):
     """Which `llama-server`, and how patient we are with it. Times are seconds."""
 
-    path: str | None = None
-    stall_timeout: Annotated[float, Field(gt=0)] = 120
-    stop_timeout: Annotated[float, Field(gt=0)] = 10
-
-
-Mebibytes = Annotated[int, Field(ge=0)]
+    path: Path | None = None
+    stall_timeout: Seconds = 120
+    stop_timeout: Seconds = 10
 
 
 class DeviceSettings(_Strict):
     """RPC workers that count as devices; what is kept back or allowed, in MiB by device name (`CUDA0`) or back end."""
 
-    rpc: tuple[Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$")], ...] = ()
-    reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
-    engine_reserve_mib: dict[str, Mebibytes] = Field(default_factory=dict)
-    limit_mib: dict[str, Mebibytes] = Field(default_factory=dict)
+    rpc: Addresses = ()
+    reserve_mib: Sizes = Field(default_factory=dict)
+    engine_reserve_mib: Sizes = Field(default_factory=dict)
+    limit_mib: Sizes = Field(default_factory=dict)
 
     def reserves(self) -> Reserves:
         """The same in bytes, over the defaults."""
@@ -92,18 +126,12 @@ class DeviceSettings(_Strict):
 class HubSettings(_Strict):
     """Where models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
 
-    endpoint: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
-    token: Annotated[str | None, Field(min_length=1, pattern=r"^[!-~]+$", repr=False)] = None
-    cache: str | None = None
-    offline: bool = False
-    xet: bool = True
-    timeout: Annotated[float, Field(gt=0)] = 5
-
-
-Natural = Annotated[int, Field(ge=0)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(ge=0, le=1)]
+    endpoint: Url | None = None
+    token: Annotated[str | None, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$", repr=False)] = None
+    cache: Path | None = None
+    offline: Flag = False
+    xet: Flag = True
+    timeout: Seconds = 5
 
 
 class ModelOptions(_Strict):
@@ -112,73 +140,73 @@ class ModelOptions(_Strict):
     These are for everybody, clients of the REST interface included: none names a file or host of the machine.
     """
 
-    ctx_size: Natural | None = None
-    parallel: Positive | None = None
-    kv_unified: bool | None = None
-    batch_size: Positive | None = None
-    ubatch_size: Positive | None = None
+    ctx_size: Tokens | None = None
+    parallel: Slots | None = None
+    kv_unified: Flag | None = None
+    batch_size: SomeTokens | None = None
+    ubatch_size: SomeTokens | None = None
     cache_type_k: CacheType | None = None
     cache_type_v: CacheType | None = None
     flash_attn: Literal["on", "off", "auto"] | None = None
-    swa_full: bool = False
-    context_shift: bool | None = None
-    cache_ram: Annotated[int, Field(ge=-1)] | None = None
+    swa_full: Flag = False
+    context_shift: Flag | None = None
+    cache_ram: AllMebibytes | None = None
     ctx_checkpoints: Natural | None = None
-    threads: Positive | None = None
-    threads_batch: Positive | None = None
-    device: tuple[str, ...] | None = None
-    n_gpu_layers: Natural | None = None
-    tensor_split: tuple[Share, ...] = ()
+    threads: Threads | None = None
+    threads_batch: Threads | None = None
+    device: Names | None = None
+    n_gpu_layers: Layers | None = None
+    tensor_split: Portions = ()
     split_mode: Literal["none", "layer", "row", "tensor"] | None = None
     main_gpu: Natural | None = None
-    cpu_moe: bool = False
-    n_cpu_moe: Natural | None = None
-    n_cpu_ffn: Natural | None = None
-    override_tensor: tuple[str, ...] = ()
-    kv_offload: bool | None = None
-    op_offload: bool | None = None
-    repack: bool | None = None
+    cpu_moe: Flag = False
+    n_cpu_moe: Layers | None = None
+    n_cpu_ffn: Layers | None = None
+    override_tensor: Overrides = ()
+    kv_offload: Flag | None = None
+    op_offload: Flag | None = None
+    repack: Flag | None = None
     load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None = None
     fit: Literal["on", "off"] | None = None
     overcommit: Overcommit | None = None
     embeddings: Literal["auto", "on", "off"] = "auto"
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
-    reranking: bool = False
-    jinja: bool | None = None
-    chat_template: str | None = None
-    chat_template_kwargs: dict[str, JsonValue] = Field(default_factory=dict)
-    skip_chat_parsing: bool = False
+    reranking: Flag = False
+    jinja: Flag | None = None
+    chat_template: Text | None = None
+    chat_template_kwargs: JsonObject = Field(default_factory=dict)
+    skip_chat_parsing: Flag = False
     reasoning: Literal["on", "off", "auto"] | None = None
-    reasoning_format: str | None = None
-    reasoning_effort: str | None = None
-    reasoning_budget: Annotated[int, Field(ge=-1)] | None = None
-    reasoning_budget_message: str | None = None
-    reasoning_preserve: bool | None = None
-    keep_kv: bool = False
-    mmproj_auto: bool | None = None
-    mmproj_offload: bool | None = None
-    mmproj_device: str | None = None
+    reasoning_format: Name | None = None
+    reasoning_effort: Name | None = None
+    reasoning_budget: AllTokens | None = None
+    reasoning_budget_message: Text | None = None
+    reasoning_preserve: Flag | None = None
+    keep_kv: Flag = False
+    mmproj_auto: Flag | None = None
+    mmproj_offload: Flag | None = None
+    mmproj_device: Name | None = None
     rope_scaling: Literal["none", "linear", "yarn"] | None = None
     rope_scale: Number | None = None
     rope_freq_base: Number | None = None
     rope_freq_scale: Number | None = None
-    yarn_orig_ctx: Natural | None = None
+    yarn_orig_ctx: Tokens | None = None
     yarn_ext_factor: Number | None = None
     yarn_attn_factor: Number | None = None
     yarn_beta_slow: Number | None = None
     yarn_beta_fast: Number | None = None
-    spec_type: tuple[str, ...] = ()
+    spec_type: Names = ()
     spec_draft_n_max: Natural | None = None
     spec_draft_n_min: Natural | None = None
     spec_draft_p_min: Probability | None = None
     spec_draft_p_split: Probability | None = None
-    spec_draft_ngl: Natural | None = None
-    spec_draft_device: tuple[str, ...] | None = None
+    spec_draft_ngl: Layers | None = None
+    spec_draft_device: Names | None = None
     spec_draft_type_k: CacheType | None = None
     spec_draft_type_v: CacheType | None = None
-    spec_draft_cpu_moe: bool = False
-    spec_draft_n_cpu_moe: Natural | None = None
-    spec_draft_override_tensor: tuple[str, ...] = ()
+    spec_draft_cpu_moe: Flag = False
+    spec_draft_n_cpu_moe: Layers | None = None
+    spec_draft_override_tensor: Overrides = ()
     spec_ngram_mod_n_min: Natural | None = None
     spec_ngram_mod_n_max: Natural | None = None
     spec_ngram_mod_n_match: Positive | None = None
@@ -191,13 +219,13 @@ class ModelOptions(_Strict):
     spec_ngram_map_k4v_size_n: Positive | None = None
     spec_ngram_map_k4v_size_m: Positive | None = None
     spec_ngram_map_k4v_min_hits: Positive | None = None
-    extra_args: tuple[str, ...] = ()
+    extra_args: Arguments = ()
 
 
 class LoraSettings(_Strict):
     """An adapter's file, and how strongly it is applied."""
 
-    path: str
+    path: Path
     scale: Number = 1.0
 
 
@@ -207,13 +235,13 @@ class DefaultSettings(ModelOptions, Management):
     What is here and not in ModelOptions reaches the machine: only who writes the configuration may set it, no client.
     """
 
-    chat_template_file: str | None = None
-    slot_save_path: str | None = None
-    lora: tuple[LoraSettings, ...] = ()
-    mmproj: str | None = None
-    spec_draft_model: str | None = None
-    rpc: tuple[str, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
+    chat_template_file: Path | None = None
+    slot_save_path: Path | None = None
+    lora: Annotated[tuple[LoraSettings, ...], Field(max_length=64)] = ()
+    mmproj: Path | None = None
+    spec_draft_model: Path | None = None
+    rpc: Names = ()
+    env: Variables = Field(default_factory=dict)
 
 
 class ModelSettings(DefaultSettings):
@@ -223,9 +251,9 @@ class ModelSettings(DefaultSettings):
     `owner/repo:quant`; `file` is a path however it looks. With neither it is the one of that name in `models_dir`.
     """
 
-    source: str | None = None
-    file: str | None = None
-    aliases: tuple[str, ...] = ()
+    source: Path | None = None
+    file: Path | None = None
+    aliases: Names = ()
 
 
 class KvStoreSettings(_Strict):
@@ -237,7 +265,7 @@ class KvStoreSettings(_Strict):
 class MemoryWatchSettings(_Strict):
     """How far beyond its plan an engine's memory may grow, as a share of the plan; null: as far as it likes."""
 
-    share: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 0.5
+    share: SomePortion | None = 0.5
 
 
 class Settings(_Strict):
@@ -250,13 +278,13 @@ class Settings(_Strict):
     context: ContextSettings = ContextSettings()
     placement: PlacementSettings = PlacementSettings()
     queue: QueueSettings = QueueSettings()
-    models_dir: str | None = None
+    models_dir: Path | None = None
     defaults: DefaultSettings = DefaultSettings()
     kv_store: KvStoreSettings = KvStoreSettings()
     memory_watch: MemoryWatchSettings = MemoryWatchSettings()
-    restore: bool = False
-    models: dict[str, ModelSettings] = Field(default_factory=dict)
-    groups: dict[str, GroupSettings] = Field(default_factory=dict)
+    restore: Flag = False
+    models: Annotated[dict[Name, ModelSettings], Field(max_length=10_000)] = Field(default_factory=dict)
+    groups: Annotated[dict[Name, GroupSettings], Field(max_length=10_000)] = Field(default_factory=dict)
 
     def policy(self) -> Policy:
         """How the planner chooses where nobody says."""

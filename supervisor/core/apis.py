@@ -53,6 +53,7 @@ ANTHROPIC: Final = Api((b"event: message_stop",), _anthropic_error, _anthropic)
 
 _APIS: Final[Mapping[str, Api]] = {
     "/v1/responses": RESPONSES,
+    "/responses": RESPONSES,
     "/v1/messages": ANTHROPIC,
     "/v1/messages/count_tokens": ANTHROPIC,
 }

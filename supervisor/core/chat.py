@@ -51,6 +51,10 @@ class ChoiceFold:
             answer["logprobs"] = dict(self._logprobs)
         return answer
 
+    def debugging(self, told: Mapping[str, object]) -> dict[str, object]:
+        """Without the text as the model wrote it, of which a stream shows what has become of it."""
+        return {key: value for key, value in told.items() if key not in {"content", "tokens"}}
+
     def _delta(self, delta: Mapping[str, object]) -> None:
         for key, value in delta.items():
             if key == "role":

@@ -1,7 +1,7 @@
 """Lines that an engine at `-lv 4` writes for every request and that say nothing a person looks for.
 
 llama.cpp writes them at level trace but marks them `I` like the useful ones, so they are told by their text; the list
-is that of b11434. A line that is not on it is kept.
+is that of b11434. A line that is not on it is kept. And what a line quotes of a file that is no model.
 """
 
 from __future__ import annotations
@@ -51,6 +51,20 @@ _CHATTER = re.compile(
     % b"|".join(map(re.escape, _TEXTS))
     + rb"|\t(?:repeat_last_n|dry_multiplier|top_k|mirostat) = "
 )
+
+
+_QUOTED = (
+    (re.compile(rb"(invalid magic characters: )'.{0,16}?'(?=,|$)"), rb"\1(not shown)"),
+    (re.compile(rb"(unknown \(magic, version\) for [a-z ]+: )[0-9a-f]{8}, [0-9a-f]{8}"), rb"\1(not shown)"),
+)
+
+
+def unquoted(line: bytes) -> bytes:
+    """The line without the bytes that it quotes of a file that is no model: it may be anybody's."""
+    if b"magic" in line:
+        for pattern, instead in _QUOTED:
+            line = pattern.sub(instead, line)
+    return line
 
 
 def is_chatter(line: bytes) -> bool:

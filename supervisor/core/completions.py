@@ -39,3 +39,8 @@ class _TextChoice:
         if self._logprobs:
             answer["logprobs"] = dict(self._logprobs)
         return answer
+
+    def debugging(self, told: Mapping[str, object]) -> dict[str, object]:
+        """With the text and its probabilities, which the events before the last one said."""
+        shown = {"completion_probabilities": self._logprobs["content"]} if "content" in self._logprobs else {}
+        return {**told, "content": "".join(self._text), **shown}

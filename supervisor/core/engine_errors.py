@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,17 @@ _CODES = {
     "not_found_error": "route_not_found",
 }
 _OTHER = "engine_error"
+_BUSY = "engine_busy"
+
+_START_WITH = re.compile(r"(?:[^.]*, )?[Ss]tart it with `--([a-z-]+)`")
+_ADVICE = {
+    "embeddings": "Set `embeddings: on` for this model, or load it with `supervisor load MODEL --embeddings on`",
+    "reranking": "Set `reranking: true` for this model, or load it with `supervisor load MODEL --set reranking=true`",
+    "mmproj": "Put the model's projector beside its file, or name it with `mmproj` in the configuration",
+    "slot-save-path": "Set `slot_save_path` for this model in the configuration",
+}
+"""What to do here about an option that the engine asks for: people who use it do not start it themselves."""
+_OTHER_ADVICE = "Add `--{}` to the model's `extra_args` in the configuration"
 
 
 def translate(error: Mapping[str, Any], status: int = 500) -> tuple[int, dict[str, Any]]:
@@ -26,9 +38,22 @@ def translate(error: Mapping[str, Any], status: int = 500) -> tuple[int, dict[st
     named = error.get("code")
     found = named if isinstance(named, int) and 400 <= named <= 599 else status
     kind = error.get("type", "server_error")
-    message = error.get("message") or "The engine failed without a reason; its log may have one."
+    message = _advised(error.get("message")) or "The engine failed without a reason; its log may have one."
     code = _CODES.get(kind, _OTHER)
     return found, {"error": {"param": None, **error, "message": message, "type": kind, "code": code}}
+
+
+def may_pass(status: int, envelope: Mapping[str, Any]) -> bool:
+    """Whether the same request may succeed a little later; False where client libraries would repeat it in vain."""
+    return status < 500 or status == 503 or envelope["error"]["code"] in {_BUSY, _OTHER}
+
+
+def _advised(message: object) -> str:
+    """The engine's sentence, with what a user of the supervisor can do in place of an option of its command line."""
+    text = message if isinstance(message, str) else ""
+    return _START_WITH.sub(lambda found: f" {_ADVICE.get(found[1], _OTHER_ADVICE.format(found[1]))}", text).replace(
+        ".  ", ". "
+    )
 
 
 def error_in(body: bytes) -> Mapping[str, Any]:

@@ -49,6 +49,20 @@ CODES: Mapping[str, str] = {
 }
 """Every code, with what to do."""
 
+MEANINGS: Mapping[str, str] = {
+    OUT_OF_MEMORY: "A device, or the host, had less memory than the engine needed; the message names it.",
+    KILLED: "The engine was killed from outside while it loaded, likely because memory ran out.",
+    PROJECTOR: "The projector could not be loaded.",
+    DRAFT: "The draft model could not be loaded, or does not go with the model.",
+    FLASH_ATTENTION: "Flash attention does not work on this device.",
+    ARCHITECTURE: "This engine does not know the model's architecture or tokenizer.",
+    FILE: "The file is a well-formed GGUF, and the engine cannot load it, or an adapter's.",
+    OPTION: "The engine refuses an option or its value.",
+    LIBRARY: "The engine lacks a library.",
+    SOCKET: "The engine could not listen on its socket.",
+}
+"""Every code, with what it means."""
+
 # For these another try of the same thing gives the same answer.
 FINAL = frozenset({ARCHITECTURE, FILE, OPTION, LIBRARY, PROJECTOR, DRAFT, FLASH_ATTENTION})
 

@@ -1,20 +1,23 @@
 """Folds a stream of chunks into the one object the engine would have answered without streaming.
 
-What is common to chat and text completions; the shape of a choice lives in `core/chat.py` and
-`core/completions.py`. Measured on llama-server b11434, where several choices are asked for: `usage` and `timings`
-come once per choice, and its own single answer shows those of choice 0; so does this one.
+What is common to all, and to chat and text completions; the shape of a choice lives in `core/chat.py` and
+`core/completions.py`, other answers in `core/responses.py` and `core/raw_completions.py`. Measured on llama-server
+b11434, where several choices are asked for: `usage` and `timings` come once per choice, and its own single answer
+shows those of choice 0; so does this one. `created` is the first chunk's.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
 
 from supervisor.core.sse import DONE, SseDecoder, SseEvent
 from supervisor.errors import EngineLost, EngineStreamInvalid
 
-_PER_CHOICE = ("usage", "timings")
+_VERBOSE = "__verbose"
+_PER_CHOICE = ("usage", "timings", _VERBOSE)
 _NOT_KEPT = frozenset({"choices", "object", "prompt_progress", *_PER_CHOICE})
 
 
@@ -25,6 +28,29 @@ class ChoiceFold(Protocol):
 
     def result(self) -> dict[str, object]: ...
 
+    def debugging(self, told: Mapping[str, object]) -> dict[str, object]:
+        """`__verbose` of a single answer, from that of the stream's last event; what is not known is left out."""
+        ...
+
+
+class Collector(Protocol):
+    """Collects the parsed events of one answer.
+
+    Attributes:
+        done: the answer is complete, whether `[DONE]` follows or not.
+    """
+
+    @property
+    def done(self) -> bool: ...
+
+    def feed(self, chunk: Mapping[str, object], /) -> None:
+        """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        ...
+
+    def response(self) -> Any:
+        """The answer so far, complete when the stream is."""
+        ...
+
 
 class ChunkFold:
     """Collects the parsed chunks of one answer.
@@ -33,6 +59,8 @@ class ChunkFold:
         object_name: `object` of the answer.
         new_choice: makes the collector of the choice with this index.
     """
+
+    done = False  # `[DONE]` says it
 
     def __init__(self, object_name: str, new_choice: Callable[[int], ChoiceFold]) -> None:
         self._object = object_name
@@ -44,10 +72,8 @@ class ChunkFold:
 
     def feed(self, chunk: Mapping[str, object]) -> None:
         """Add one chunk. Raises `EngineStreamInvalid` when it has not the shape of one."""
-        try:
+        with well_shaped():
             self._feed(chunk)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise EngineStreamInvalid(f"A chunk of the engine's stream has an unknown shape: {error!r}.") from error
 
     def response(self) -> dict[str, object]:
         """The answer so far, complete when the stream is."""
@@ -57,6 +83,10 @@ class ChunkFold:
         for name, values in self._per_choice.items():
             if values:
                 answer[name] = values[min(values)]
+        told = self._per_choice[_VERBOSE]
+        if told and self._choices:
+            first = min(told)
+            answer[_VERBOSE] = self._choices[first].debugging(unstreamed(told[first]))
         return answer
 
     def _feed(self, chunk: Mapping[str, object]) -> None:
@@ -71,7 +101,10 @@ class ChunkFold:
         for name in _PER_CHOICE:
             if chunk.get(name) is not None:
                 self._per_choice[name][self._index] = chunk[name]
+        created = self._fields.get("created", chunk.get("created"))
         self._fields.update((key, value) for key, value in chunk.items() if key not in _NOT_KEPT)
+        if created is not None:
+            self._fields["created"] = created
 
 
 class StreamFold:
@@ -79,25 +112,29 @@ class StreamFold:
 
     Args:
         chunks: the collector of this kind of answer.
-        max_event_bytes: see `SseDecoder`.
+        decoder: with limits of its own.
 
     Attributes:
-        done: the stream said `[DONE]`.
         error: the engine's error object (`code`, `message`, `type`) where it reported one in mid-stream.
     """
 
-    def __init__(self, chunks: ChunkFold, decoder: SseDecoder | None = None) -> None:
-        self.done = False
+    def __init__(self, chunks: Collector, decoder: SseDecoder | None = None) -> None:
+        self._said_done = False
         self.error: Mapping[str, object] | None = None
         self._chunks = chunks
         self._decoder = decoder or SseDecoder()
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said its end."""
+        return self._said_done or self._chunks.done
 
     def feed(self, data: bytes) -> None:
         """Add bytes, cut anywhere. Raises `EngineStreamInvalid`."""
         for event in self._decoder.feed(data):
             self._event(event)
 
-    def response(self) -> dict[str, object]:
+    def response(self) -> Any:
         """The answer. Raises `EngineLost` when the stream is not `done` or has an `error`."""
         if self.error is not None:
             raise EngineLost(f"The engine failed while answering: {self.error.get('message', 'no reason given')}")
@@ -107,7 +144,7 @@ class StreamFold:
 
     def _event(self, event: SseEvent) -> None:
         if event.data == DONE:
-            self.done = True
+            self._said_done = True
             return
         try:
             chunk = json.loads(event.data)
@@ -122,6 +159,24 @@ class StreamFold:
             self.error = failure if isinstance(failure, dict) else {"message": str(failure)}
             return
         self._chunks.feed(chunk)
+
+
+@contextmanager
+def well_shaped() -> Iterator[None]:
+    """What a chunk of another shape leads to becomes `EngineStreamInvalid`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise EngineStreamInvalid(f"A chunk of the engine's stream has an unknown shape: {error!r}.") from error
+
+
+def unstreamed(told: object) -> dict[str, Any]:
+    """The engine's last event as that of a request that was not streamed."""
+    found = dict(told) if isinstance(told, Mapping) else {}
+    settings = found.get("generation_settings")
+    if isinstance(settings, Mapping):
+        found["generation_settings"] = {**settings, "stream": False}
+    return found
 
 
 def extend_lists(into: dict[str, list[object]], part: Mapping[str, object]) -> None:

@@ -22,6 +22,7 @@ _ASKING = ("-lv", "4")
 _VERBOSITY = frozenset({"-lv", "--verbosity", "--log-verbosity", "-v", "--verbose", "--log-verbose"})
 
 _MIB = 1 << 20
+_LONGEST = 1000  # characters; a name of the model's own choice may make a line longer
 _SIZE = r"(?P<size>\d{1,12}(?:\.\d{1,6})?) MiB"
 _BUFFER = re.compile(
     r"(?P<writer>\w+):\s+(?P<type>\S+)\s+(?:DSV4 \w+ state|(?P<part>model|LoRA|KV|RS|compute|output))"
@@ -167,7 +168,8 @@ class AccountReader:
         self._forget()
 
     def feed(self, line: str) -> None:
-        """Take the next line; any text will do."""
+        """Take the next line; any text will do. What llama.cpp says of memory is short, and only that is looked at."""
+        line = line[:_LONGEST]
         if " buffer size = " in line:
             self._buffer(line)
         elif "llama_context: " in line:

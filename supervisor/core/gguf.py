@@ -191,7 +191,8 @@ def _read_version(cursor: Cursor) -> int:
         raise cursor.error("the file is empty")
     magic = cursor.take(4, "magic number")
     if magic != b"GGUF":
-        raise GgufError(f"not a GGUF file: it begins with {magic!r}, not with b'GGUF'", offset=0)
+        # which they are is not said: whoever may name a path must not read other people's files by it
+        raise GgufError("not a GGUF file: its first four bytes are not 'GGUF'", offset=0)
     version = cursor.take(4, "version")
     for order in ("little", "big"):
         if int.from_bytes(version, order) in _VERSIONS:

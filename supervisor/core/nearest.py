@@ -5,10 +5,17 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_ALIKE = 0.5  # share of letters that two names have in common and in order, as difflib counts
+_ALIKE = 0.7  # share of letters that two names have in common and in order, as difflib counts: one slip in four letters
+_TELLING = 2  # letters of which a name must consist to count as the beginning of a longer one
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`; did you mean …?` where one of the names is like this one, else nothing."""
-    near = difflib.get_close_matches(name, sorted(names), n=1, cutoff=_ALIKE)
-    return f"; did you mean {near[0]}?" if near else ""
+    """`; did you mean …?` where one of the names is like this one, else nothing.
+
+    A name that begins with what was typed comes first, the shortest of several; then the one most alike.
+    """
+    known = {one.lower(): one for one in sorted(names)}
+    typed = name.lower()
+    longer = [one for one in known if one.startswith(typed)] if len(typed) >= _TELLING else []
+    near = sorted(longer, key=len)[:1] or difflib.get_close_matches(typed, known, n=1, cutoff=_ALIKE)
+    return f"; did you mean {known[near[0]]}?" if near else ""

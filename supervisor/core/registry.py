@@ -10,9 +10,12 @@ from typing import Any
 from supervisor.core.filters import RequestFilters
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.nearest import did_you_mean
+from supervisor.core.plaintext import is_name
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
+
+_TOLD = 64  # models of which it is told why they are not here any more
 
 
 class Source(enum.Enum):
@@ -90,6 +93,7 @@ class Registry:
         self.defaults = defaults or ModelDefaults()
         self._entries: dict[str, ModelEntry] = {}
         self._names: dict[str, str] = {}  # id or alias → id
+        self._forgotten: dict[str, str] = {}  # id → why, of late
         for entry in entries:
             self.add(entry)
 
@@ -106,7 +110,7 @@ class Registry:
         Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
         for name in (entry.id, *entry.aliases):
-            if not name.strip() or not name.isprintable():
+            if not is_name(name):
                 raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
             owner = self._names.get(name)
             if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
@@ -118,6 +122,7 @@ class Registry:
             entry = replace(before if keep else before.loaded_with(entry.options), aliases=aliases)
         self._entries[entry.id] = entry
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
+        self._forgotten.pop(entry.id, None)
         return before is not None and before.options != entry.options
 
     def become(self, other: Registry) -> None:
@@ -135,6 +140,8 @@ class Registry:
         if model_id is None:
             known = ", ".join(self._entries) or "none"
             near = did_you_mean(name, self._names)
+            if name in self._forgotten:
+                near = f" any more: {self._forgotten[name]}"
             raise ModelNotFound(
                 f"There is no model '{name}'{near or '.'} Known models: {known}. "
                 "Add one with `supervisor load PATH`, or one of the hub with `supervisor load owner/repo:quant`.",
@@ -159,10 +166,19 @@ class Registry:
         if entry is not None:
             self._entries[model_id] = entry.loaded_with(options)
 
-    def forget(self, model_id: str) -> None:
-        """Drop a model and its names."""
+    def forget(self, model_id: str, why: str | None = None) -> str | None:
+        """Drop a model and its names; `why`, a sentence, is told for a while to whoever asks for it.
+
+        The id of a model of which that is not told any longer; None: there is none.
+        """
         self._entries.pop(model_id, None)
         self._names = {name: owner for name, owner in self._names.items() if owner != model_id}
+        if why is not None:
+            self._forgotten[model_id] = why
+        oldest = next(iter(self._forgotten)) if len(self._forgotten) > _TOLD else None
+        if oldest is not None:
+            del self._forgotten[oldest]
+        return oldest
 
     def by_path(self, path: str) -> ModelEntry | None:
         """The model that was made from this file."""

@@ -11,20 +11,28 @@ Rule: no work per event. A chunk costs one search for the last blank line and on
 at one by one only where the key was found. In a JSON string a quote is escaped, so text that quotes the key is
 not found at all; a string that is the key's name as a whole is, and the parse tells it from the key.
 
+Two more differences from the engine's bytes. The chunks of one answer share one `created`, the first one's, where the
+engine looks at its clock for each. A stream of `/v1/responses` says its progress in events `response.in_progress`, of
+which a client that did not ask for it gets the first one only.
+
 The engine ends lines with LF only; a stream with other line ends is for `core/sse.py`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 
-from supervisor.core.apis import OPENAI, Api
+from supervisor.core.apis import OPENAI, RESPONSES, Api
 from supervisor.core.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
 from supervisor.errors import EngineStreamInvalid
 
 _END = b"\n\n"
 _PROGRESS = b'"prompt_progress"'
+_CREATED = re.compile(rb'"created":\d+')  # a quote in a string is escaped: never text
+_CREATED_KEY = b'"created":'
+_IN_PROGRESS = b"event: response.in_progress\n"
 _DONE_EVENT = encode(SseEvent(DONE))
 
 
@@ -35,15 +43,26 @@ class Relay:
         drop_progress: take prompt progress chunks out.
         max_event_bytes: an event longer than this raises `EngineStreamInvalid`.
         api: whose stream it is.
+        one_created: the chunks of one answer share one `created`; False where each is to tell its own time.
 
     Attributes:
         started: an event has been let through; a request that has not started may be tried again.
     """
 
-    def __init__(self, *, drop_progress: bool, max_event_bytes: int = MAX_EVENT_BYTES, api: Api = OPENAI) -> None:
+    def __init__(
+        self,
+        *,
+        drop_progress: bool,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+        api: Api = OPENAI,
+        one_created: bool = True,
+    ) -> None:
         self._api = api
         self.started = False
-        self._progress = _ProgressFilter() if drop_progress else None
+        progress = _ResponsesProgress if api is RESPONSES else _ProgressFilter
+        self._progress = progress() if drop_progress else None
+        self._dates = one_created and api is OPENAI
+        self._created = b""
         self._limit = max_event_bytes
         self._held: list[bytes] = []
         self._held_size = 0
@@ -54,10 +73,12 @@ class Relay:
         whole = self._join(chunk) if self._held else self._cut(chunk)
         if not whole:
             return whole
-        if self._progress is not None and (_PROGRESS in whole or self._progress.second_roles):
+        if self._progress is not None and (_PROGRESS in whole or self._progress.pending):
             whole = self._progress.apply(whole)
             if not whole:
                 return whole
+        if self._dates and (not self._created or whole.count(self._created) != whole.count(_CREATED_KEY)):
+            whole = self._dated(whole)
         if not whole.startswith(b":") or _last_event(whole):  # comments alone are no event
             self._last = whole
             self.started = True
@@ -93,6 +114,15 @@ class Relay:
         if self.failed:
             return _DONE_EVENT if self._api is OPENAI else b""
         return self._api.stream_error(error)
+
+    def _dated(self, whole: bytes) -> bytes:
+        """With the first chunk's `created` in all others."""
+        if not self._created:
+            first = _CREATED.search(whole)
+            if first is None:
+                return whole
+            self._created = first[0] + b","
+        return _CREATED.sub(self._created[:-1], whole)
 
     def _join(self, chunk: bytes) -> bytes:
         """`_cut` for a chunk that continues a held event; the held bytes are not searched again."""
@@ -132,29 +162,57 @@ class _ProgressFilter:
     """Takes progress out of whole events.
 
     Attributes:
-        second_roles: indexes of the choices whose role was already sent with a progress chunk's content.
+        pending: events without progress have to be looked at, too: indexes of the choices whose role was already sent
+            with a progress chunk's content.
     """
 
     def __init__(self) -> None:
-        self.second_roles: set[int] = set()
+        self.pending: set[int] = set()
 
     def apply(self, block: bytes) -> bytes:
         return b"".join(self._event(event) for event in block.split(_END)[:-1])
 
     def _event(self, event: bytes) -> bytes:
-        if _PROGRESS not in event and not self.second_roles:
+        if _PROGRESS not in event and not self.pending:
             return event + _END
         chunk = _parse(event)
         index, delta = _first_delta(chunk)
         if "prompt_progress" not in chunk:
-            second = index in self.second_roles and not _carries_text(delta)
-            self.second_roles.discard(index)
+            second = index in self.pending and not _carries_text(delta)
+            self.pending.discard(index)
             return b"" if second else event + _END
         if not _carries_text(delta):
             return b""
-        self.second_roles.add(index)
+        self.pending.add(index)
         kept = {key: value for key, value in chunk.items() if key != "prompt_progress"}
-        return encode(SseEvent(json.dumps(kept, ensure_ascii=False, separators=(",", ":"))))
+        return encode(SseEvent(_compact(kept)))
+
+
+class _ResponsesProgress:
+    """Takes progress out of the events of `/v1/responses`.
+
+    Attributes:
+        pending: events without progress have to be looked at, too: one that says `in_progress` has not come yet.
+    """
+
+    def __init__(self) -> None:
+        self.pending = True
+
+    def apply(self, block: bytes) -> bytes:
+        return b"".join(self._event(event) for event in block.split(_END)[:-1])
+
+    def _event(self, event: bytes) -> bytes:
+        begins = event.startswith(_IN_PROGRESS)
+        if _PROGRESS in event:
+            name, _, data = event.partition(b"\ndata:")
+            told = _parse(b"data:" + data)
+            if "prompt_progress" in told:
+                if begins and not self.pending:
+                    return b""
+                kept = {key: value for key, value in told.items() if key != "prompt_progress"}
+                event = name + b"\n" + encode(SseEvent(_compact(kept))).removesuffix(_END)
+        self.pending = self.pending and not begins
+        return event + _END
 
 
 def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]]:
@@ -165,6 +223,10 @@ def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]
         return -1, {}
     index, delta = choice.get("index"), choice.get("delta")
     return index if isinstance(index, int) else -1, delta if isinstance(delta, dict) else {}
+
+
+def _compact(value: Mapping[str, object]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _carries_text(delta: Mapping[str, object]) -> bool:

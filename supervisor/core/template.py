@@ -68,10 +68,12 @@ _DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """How calls are written: the first whose markers are all there."""
 
-_STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|$)|\"((?:\\.|[^\"\\])*)(?:\"|$)", re.DOTALL)
+_STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|\\?\Z)|\"((?:\\.|[^\"\\])*)(?:\"|\\?\Z)", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.\"])([A-Za-z_]\w*)\b(?!\s*=(?!=))")
 _ASSIGNED = re.compile(r"\bset\s+([A-Za-z_]\w*)")
-_EACH_CALL = re.compile(r"\bfor\s+[\w, ]{1,40}\s+in\s+\(?[\w.\[\]\"]{0,60}tool_?calls\b")
+_SPACE = re.compile(r"\s+")
+# Code is searched with single spaces: there is one way alone to read a run of them
+_EACH_CALL = re.compile(r"\bfor [\w, ]{1,40} in \(?[\w.\[\]\"]{0,60}tool_?calls\b")
 _FIRST_CALL = re.compile(r"\btool_calls\b\"?\]?\s*(?:\[\s*0\s*\]|\|\s*first\b)")
 _ONE_CALL_ONLY = re.compile(r"single tool[- ]call|one tool[- ]call", re.IGNORECASE)
 _NO_SYSTEM = re.compile(r"system (?:role|message|prompt)s?\W+(?:is |are )?not support", re.IGNORECASE)
@@ -176,7 +178,7 @@ def _cut(text: str) -> _Program:
         output.extend(_unescaped(found[1] or found[2] or "") for found in _STRING.finditer(part))
         if kind == "{{":
             written.append(code[-1])
-    joined = " ; ".join(code)
+    joined = _SPACE.sub(" ", " ; ".join(code))
     return _Program(
         code=joined,
         written=" ; ".join(written),

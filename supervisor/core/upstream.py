@@ -15,19 +15,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from supervisor.core.chat import ChatFold
 from supervisor.core.completions import CompletionFold
-from supervisor.core.fold import StreamFold
+from supervisor.core.fold import Collector, StreamFold
+from supervisor.core.raw_completions import RawFold
+from supervisor.core.responses import ResponsesFold
 
-Kind = Literal["chat", "completion"]
+Kind = Literal["chat", "completion", "responses", "raw"]
 
-_KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, Kind] = {
     "/v1/chat/completions": "chat",
     "/chat/completions": "chat",
     "/v1/completions": "completion",
+    "/v1/responses": "responses",
+    "/responses": "responses",
+    "/completion": "raw",
+    "/completions": "raw",
+    "/infill": "raw",
 }
+"""The engine's paths whose streams can report progress. `raw`: the engine's own form, not OpenAI's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +47,34 @@ class UpstreamPlan:
         kind: of the answer to fold; None when the engine's answer is passed on, streamed or not.
         drop_progress: prompt progress chunks are ours, not the client's.
         reason: why a single answer is asked for as such, with its late notice of a client that left; else None.
+        fields: the names of the fields that the client wants of a raw answer; empty: all.
     """
 
     changes: Mapping[str, object] = field(default_factory=dict)
     kind: Kind | None = None
     drop_progress: bool = False
     reason: str | None = None
+    fields: tuple[str, ...] = ()
 
     def new_fold(self) -> StreamFold | None:
         """A collector for this answer; None when it is passed on."""
-        if self.kind is None:
-            return None
-        return StreamFold(ChatFold() if self.kind == "chat" else CompletionFold())
+        return None if self.kind is None else StreamFold(self._collector(self.kind))
+
+    def _collector(self, kind: Kind) -> Collector:
+        match kind:
+            case "chat":
+                return ChatFold()
+            case "completion":
+                return CompletionFold()
+            case "responses":
+                return ResponsesFold()
+            case "raw":
+                return RawFold(self.fields)
 
 
 def plan_upstream(path: str, body: Mapping[str, object]) -> UpstreamPlan:
     """The plan for a client's parsed JSON body; paths that generate nothing get the empty plan."""
-    kind = _KINDS.get(path)
+    kind = KINDS.get(path)
     if kind is None or not _well_formed(body):
         return UpstreamPlan()
     if body.get("stream"):
@@ -66,10 +85,16 @@ def plan_upstream(path: str, body: Mapping[str, object]) -> UpstreamPlan:
     if reason is not None:
         return UpstreamPlan(reason=reason)
     changes: dict[str, object] = {"stream": True, "return_progress": True}
+    fields: tuple[str, ...] = ()
     if kind == "chat":  # a streamed text completion always ends with its usage
         options = body.get("stream_options")
         changes["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
-    return UpstreamPlan(changes, kind=kind)
+        if body.get("continue_final_message"):  # a stream leaves out what is continued, a single answer does not
+            changes["echo"] = True
+    if kind == "raw" and body.get("response_fields"):  # they would be taken out of the last event only
+        fields = tuple(map(str, cast(list[object], body["response_fields"])))
+        changes["response_fields"] = []
+    return UpstreamPlan(changes, kind=kind, fields=fields)
 
 
 def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
@@ -95,34 +120,50 @@ def set_fields(body: bytes, changes: Mapping[str, object]) -> bytes:
 
 def _well_formed(body: Mapping[str, object]) -> bool:
     flags = (body.get("stream"), body.get("return_progress"))
-    options = body.get("stream_options")
-    return all(flag is None or isinstance(flag, bool) for flag in flags) and isinstance(options, dict | None)
+    options, fields = body.get("stream_options"), body.get("response_fields")
+    lists = isinstance(options, dict | None) and isinstance(fields, list | None)
+    return lists and all(flag is None or isinstance(flag, bool) for flag in flags)
 
 
 def _wants_probabilities(body: Mapping[str, object]) -> bool:
     return bool(body.get("logprobs") or body.get("n_probs"))
 
 
-_UNFOLDABLE: Mapping[Kind, tuple[tuple[Callable[[Mapping[str, object]], bool], str], ...]] = {
+Rule = tuple[Callable[[Mapping[str, object]], bool], str]
+
+_INDENTED: Rule = (
+    lambda body: bool(body.get("n_indent")),
+    "a single answer leaves out the line that is indented too little, a stream has sent it already",
+)
+_TOKENS = "a stream lacks the tokens that hold a part of a character each"
+_STOPPED: Rule = (
+    lambda body: _wants_probabilities(body) and bool(body.get("stop")),
+    "a single answer leaves out the probabilities of the stop word's tokens, a stream has sent them already",
+)
+
+_UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
     "chat": (
         (
             _wants_probabilities,
             "a streamed chat shows probabilities only of tokens that show text (none of the end token, of markup or "
             "of a piece held back), and is refused together with tools",
         ),
-        (
-            lambda body: bool(body.get("verbose")),
-            "the debugging object of a stream lacks the generated text",
-        ),
+        (lambda body: bool(body.get("verbose")), "the debugging object of a stream lacks the text as it was generated"),
+        _INDENTED,
     ),
     "completion": (
-        (
-            lambda body: _wants_probabilities(body) and bool(body.get("stop")),
-            "a single answer leaves out the probabilities of the stop word's tokens, a stream has sent them already",
-        ),
-        (
-            lambda body: bool(body.get("verbose")),
-            "the debugging object of a stream lacks the generated text",
-        ),
+        _STOPPED,
+        (lambda body: bool(body.get("verbose") and body.get("return_tokens")), _TOKENS),
+        _INDENTED,
+    ),
+    "responses": (
+        (_wants_probabilities, "a streamed chat with probabilities is refused together with tools"),
+        (lambda body: body.get("n") not in {None, 1}, "the answers of several choices cannot be told apart"),
+        _INDENTED,
+    ),
+    "raw": (
+        _STOPPED,
+        (lambda body: bool(body.get("return_tokens")), _TOKENS),
+        _INDENTED,
     ),
 }

@@ -9,6 +9,7 @@ from pathlib import Path
 from supervisor.demo.script import MAKER_VERSION
 from supervisor.demo.template import chat_template
 from supervisor.demo.texts import DEMO
+from supervisor.owned import own_folder
 
 
 def ensure_demo_model(cache: Path) -> Path:
@@ -22,7 +23,7 @@ def ensure_demo_model(cache: Path) -> Path:
         return target
     from supervisor.demo.maker import write_scripted_gguf  # noqa: PLC0415 - numpy and gguf: slow, needed once
 
-    cache.mkdir(parents=True, exist_ok=True)
+    own_folder(cache)
     with tempfile.TemporaryDirectory(prefix=".demo-", dir=cache) as scratch:
         made = Path(scratch) / target.name
         write_scripted_gguf(made, DEMO)

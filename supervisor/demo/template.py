@@ -88,8 +88,10 @@ _PLAIN = """\
 CHOICE{%- endif %}
 """
 
-# The smallest value that a schema's types and enums allow; `$ref`, patterns and limits are beyond it.
+# The smallest value that a schema's types and enums allow; `$ref`, patterns and limits are beyond it. Free text is the
+# last word of the message, but for its first, that has a capital letter: of "What is the weather in Paris?" Paris.
 _SAMPLE = """\
+{%- set said = namespace(name="demo") %}
 {%- macro sample(schema) %}
     {%- set options = schema.anyOf or schema.oneOf %}
     {%- set type = schema.type if schema.type is string else (schema.type or ["string"])[0] %}
@@ -118,7 +120,7 @@ _SAMPLE = """\
         {%- endfor %}
         {{- "}" }}
     {%- else %}
-        {{- "\\"demo\\"" }}
+        {{- said.name | tojson }}
     {%- endif %}
 {%- endmacro %}
 """
@@ -127,6 +129,11 @@ _CALL = """\
         {%- set function = tools[0].function %}
         {{- "<think>\\n\\n</think>\\n\\n<tool_call>\\n{\\"name\\": \\"" + function.name + "\\", \\"arguments\\": " }}
         {%- set wanted = function.parameters or {} %}
+        {%- for word in words.said.split(" ") %}
+            {%- if not loop.first and word | length > 1 and word | lower != word %}
+                {%- set said.name = word %}
+            {%- endif %}
+        {%- endfor %}
         {{- sample({"type": "object", "properties": wanted.properties, "required": wanted.required}) }}
 """
 
@@ -158,14 +165,15 @@ def _choice(script: Script) -> str:
 
 
 def _words() -> str:
-    """Sets `last` and `words.text`: the last message in lower case, its words between spaces."""
+    """Sets `last`; `words.said`, the last message without marks; `words.text`, that in lower case between spaces."""
     return (
         "    {%- set last = messages[-1] %}\n"
-        '    {%- set words = namespace(text=(last.content or "") | lower) %}\n'
+        '    {%- set words = namespace(text=(last.content or ""), said="") %}\n'
         f"    {{%- for mark in {json.dumps(list(_BETWEEN_WORDS), ensure_ascii=False)} %}}\n"
         '        {%- set words.text = words.text.replace(mark, " ") %}\n'
         "    {%- endfor %}\n"
-        '    {%- set words.text = " " + words.text + " " %}\n'
+        "    {%- set words.said = words.text %}\n"
+        '    {%- set words.text = " " + words.text | lower + " " %}\n'
     )
 
 

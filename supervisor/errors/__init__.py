@@ -5,13 +5,18 @@ SupervisorError                     internal_error
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
 ├─ SystemRefused                    system_refused
+│  └─ FolderRefused                 folder_refused
 ├─ ProfileInvalid                   profile_invalid
 ├─ ModelError
 │  ├─ ModelNotFound                 model_not_found
 │  ├─ ModelIdTaken                  model_id_taken
 │  ├─ ModelFileError                model_file_invalid
 │  │  ├─ GgufError                  gguf_invalid
-│  │  └─ ShardMissing               shard_missing
+│  │  ├─ ShardMissing               shard_missing
+│  │  ├─ ProjectorAlone             projector
+│  │  ├─ VocabularyOnly             vocabulary_only
+│  │  ├─ DraftOnly                  draft_only
+│  │  └─ ContextUnknown             no_context
 │  ├─ VariantNotFound               variant_not_found
 │  ├─ VariantAmbiguous              variant_ambiguous
 │  ├─ ModelInUse                    model_in_use
@@ -40,6 +45,7 @@ SupervisorError                     internal_error
 │  ├─ EngineStartFailed             engine_start_failed
 │  │  └─ EngineStalled              engine_stalled
 │  ├─ EngineLost                    engine_lost
+│  │  └─ EngineHung                 engine_hung
 │  ├─ EngineStreamInvalid           engine_stream_invalid
 │  └─ OptionNotSupported            option_not_supported
 ├─ RequestError
@@ -52,6 +58,7 @@ SupervisorError                     internal_error
 │  └─ RouteNotFound                 route_not_found
 └─ DaemonError
    ├─ DaemonUnreachable             daemon_unreachable
+   ├─ DaemonUnproven                daemon_unproven
    ├─ DaemonVersionMismatch         version_mismatch
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
@@ -71,6 +78,7 @@ from __future__ import annotations
 
 from supervisor.errors.base import (
     ConfigError,
+    FolderRefused,
     PackageOverwritten,
     ProfileInvalid,
     SupervisorError,
@@ -81,6 +89,7 @@ from supervisor.errors.daemon import (
     AddressInUse,
     DaemonAlreadyRunning,
     DaemonError,
+    DaemonUnproven,
     DaemonUnreachable,
     DaemonVersionMismatch,
     InsecureBind,
@@ -96,6 +105,7 @@ from supervisor.errors.engine import (
     BuildLocked,
     BuildToolMissing,
     EngineError,
+    EngineHung,
     EngineInstallFailed,
     EngineLost,
     EngineNotFound,
@@ -117,7 +127,9 @@ from supervisor.errors.hub import (
     VerificationFailed,
 )
 from supervisor.errors.model import (
+    ContextUnknown,
     CrashLoop,
+    DraftOnly,
     EstimateRefused,
     GgufError,
     LoadCancelled,
@@ -129,9 +141,12 @@ from supervisor.errors.model import (
     ModelLoadFailed,
     ModelNotFound,
     ModelNotLoaded,
+    ProjectorAlone,
     ShardMissing,
     VariantAmbiguous,
     VariantNotFound,
+    VocabularyOnly,
+    file_refused,
 )
 from supervisor.errors.request import (
     HostNotAllowed,
@@ -150,14 +165,18 @@ __all__ = [
     "BuildLocked",
     "BuildToolMissing",
     "ConfigError",
+    "ContextUnknown",
     "CrashLoop",
     "DaemonAlreadyRunning",
     "DaemonError",
+    "DaemonUnproven",
     "DaemonUnreachable",
     "DaemonVersionMismatch",
     "DiskFull",
     "DownloadFailed",
+    "DraftOnly",
     "EngineError",
+    "EngineHung",
     "EngineInstallFailed",
     "EngineLost",
     "EngineNotFound",
@@ -166,6 +185,7 @@ __all__ = [
     "EngineStreamInvalid",
     "EngineUnusable",
     "EstimateRefused",
+    "FolderRefused",
     "GgufError",
     "HostNotAllowed",
     "HubBusy",
@@ -189,6 +209,7 @@ __all__ = [
     "PackageOverwritten",
     "PayloadTooLarge",
     "ProfileInvalid",
+    "ProjectorAlone",
     "QueueFull",
     "RemoteError",
     "RepositoryNotFound",
@@ -207,4 +228,6 @@ __all__ = [
     "VariantAmbiguous",
     "VariantNotFound",
     "VerificationFailed",
+    "VocabularyOnly",
+    "file_refused",
 ]

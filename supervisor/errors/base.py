@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class SupervisorError(Exception):
     """Base of all; raised bare only for what should be impossible.
@@ -19,6 +21,11 @@ class SupervisorError(Exception):
         self.message = message
         self.param = param
         self.log_lines = log_lines
+
+    @classmethod
+    def told(cls, message: str, log_lines: tuple[str, ...] = ()) -> Self:
+        """The same error again, from what was kept of it."""
+        return cls(message, log_lines=log_lines)
 
 
 class ConfigError(SupervisorError):
@@ -44,6 +51,12 @@ class SystemRefused(SupervisorError):
     """The system does not let the program write where it has to: no permission, read-only, or the disk is full."""
 
     code = "system_refused"
+
+
+class FolderRefused(SystemRefused, PermissionError):
+    """A folder that belongs to somebody else, or that others can write to, is no place for what is ours."""
+
+    code = "folder_refused"
 
 
 class ProfileInvalid(SupervisorError):

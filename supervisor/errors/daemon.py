@@ -17,6 +17,12 @@ class DaemonUnreachable(DaemonError):
     code = "daemon_unreachable"
 
 
+class DaemonUnproven(DaemonError):
+    """What answers at the daemon's address cannot prove that it is the daemon."""
+
+    code = "daemon_unproven"
+
+
 class DaemonVersionMismatch(DaemonError):
     """The running daemon is of another version than this command."""
 

@@ -76,6 +76,12 @@ class EngineLost(EngineError):
     code = "engine_lost"
 
 
+class EngineHung(EngineLost):
+    """The engine lived and answered nothing any more; it was ended."""
+
+    code = "engine_hung"
+
+
 class EngineStreamInvalid(EngineError):
     """The engine's event stream breaks its own format."""
 

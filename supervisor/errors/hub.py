@@ -6,7 +6,7 @@ from supervisor.errors.base import SupervisorError
 
 
 class HubError(SupervisorError):
-    """The hub answered with something that is not understood."""
+    """The hub answered with something that is not understood, or that no hub would say."""
 
     code = "hub_error"
 
@@ -42,7 +42,7 @@ class HubUnreachable(HubError):
 
 
 class DownloadFailed(HubError):
-    """A download broke off; whole files are kept, the next try goes on with the rest."""
+    """A download broke off; what arrived is kept, the next try goes on with the rest."""
 
     code = "download_failed"
 

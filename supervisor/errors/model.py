@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 from supervisor.errors.base import SupervisorError
 
 
@@ -44,11 +47,54 @@ class GgufError(ModelFileError):
         self.reason = message
         self.offset = offset
 
+    @classmethod
+    def told(cls, message: str, log_lines: tuple[str, ...] = ()) -> Self:
+        """The message has its place in the file already."""
+        error = cls(message)
+        error.message, error.log_lines = message, log_lines
+        error.args = (message,)
+        return error
+
 
 class ShardMissing(ModelFileError):
     """A part of a split model is not there."""
 
     code = "shard_missing"
+
+
+class ProjectorAlone(ModelFileError):
+    """The file is a projector: it is loaded with a model, not by itself."""
+
+    code = "projector"
+
+
+class VocabularyOnly(ModelFileError):
+    """The file holds a vocabulary and no weights."""
+
+    code = "vocabulary_only"
+
+
+class DraftOnly(ModelFileError):
+    """The file is a model that only drafts for another one."""
+
+    code = "draft_only"
+
+
+class ContextUnknown(ModelFileError):
+    """The file names no native context."""
+
+    code = "no_context"
+
+
+_OF_FILES: Mapping[str, type[ModelFileError]] = {
+    kind.code: kind for kind in (ProjectorAlone, VocabularyOnly, DraftOnly, ContextUnknown)
+}
+
+
+def file_refused(code: str, message: str) -> ModelFileError | None:
+    """The error for what llama-server refuses of a file whatever the options; None: the code is of an option."""
+    kind = _OF_FILES.get(code)
+    return None if kind is None else kind(message)
 
 
 class VariantNotFound(ModelError):

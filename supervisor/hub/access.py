@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from supervisor.core.environment import for_downloads
+
 DEFAULT_ENDPOINT = "https://huggingface.co"
 _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 
@@ -57,9 +59,8 @@ class HubAccess:
         return urlsplit(self.endpoint).netloc.lower()
 
     def child_env(self) -> dict[str, str]:
-        """The environment of the process that runs the client: the token is here and nowhere else."""
-        env = {**self.env, "HF_ENDPOINT": self.endpoint, "HF_HUB_CACHE": str(self.cache)}
-        env.pop("HF_TOKEN", None)
+        """The environment of the process that runs the client: the hub's token is here, and no other secret."""
+        env = {**for_downloads(self.env), "HF_ENDPOINT": self.endpoint, "HF_HUB_CACHE": str(self.cache)}
         if self.token:
             env["HF_TOKEN"] = self.token
         if not self.xet:

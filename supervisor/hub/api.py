@@ -2,97 +2,99 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from supervisor import __version__
-from supervisor.core.catalog import RepoFile
 from supervisor.errors import HubBusy, HubError, HubGated, HubTokenNeeded, HubUnreachable, RepositoryNotFound
 from supervisor.hub.access import HubAccess
+from supervisor.hub.listing import MAIN, Repository, read_listing
+from supervisor.outside import Answer, Limits, LoopThread, OutOfBounds, Take, TooSlow, bounded_client, get, read
 
-MAIN = "main"
 _ATTEMPTS = 4
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 30.0
 _READ_SECONDS = 20.0
+_LISTING = Limits(size=8 << 20, seconds=60.0)  # some 30,000 files
+_SLOWEST = 1 << 15  # bytes per second of a line on which headers are still read from afar
+_MAX_QUOTED = 200  # characters of what the hub says, repeated in a message
 _BUSY = frozenset({408, 429, 500, 502, 503, 504})
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True)
-class Repository:
-    """One revision of a repository; `id` in the hub's own spelling, `commit` its hash."""
-
-    id: str
-    commit: str
-    revision: str
-    files: tuple[RepoFile, ...]
-    gated: bool = False
-
-
 class HubClient:
-    """The hub's HTTP interface; every call blocks, so call it in a thread. `sleep` waits between attempts."""
+    """The hub's HTTP interface; every call blocks, so call it in a thread.
 
-    def __init__(self, access: HubAccess, sleep: Callable[[float], None] = time.sleep) -> None:
+    Args:
+        sleep: waits between attempts.
+        listing: what the description of a repository may take.
+    """
+
+    def __init__(
+        self, access: HubAccess, sleep: Callable[[float], None] = time.sleep, listing: Limits = _LISTING
+    ) -> None:
         self.access = access
         self._sleep = sleep
-        self._http: httpx.Client | None = None
+        self._listing = listing
+        self._loop = LoopThread()
+        self._http: httpx.AsyncClient | None = None
 
     def close(self) -> None:
         """Close the connections."""
         if self._http is not None:
-            self._http.close()
+            self._loop.run(self._http.aclose())
+            self._http = None
+        self._loop.close()
 
     def repository(self, repo: str, revision: str | None = None) -> Repository:
-        """What is in a repository. Raises HubUnreachable, RepositoryNotFound, HubGated, HubTokenNeeded, HubBusy."""
+        """What is in a repository.
+
+        Raises HubUnreachable, RepositoryNotFound, HubGated, HubTokenNeeded, HubBusy, and HubError where what answers
+        breaks its limits or is no hub's word.
+        """
         name = revision or MAIN
-        path = f"/api/models/{repo}/revision/{quote(name, safe='')}"
+        url = f"{self.access.endpoint}/api/models/{repo}/revision/{quote(name, safe='')}?blobs=true"
 
         def ask() -> Repository:
-            answer = self._client().get(self.access.endpoint + path, params={"blobs": "true"}, headers=self._headers())
-            self.check(answer, repo, name)
-            return _repository(answer, repo, name)
+            answer = self._loop.run(self._get(url))
+            self.check(answer.status, answer.headers, repo, name)
+            return read_listing(answer.body, repo, name, answer.url.host)
 
-        return self._insist(ask)
+        return self.insist(ask)
 
     def url(self, repo: str, commit: str, path: str) -> str:
         """Where a file's content is."""
         return f"{self.access.endpoint}/{repo}/resolve/{quote(commit, safe='')}/{quote(path)}"
 
-    @contextmanager
-    def ranged(self, url: str, first: int, last: int) -> Iterator[httpx.Response]:
-        """An open answer with bytes `first` to `last` of a file, or with all of it where ranges are not understood.
+    def ranged(self, url: str, first: int, last: int, take: Take) -> httpx.Response:
+        """Have `take` given bytes `first` to `last` of a file, or all of it where ranges are not understood.
 
-        What the network does wrong is httpx's to raise.
+        What the network does wrong is httpx's to raise, or OutOfBounds.
         """
         ours = url.startswith(self.access.endpoint + "/")
-        headers = {"Range": f"bytes={first}-{last}", **(self._headers() if ours else {"Accept-Encoding": "identity"})}
-        with self._client().stream("GET", url, headers=headers) as answer:
-            yield answer
+        headers = {"Range": f"bytes={first}-{last}", **(self._headers() if ours else {})}
+        seconds = _LISTING.seconds + (last - first) / _SLOWEST
+        return self._loop.run(self._read(url, take, seconds, headers))
 
-    def check(self, answer: httpx.Response, repo: str, revision: str) -> None:
+    def check(self, status: int, headers: httpx.Headers, repo: str, revision: str) -> None:
         """Raise what the status of an answer means."""
-        status = answer.status_code
         if status in _BUSY:
-            raise _Again(_retry_after(answer.headers), f"the hub answered {status}")
+            raise _Again(_retry_after(headers), f"the hub answered {status}")
         if status < 400:
             return
-        code = answer.headers.get("X-Error-Code")
-        message = answer.headers.get("X-Error-Message") or f"HTTP status {status}"
+        code = headers.get("X-Error-Code")
+        message = headers.get("X-Error-Message") or f"HTTP status {status}"
         raise refusal(self.access, repo, revision, status, code, message)
 
     def insist(self, work: Callable[[], _Found]) -> _Found:
         """Do something that talks to the hub, again after a pause where that may help."""
-        return self._insist(work)
-
-    def _insist(self, work: Callable[[], _Found]) -> _Found:
         if self.access.offline:
             raise HubUnreachable("The network may not be used (HF_HUB_OFFLINE or hub.offline).")
         wait = _FIRST_WAIT
@@ -106,6 +108,10 @@ class HubClient:
                     raise HubBusy(f"The hub at {self.access.endpoint} is busy: {again}{asked}. Try later.") from None
             except httpx.ConnectError as error:
                 raise self._unreachable(error) from error
+            except TooSlow as error:
+                raise HubUnreachable(f"The hub at {self.access.endpoint} {error}.") from error
+            except OutOfBounds as error:
+                raise HubError(f"What answers at {self.access.endpoint} {error}; it was left.") from error
             except (httpx.TransportError, httpx.InvalidURL) as error:
                 if attempt == _ATTEMPTS or isinstance(error, httpx.ConnectTimeout | httpx.InvalidURL):
                     raise self._unreachable(error) from error
@@ -118,14 +124,19 @@ class HubClient:
         reason = str(error) or type(error).__name__
         return HubUnreachable(f"The hub at {self.access.endpoint} does not answer ({reason}).")
 
-    def _client(self) -> httpx.Client:
+    async def _get(self, url: str) -> Answer:
+        return await get(self._client(), url, self._listing, self._headers())
+
+    async def _read(self, url: str, take: Take, seconds: float, headers: Mapping[str, str]) -> httpx.Response:
+        return await read(self._client(), url, take, seconds, headers)
+
+    def _client(self) -> httpx.AsyncClient:
         if self._http is None:
-            timeout = httpx.Timeout(_READ_SECONDS, connect=self.access.timeout)
-            self._http = httpx.Client(timeout=timeout, follow_redirects=True)
+            self._http = bounded_client(httpx.Timeout(_READ_SECONDS, connect=self.access.timeout))
         return self._http
 
     def _headers(self) -> dict[str, str]:
-        headers = {"User-Agent": f"llama-supervisor/{__version__}", "Accept-Encoding": "identity"}
+        headers = {"User-Agent": f"llama-supervisor/{__version__}"}
         return {**headers, "Authorization": f"Bearer {self.access.token}"} if self.access.token else headers
 
 
@@ -139,6 +150,7 @@ class _Again(Exception):
 
 def refusal(access: HubAccess, repo: str, revision: str, status: int, code: str | None, message: str) -> HubError:
     """The error for a refusing answer: which token or page is needed, or what there is not."""
+    message = message[:_MAX_QUOTED]
     page = f"{access.endpoint}/{repo}"
     if code == "GatedRepo":
         more = "and use a token of that account" if access.token else "and set HF_TOKEN to a token of that account"
@@ -159,31 +171,13 @@ def refusal(access: HubAccess, repo: str, revision: str, status: int, code: str 
     return HubError(f"The hub at {access.endpoint} answered with HTTP status {status} ({message}).")
 
 
-def _repository(answer: httpx.Response, repo: str, revision: str) -> Repository:
-    try:
-        told = answer.json()
-        files = tuple(_file(sibling) for sibling in told["siblings"])
-        return Repository(str(told.get("id") or repo), str(told["sha"]), revision, files, bool(told.get("gated")))
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise HubError(
-            f"What answers at {answer.url.host} does not speak like a hub; check HF_ENDPOINT and proxies."
-        ) from None
-
-
-def _file(sibling: Mapping[str, Any]) -> RepoFile:
-    large = sibling.get("lfs") or {}
-    size, sha = large.get("size", sibling.get("size")), large.get("sha256") or large.get("oid")
-    etag = sha or sibling.get("blobId")
-    return RepoFile(str(sibling["rfilename"]), None if size is None else int(size), sha, etag)
-
-
 def _retry_after(headers: httpx.Headers) -> float | None:
     """Seconds, from a number or a date."""
-    told = headers.get("Retry-After")
-    if told is None:
-        return None
+    told = headers.get("Retry-After", "")
+    seconds = math.nan
     with suppress(ValueError):
-        return max(0.0, float(told))
-    with suppress(ValueError, TypeError):
-        return max(0.0, parsedate_to_datetime(told).timestamp() - time.time())
-    return None
+        seconds = float(told)
+    if math.isnan(seconds):
+        with suppress(ValueError, TypeError, OverflowError):
+            seconds = parsedate_to_datetime(told).timestamp() - time.time()
+    return None if math.isnan(seconds) else max(0.0, seconds)

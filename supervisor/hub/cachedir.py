@@ -8,17 +8,16 @@ models--OWNER--NAME/refs/REVISION                     the commit of a branch or 
 from __future__ import annotations
 
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.catalog import RepoFile, Variant, catalog_of
-from supervisor.hub.api import MAIN, Repository
+from supervisor.core.catalog.forms import is_commit, is_sha256
+from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partial import SUFFIX, partial_of
 
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_REF_BYTES = 256
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class HubCache:
     def partials(self) -> list[tuple[str, Path]]:
         """Beginnings of contents that broken-off downloads left, with their repositories."""
         found = sorted(self.folder.glob(f"models--*--*/blobs/*{SUFFIX}"))
-        return [(_id_of(path.parents[1]), path) for path in found]
+        return [(_id_of(path.parents[1]), path) for path in found if path.is_file() and not path.is_symlink()]
 
     def repositories(self, repo: str, revision: str | None) -> list[Repository]:
         """What is there of a repository: that revision, or else all commits, the main branch first, then the newest.
@@ -83,7 +82,7 @@ class HubCache:
         commits = [named] if named else []
         if revision is None:
             commits += [commit for commit in _newest_first(folder / "snapshots") if commit != named]
-        elif _COMMIT.fullmatch(revision):
+        elif is_commit(revision):
             commits = [revision]
         found = [self._repository(folder, commit, revision or MAIN) for commit in commits]
         return [one for one in found if one.files]
@@ -139,8 +138,9 @@ class HubCache:
         return Repository(_id_of(folder), commit, revision, files)
 
     def _ref(self, folder: Path, revision: str) -> str | None:
-        with suppress(OSError, UnicodeDecodeError):
-            return (folder / "refs" / revision).read_text("utf-8").strip() or None
+        with suppress(OSError, UnicodeDecodeError), (folder / "refs" / revision).open(encoding="utf-8") as stream:
+            told = stream.read(_REF_BYTES).strip()
+            return told if is_commit(told) else None
         return None
 
     def _refs(self, folder: Path) -> dict[str, str]:
@@ -162,7 +162,7 @@ def _cached(folder: Path, repository: Repository, refs: dict[str, str], variant:
 
 def _repo_file(snapshot: Path, path: Path) -> RepoFile:
     blob = path.resolve().name
-    sha = blob if _SHA256.fullmatch(blob) else None
+    sha = blob if is_sha256(blob) else None
     return RepoFile(
         path.relative_to(snapshot).as_posix(), path.stat().st_size, sha, blob if path.is_symlink() else None
     )
@@ -174,7 +174,7 @@ def _id_of(folder: Path) -> str:
 
 def _newest_first(snapshots: Path) -> list[str]:
     try:
-        found = [path for path in snapshots.iterdir() if path.is_dir() and _COMMIT.fullmatch(path.name)]
+        found = [path for path in snapshots.iterdir() if path.is_dir() and is_commit(path.name)]
     except OSError:
         return []
     return [path.name for path in sorted(found, key=lambda path: -path.stat().st_mtime)]

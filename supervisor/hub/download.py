@@ -18,8 +18,9 @@ from supervisor.child import Child, StopGrace
 from supervisor.core.catalog import RepoFile
 from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubError, HubUnreachable, VerificationFailed
 from supervisor.hub.access import HubAccess
-from supervisor.hub.api import Repository, refusal
+from supervisor.hub.api import refusal
 from supervisor.hub.cachedir import HubCache
+from supervisor.hub.listing import Repository
 
 Json = dict[str, Any]
 
@@ -97,19 +98,25 @@ class Downloads:
     Args:
         record_dir: where the processes are noted, so that a later daemon ends what a killed one left.
         on_change: called whenever there is something new to tell.
+        patience: seconds in which the hub has to begin its answer, and then to send each 64 KiB.
 
     Attributes:
         free: the bytes that are free on the cache's disk.
     """
 
     def __init__(
-        self, access: HubAccess, record_dir: Path | None = None, on_change: Callable[[], None] = lambda: None
+        self,
+        access: HubAccess,
+        record_dir: Path | None = None,
+        on_change: Callable[[], None] = lambda: None,
+        patience: float = 60.0,
     ) -> None:
         self.access = access
         self.cache = HubCache(access.cache)
         self.on_change = on_change
         self.free: Callable[[], int] = self.cache.free_bytes
         self._record_dir = record_dir
+        self._patience = patience
         self._shared: dict[tuple[str, ...], _Shared] = {}
 
     async def fetch(
@@ -159,9 +166,9 @@ class Downloads:
             shared = _Shared(asyncio.create_task(self._download(repository, files, progress)), progress)
             self._shared[key] = shared
             shared.task.add_done_callback(lambda _: self._shared.pop(key, None))
-        watch(shared.progress)
         shared.waiters += 1
         try:
+            watch(shared.progress)
             await asyncio.shield(shared.task)
         finally:
             shared.waiters -= 1
@@ -186,6 +193,7 @@ class Downloads:
             self.on_change()
 
         job = {"do": "download", "repo": repository.id, "commit": repository.commit, "verify": True}
+        job["patience"] = self._patience
         told = await self._run({**job, "files": [asdict(file) for file in files]}, heard)
         if told.get("event") == "error":
             raise self._error(told, repository)
@@ -227,6 +235,8 @@ class Downloads:
                     f"The disk with {self.cache.folder} ran full while {repository.id} was downloaded. What "
                     "arrived is kept; make room and try again."
                 )
+            case "misled":
+                return HubError(f"What answers at {self.access.endpoint} {message}; the download was broken off.")
             case "damaged":
                 return VerificationFailed(f"{repository.id}: {message}.")
             case "busy":

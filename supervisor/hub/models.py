@@ -22,12 +22,14 @@ from supervisor.core.gguf import GgufHeader
 from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess
-from supervisor.hub.api import MAIN, HubClient, Repository
+from supervisor.hub.api import HubClient
 from supervisor.hub.cachedir import Cached, HubCache
 from supervisor.hub.download import Downloads, Progress
+from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partial import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.modelfiles import ModelFile, open_model
+from supervisor.owned import inner_folder
 from supervisor.paths import safe_name
 
 _MAX_LISTINGS = 256
@@ -218,7 +220,7 @@ class HubModels:
         with suppress(OSError):
             if place.exists():
                 return
-            self._listings.mkdir(parents=True, exist_ok=True)
+            inner_folder(self._listings)
             scratch = place.with_suffix(".part")
             scratch.write_text(json.dumps(asdict(repository)), "utf-8")
             scratch.replace(place)

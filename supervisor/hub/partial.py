@@ -10,10 +10,15 @@ Imports of the client are in the functions: they take half a second, and the dae
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from supervisor.hub.guard import Misled
 
 SUFFIX = ".partial.incomplete"
 _SWEEP_SECONDS = 0.2
@@ -25,32 +30,36 @@ def partial_of(blobs: Path, etag: str) -> Path:
     return blobs / f"{etag}{SUFFIX}"
 
 
-def begin_content(repo: str, commit: str, path: str, reporter: type[Any]) -> None:
+def begin_content(repo: str, commit: str, path: str, reporter: type[Any]) -> Path | None:
     """Have a file's content in the cache, where plain HTTP brings it; the client then finds it and links it.
 
-    Raises what the client does. `reporter` is what it takes for a progress bar.
+    Gives back the content where it was fetched now. Raises what the client does, OSError where the disk has no room,
+    and Misled for a file of which nobody says how large it is. `reporter` is what it takes for a progress bar.
     """
     from huggingface_hub import get_hf_file_metadata, hf_hub_url  # noqa: PLC0415 - half a second that only a download pays
 
     url = hf_hub_url(repo, path, revision=commit)
     told = get_hf_file_metadata(url)
     if told.etag is None or (told.xet_file_data is not None and _uses_xet()):
-        return
-    blob = _folder(repo) / "blobs" / told.etag
+        return None
+    if told.size is None:
+        raise Misled(f"does not say how large {path} is")
+    blob = folder_of(repo) / "blobs" / told.etag
     with _locked(repo, told.etag):
         if blob.exists():
-            return
+            return None
         blob.parent.mkdir(parents=True, exist_ok=True)
         partial = partial_of(blob.parent, told.etag)
         _go_on(url, partial, told.size, reporter)
         partial.replace(blob)
+    return blob
 
 
 def sweep(repo: str, etag: str) -> None:
     """Remove what killed downloads of this content left, but for what can be gone on with."""
     from filelock import Timeout  # noqa: PLC0415 - as above
 
-    blobs = _folder(repo) / "blobs"
+    blobs = folder_of(repo) / "blobs"
     leftovers = [path for path in blobs.glob(f"{etag}.*.incomplete") if path != partial_of(blobs, etag)]
     if leftovers:
         with contextlib.suppress(Timeout, OSError), _locked(repo, etag, _SWEEP_SECONDS):  # held: somebody is at work
@@ -58,28 +67,38 @@ def sweep(repo: str, etag: str) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _go_on(url: str, partial: Path, size: int | None, reporter: type[Any]) -> None:
+def _go_on(url: str, partial: Path, size: int, reporter: type[Any]) -> None:
     from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - as above
     from huggingface_hub.file_download import http_get  # noqa: PLC0415 - as above
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415 - a lazy export
 
     try:
-        with partial.open("ab") as stream:
+        with open(partial, "ab", opener=_no_link) as stream:
             begun = stream.tell()
-            if size is None or begun > size:
+            if begun > size:
                 stream.seek(0)
                 stream.truncate()
                 begun = 0
+            if size - begun > shutil.disk_usage(partial.parent).free:
+                raise OSError(errno.ENOSPC, f"{size - begun} bytes are still to come")
             headers = build_hf_headers()
             http_get(url, stream, resume_size=begun, headers=headers, expected_size=size, tqdm_class=reporter)
     except HfHubHTTPError as error:
         if error.response.status_code == _NOT_SATISFIABLE:  # what is there cannot be a beginning
             partial.unlink(missing_ok=True)
         raise
+    except Misled:
+        partial.unlink(missing_ok=True)
+        raise
     except OSError as error:
         if error.errno is None:  # not the disk: the client found the size wrong
             partial.unlink(missing_ok=True)
         raise
+
+
+def _no_link(path: str, flags: int) -> int:
+    """A link in place of a file is none of ours."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 @contextlib.contextmanager
@@ -88,13 +107,14 @@ def _locked(repo: str, etag: str, seconds: float = -1) -> Iterator[None]:
     from filelock import FileLock  # noqa: PLC0415 - as above
     from huggingface_hub import constants  # noqa: PLC0415 - as above
 
-    place = Path(constants.HF_HUB_CACHE) / ".locks" / _folder(repo).name / f"{etag}.lock"
+    place = Path(constants.HF_HUB_CACHE) / ".locks" / folder_of(repo).name / f"{etag}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(place, timeout=seconds, mode=0o664):
         yield
 
 
-def _folder(repo: str) -> Path:
+def folder_of(repo: str) -> Path:
+    """Where the cache keeps a repository."""
     from huggingface_hub import constants  # noqa: PLC0415 - as above
 
     return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"

@@ -12,11 +12,13 @@ from supervisor.core.catalog import RepoFile, Variant
 from supervisor.core.gguf import GgufHeader, combine_shards, read_header
 from supervisor.errors import GgufError, HubError
 from supervisor.header_cache import HeaderCache
-from supervisor.hub.api import HubClient, Repository
+from supervisor.hub.api import HubClient
+from supervisor.hub.listing import Repository
 
 FIRST_STEP = 1 << 19
 LARGEST_STEP = 1 << 23
 _EXPIRED = frozenset({401, 403, 404, 410})
+_CONTENT = frozenset({httpx.codes.OK, httpx.codes.PARTIAL_CONTENT})
 
 
 class RangeStream(io.RawIOBase):
@@ -100,23 +102,28 @@ class RangeStream(io.RawIOBase):
 
     def _fetch_once(self, begin: int, end: int) -> bool:
         """Fetch what one answer gives; whether another may give more."""
-        with self._client.ranged(self._url, begin, end - 1) as answer:
-            if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+        skipped = 0
+
+        def take(answer: httpx.Response, chunk: bytes) -> bool:
+            nonlocal skipped
+            if answer.status_code not in _CONTENT:
                 return False
-            if answer.status_code in _EXPIRED and self._url != self._page:
-                self._url = self._page
-                return True
-            self._client.check(answer, self._repository.id, self._repository.commit)
             self._same(answer)
             self._url = str(answer.url)
-            skipped = begin if answer.status_code == httpx.codes.OK else 0  # a server that knows no ranges
-            for chunk in answer.iter_raw():
-                self.fetched += len(chunk)
-                part = chunk[skipped:]
-                skipped = max(0, skipped - len(chunk))
-                self._data += part[: end - self._start - len(self._data)]
-                if self._start + len(self._data) >= end:
-                    return False
+            self.fetched += len(chunk)
+            passed = begin if answer.status_code == httpx.codes.OK else 0  # a server that knows no ranges
+            part = chunk[max(0, passed - skipped) :]
+            skipped += len(chunk) - len(part)
+            self._data += part[: end - self._start - len(self._data)]
+            return self._start + len(self._data) < end
+
+        answer = self._client.ranged(self._url, begin, end - 1, take)
+        if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return False
+        if answer.status_code in _EXPIRED and self._url != self._page:
+            self._url = self._page
+            return True
+        self._client.check(answer.status_code, answer.headers, self._repository.id, self._repository.commit)
         return False
 
     def _same(self, answer: httpx.Response) -> None:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from pathlib import Path
 
 from supervisor.errors import ModelFileError
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.models import HubModels
 from supervisor.modelfiles import open_model
 
+_PIECE = 1 << 20
 
-def verify_cached(hub: HubModels, one: Cached) -> list[str]:
+
+class Stopped(Exception):
+    """Nobody wants to know any more."""
+
+
+def verify_cached(hub: HubModels, one: Cached, stopped: Callable[[], bool] = lambda: False) -> list[str]:
     """What is wrong with a variant on disk, a sentence each; reads all of it. Blocks.
 
-    The hub's word is what it said when the listing was read; without one, a content's name is its sha256.
+    The hub's word is what it said when the listing was read; without one, a content's name is its sha256. Raises
+    Stopped as soon as `stopped` says so, which is asked before each MiB.
     """
     told = hub.expected(one.repo, one.commit)
     problems = [f"{path} is missing" for path in one.variant.missing]
@@ -23,8 +32,7 @@ def verify_cached(hub: HubModels, one: Cached) -> list[str]:
         if expected.size is not None and size != expected.size:
             problems.append(f"{part.path} has {size} bytes, not {expected.size}")
         elif expected.sha256:
-            with place.open("rb") as stream:
-                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            found = _sha256(place, stopped)
             if found != expected.sha256:
                 problems.append(f"{part.path} has the sha256 {found}, not {expected.sha256}")
     if not problems:
@@ -33,3 +41,13 @@ def verify_cached(hub: HubModels, one: Cached) -> list[str]:
         except ModelFileError as error:
             problems.append(error.message)
     return problems
+
+
+def _sha256(path: Path, stopped: Callable[[], bool]) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            if stopped():
+                raise Stopped
+            found.update(piece)
+    return found.hexdigest()

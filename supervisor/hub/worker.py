@@ -3,7 +3,7 @@
 A job is one JSON line on stdin; what happens is JSON lines on stdout. When stdin closes, whoever wanted the work is
 gone. The token comes in the environment.
 
-    {"do": "download", "repo", "commit", "files": [{"path", "size", "sha256", "etag"}], "verify"}
+    {"do": "download", "repo", "commit", "files": [{"path", "size", "sha256", "etag"}], "verify", "patience"}
         → {"event": "progress", "path", "done", "total"}, {"event": "checking", "path"}, {"event": "done", "path"} …
     {"do": "remove", "paths": [of links in snapshots]}    → {"event": "removed", "bytes"}
     whatever goes wrong → {"event": "error", "kind", "message", "status", "code", "retry_after"}
@@ -15,16 +15,19 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from supervisor.hub.partial import begin_content, sweep
+from supervisor.hub.guard import Guard, Misled
+from supervisor.hub.partial import begin_content, folder_of, sweep
 
 Json = dict[str, Any]
 
@@ -34,6 +37,7 @@ _LONGEST_WAIT = 60.0
 _REPORT_SECONDS = 0.1
 _PIECE = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_BESIDE = 16 << 20  # bytes by which a file of the client's own may be larger than what is downloaded
 
 
 def main() -> int:
@@ -78,22 +82,40 @@ def _download(job: Json) -> None:
     from huggingface_hub import constants  # noqa: PLC0415 - half a second that only a download pays
 
     constants.DOWNLOAD_CHUNK_SIZE = _PIECE  # how often it reports and writes; its own 10 MB is minutes on a slow line
+    guard = Guard(job["patience"])
+    guard.install()
     for file in job["files"]:
-        place = _insist(job, file)
+        guard.expect(job["repo"], job["commit"], file)
+        _limit_files(file["size"])
+        place = _insist(job, file, guard)
         if job["verify"] and place not in _known:
-            _check(place, file)
+            _check(place, file, folder_of(job["repo"]) / "blobs")
         _say({"event": "done", "path": file["path"]})
 
 
 _known: set[Path] = set()  # what was in the cache already, and checked when it came there
+_fetched: set[Path] = set()  # contents that came by plain HTTP
 
 
-def _insist(job: Json, file: Json) -> Path:
+def _limit_files(size: int | None) -> None:
+    """Have the system refuse files that are larger than what was announced, whoever in this process writes them."""
+    with contextlib.suppress(ImportError):  # not on Windows
+        import resource  # noqa: PLC0415 - as above
+
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        limit = most if size is None else size + _BESIDE
+        if most != resource.RLIM_INFINITY:
+            limit = min(limit, most)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
+
+
+def _insist(job: Json, file: Json, guard: Guard) -> Path:
     wait = _FIRST_WAIT
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return _fetch(job, file)
-        except OSError as error:
+        except Exception as error:
+            guard.rest()
             told = _described(error)
             pause = told["retry_after"] if told["retry_after"] is not None else wait
             if told["kind"] != "busy" or attempt == _ATTEMPTS or pause > _LONGEST_WAIT:
@@ -115,7 +137,9 @@ def _fetch(job: Json, file: Json) -> Path:
     reporter = type("Reporter", (_Reporter,), {"path": file["path"]})
     if file.get("etag"):
         sweep(job["repo"], file["etag"])
-    begin_content(job["repo"], job["commit"], file["path"], reporter)
+    fetched = begin_content(job["repo"], job["commit"], file["path"], reporter)
+    if fetched is not None:
+        _fetched.add(fetched)
     return Path(hf_hub_download(**names, tqdm_class=reporter))
 
 
@@ -148,8 +172,8 @@ class _Reporter:
     update_transfer = set_postfix_str = set_transfer_postfix_str = refresh = close = _ignore
 
 
-def _check(place: Path, file: Json) -> None:
-    """Size and sha256 as the hub says; what is wrong is removed."""
+def _check(place: Path, file: Json, blobs: Path) -> None:
+    """Size and sha256 as the hub says; what is wrong is removed: the link, and the content if this is its own name."""
     size = place.stat().st_size
     problem = None
     if file.get("size") is not None and size != file["size"]:
@@ -161,9 +185,10 @@ def _check(place: Path, file: Json) -> None:
         if found != file["sha256"]:
             problem = f"has the sha256 {found}, not {file['sha256']}"
     if problem:
-        blob = place.resolve()
+        blob = Path(os.path.abspath(place.parent / os.readlink(place))) if place.is_symlink() else place
         place.unlink(missing_ok=True)
-        blob.unlink(missing_ok=True)
+        if blob.parent == Path(os.path.abspath(blobs)) and (blob in _fetched or blob.name == file.get("sha256")):
+            blob.unlink(missing_ok=True)
         raise _Damaged(f"{file['path']} {problem}; it was removed, try again")
 
 
@@ -177,7 +202,7 @@ class _Damaged(Exception):
 def _remove(job: Json) -> None:
     from huggingface_hub import scan_cache_dir  # noqa: PLC0415 - as above
 
-    wanted = set(job["paths"])
+    wanted = {str(_real(Path(path))) for path in job["paths"]}
     info = scan_cache_dir()
     files = [
         file
@@ -187,10 +212,17 @@ def _remove(job: Json) -> None:
         if str(file.file_path) in wanted
     ]
     strategy = info.delete_files(*files)
-    strategy.execute()
+    kept = {blob for blob in strategy.blobs if blob.parent not in {repo.repo_path / "blobs" for repo in info.repos}}
+    freed = strategy.expected_freed_size - sum(blob.stat().st_size for blob in kept)
+    replace(strategy, blobs=strategy.blobs - kept).execute()
     for path in wanted:
         _remove_empty(Path(path).parent)
-    _say({"event": "removed", "bytes": strategy.expected_freed_size})
+    _say({"event": "removed", "bytes": freed})
+
+
+def _real(link: Path) -> Path:
+    """The path by which the client knows a file of the cache: its folder may be a link, and the file is one."""
+    return link.parent.resolve() / link.name
 
 
 def _remove_empty(folder: Path) -> None:
@@ -207,7 +239,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _described(error: BaseException) -> Json:
-    """An error as a line. kind: refused (status and code tell more), busy, unreachable, full, damaged, failed."""
+    """An error as a line. kind: refused (status and code tell more), or as `_kind` says."""
     response = next((found for one in _chain(error) if (found := getattr(one, "response", None)) is not None), None)
     status = getattr(response, "status_code", None)
     headers = getattr(response, "headers", {})
@@ -220,13 +252,16 @@ def _described(error: BaseException) -> Json:
         "retry_after": None,
     }
     with contextlib.suppress(KeyError, ValueError):
-        told["retry_after"] = max(0.0, float(headers["Retry-After"]))
+        seconds = float(headers["Retry-After"])
+        told["retry_after"] = None if math.isnan(seconds) else max(0.0, seconds)
     return told
 
 
 def _kind(error: BaseException, status: int | None) -> str:
     if isinstance(error, _Damaged):
         return "damaged"
+    if any(isinstance(one, Misled) for one in _chain(error)):
+        return "misled"
     if any(isinstance(one, OSError) and one.errno in _FULL for one in _chain(error)):
         return "full"
     if status is not None:

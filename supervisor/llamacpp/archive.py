@@ -1,4 +1,8 @@
-"""Unpack archives that came from elsewhere, without letting them write elsewhere."""
+"""Unpack archives that came from elsewhere: they write nowhere else, and no more than an engine could need.
+
+An archive is unpacked by one process of ours into a fresh folder; what it announces is added up before anything of a
+member is written, so that one that swells ends where its limit is.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import asyncio
 import tarfile
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from supervisor.errors import EngineInstallFailed
@@ -13,16 +18,57 @@ from supervisor.errors import EngineInstallFailed
 _YIELD_EVERY = 32  # members; keeps the event loop (and a cancellation) no more than a few milliseconds away
 
 
-async def unpack_subtree(archive: Path, subtree: str, target: Path) -> None:
+@dataclass(frozen=True)
+class Most:
+    """What all members of an archive may come to: their number and bytes."""
+
+    members: int = 200_000
+    size: int = 16 << 30
+
+
+class _Swollen(Exception):
+    pass
+
+
+class _Sum:
+    """Adds members up."""
+
+    def __init__(self, most: Most) -> None:
+        self._most = most
+        self._members = 0
+        self._size = 0
+
+    async def add(self, size: int) -> None:
+        """Count a member, and let others have their turn. Raises _Swollen."""
+        self._members += 1
+        self._size += max(0, size)
+        if self._members > self._most.members:
+            raise _Swollen(f"it has more than {self._most.members} members")
+        if self._size > self._most.size:
+            raise _Swollen(f"its members take more than {self._most.size} bytes")
+        if self._members % _YIELD_EVERY == 0:
+            await asyncio.sleep(0)
+
+
+_BROKEN = (
+    *(tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, OSError, EOFError, zlib.error, _Swollen),
+    *(LookupError, ValueError, RuntimeError),  # links to nothing; names, methods and passwords that nobody knows
+)
+
+
+async def unpack_subtree(archive: Path, subtree: str, target: Path, most: Most = Most()) -> None:
     """Put what lies below TOP/`subtree`/ in a tar archive into `target`, TOP being the archive's only folder.
 
-    Raises EngineInstallFailed for a damaged archive, one without that folder, or a member that leads outside.
+    Raises EngineInstallFailed for a damaged archive, one without that folder, a member that leads outside, or more than
+    `most`.
     """
     prefix_length = 2
     found = 0
+    count = _Sum(most)
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
+                await count.add(member.size)
                 parts = PurePosixPath(member.name).parts
                 if len(parts) <= prefix_length or parts[1] != subtree:
                     continue
@@ -31,29 +77,28 @@ async def unpack_subtree(archive: Path, subtree: str, target: Path) -> None:
                     inside.linkname = "/".join(PurePosixPath(member.linkname).parts[prefix_length:])
                 tar.extract(inside, target, filter="data")
                 found += 1
-                if found % _YIELD_EVERY == 0:
-                    await asyncio.sleep(0)
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    except _BROKEN as error:
         raise EngineInstallFailed(f"{archive.name} cannot be unpacked: {error}") from error
     if not found:
         raise EngineInstallFailed(f"{archive.name} has no folder {subtree}")
 
 
-async def unpack_all(archive: Path, target: Path) -> None:
+async def unpack_all(archive: Path, target: Path, most: Most = Most()) -> None:
     """Put everything in a tar or zip archive into `target`.
 
-    Raises EngineInstallFailed for a damaged archive or a member that leads outside.
+    Raises EngineInstallFailed for a damaged archive, a member that leads outside, or more than `most`.
     """
+    count = _Sum(most)
     try:
         if archive.suffix == ".zip":
             with zipfile.ZipFile(archive) as bundle:
                 for info in bundle.infolist():
+                    await count.add(info.file_size)  # zipfile reads no more than this of a member
                     bundle.extract(info, target)
-                    await asyncio.sleep(0)
             return
         with tarfile.open(archive) as tar:
             for member in tar:
+                await count.add(member.size)
                 tar.extract(member, target, filter="data")
-                await asyncio.sleep(0)
-    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
+    except _BROKEN as error:
         raise EngineInstallFailed(f"{archive.name} cannot be unpacked: {error}") from error

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.jsonfile import read_object, text, write_object
+from supervisor.owned import own_folder
 
 _LIBRARY = re.compile(r"(?:lib)?(?:ggml|llama|mtmd)[\w.-]*\.(?:so|dylib|dll)(?:\.[\d.]+)?")
 _ENTRIES = 32
@@ -38,6 +39,7 @@ def engine_digest(binary: Path, cache_file: Path) -> str:
     others = {name: other for name, other in cache.items() if name != str(binary)}
     kept = dict(list(others.items())[-(_ENTRIES - 1) :])
     with contextlib.suppress(OSError):  # then it is read again the next time
+        own_folder(cache_file.parent)
         write_object(cache_file, {**kept, str(binary): {"identity": identity, "digest": digest}})
     return digest
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import json
 import os
 import re
 import sys
@@ -18,9 +17,11 @@ from html.parser import HTMLParser
 from urllib.parse import urldefrag, urljoin, urlsplit, urlunsplit
 
 import httpx
+import msgspec
 
+from supervisor.core.environment import for_builds
 from supervisor.errors import EngineInstallFailed
-from supervisor.llamacpp.download import Archive, explain, local_path, without_credentials
+from supervisor.llamacpp.download import Archive, ask, local_path, without_credentials
 from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_PROJECT, SDIST_SHA256
 
 OWN_VARIABLE = "SUPERVISOR_PACKAGE_INDEX"
@@ -29,6 +30,16 @@ _EXTRA_VARIABLES = ("UV_INDEX", "UV_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _CONFIG_LINE = re.compile(r"^(?P<section>\S+?)\.(?P<key>[\w-]+)=(?P<value>.+)$", re.MULTILINE)
 _DEFAULT_INDEX = re.compile(r"--index-url.*?\(?default:?\s+(?P<url>https?://[^\s)]+)", re.DOTALL)
+
+
+class _File(msgspec.Struct):
+    url: str
+    hashes: dict[str, str] = {}
+
+
+class _Page(msgspec.Struct):
+    files: list[_File]
+
 
 RunPip = Callable[..., Awaitable[str]]
 """Runs pip with these arguments and gives back what it prints."""
@@ -39,7 +50,7 @@ async def run_pip(*arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pip", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": "400"},
+        env={**for_builds(os.environ), "COLUMNS": "400"},
     )  # fmt: skip
     printed, _ = await process.communicate()
     return printed.decode(errors="replace")
@@ -87,11 +98,9 @@ async def find_source(client: httpx.AsyncClient, urls: tuple[str, ...]) -> Archi
         page = f"{url.rstrip('/')}/{SDIST_PROJECT}/"
         try:
             text, is_json, final = await _read_page(client, page)
-            return _pick(json_links(text) if is_json else html_links(text), final, url)
+            return await asyncio.to_thread(_read_links, text, is_json, final, url)
         except EngineInstallFailed as error:
             notes.append(error.message)
-        except httpx.TransportError as error:
-            notes.append(f"{without_credentials(url)}: {explain(error)}")
     raise EngineInstallFailed("; ".join(notes) or f"no package index is configured; set {OWN_VARIABLE}")
 
 
@@ -105,18 +114,21 @@ async def _read_page(client: httpx.AsyncClient, page: str) -> tuple[str, bool, s
             raise EngineInstallFailed(f"{without_credentials(page)}: no readable index page") from error
     if urlsplit(page).scheme not in {"http", "https"}:
         raise EngineInstallFailed(f"{without_credentials(page)}: not an http, https or file URL")
-    answer = await client.get(page, headers={"Accept": _ACCEPT})
-    if answer.status_code != httpx.codes.OK:
-        raise EngineInstallFailed(f"{without_credentials(page)} answered {answer.status_code}")
-    return answer.text, "json" in answer.headers.get("Content-Type", ""), str(answer.url)
+    answer = await ask(client, page, _ACCEPT)
+    text = answer.body.decode("utf-8", "replace")
+    return text, "json" in answer.headers.get("Content-Type", ""), str(answer.url)
+
+
+def _read_links(text: str, is_json: bool, page: str, index: str) -> Archive:
+    return _pick(json_links(text) if is_json else html_links(text), page, index)
 
 
 def json_links(text: str) -> list[str]:
     """The file URLs of a PEP 691 page, each with its digest as the fragment."""
     try:
-        files = json.loads(text)["files"]
-        return [f"{file['url']}#sha256={file.get('hashes', {}).get('sha256', '')}" for file in files]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        files = msgspec.json.decode(text, type=_Page).files
+        return [f"{file.url}#sha256={file.hashes.get('sha256', '')}" for file in files]
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise EngineInstallFailed("the package index answered with JSON that is no project page") from error
 
 
@@ -139,7 +151,10 @@ class _Links(HTMLParser):
 
 def _pick(links: list[str], page: str, index: str) -> Archive:
     for link in links:
-        url, fragment = urldefrag(urljoin(page, link))
+        try:
+            url, fragment = urldefrag(urljoin(page, link))
+        except ValueError:  # no address at all
+            continue
         if urlsplit(url).path.rpartition("/")[2] not in SDIST_NAMES:
             continue
         stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""

@@ -28,7 +28,10 @@ from supervisor.llamacpp.source import GIT, REGISTRY, Source, from_folder, from_
 from supervisor.llamacpp.store import SERVER, EngineStore, Manifest
 from supervisor.llamacpp.toolchain import build_tools, check_compilers, read_os_release
 from supervisor.llamacpp.versions import DEFAULT_BUILD, TAG
+from supervisor.owned import keep_newest
 from supervisor.paths import Places
+
+_LOGS = 20  # of installations that are kept
 
 RELEASE = "release"
 ALL_ROUTES = (RELEASE, REGISTRY, GIT)
@@ -201,6 +204,7 @@ def _describe(made: _Made, binary: Path, scratch: Path) -> Manifest:
 
 def _new_log(store: EngineStore) -> Path:
     store.logs.mkdir(parents=True, exist_ok=True)
+    keep_newest(store.logs.glob("install-*.log"), _LOGS - 1)
     return store.logs / f"install-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from supervisor.errors import BuildLocked
 from supervisor.llamacpp.progress import Progress, Report
+from supervisor.owned import shared_folder
 
 _POLL_SECONDS = 0.2
 _SPIN_SECONDS = 0.002
@@ -26,7 +27,7 @@ class FileLock:
 
     def try_acquire(self) -> bool:
         """Take the lock if it is free; False where another process (or another FileLock) holds it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        shared_folder(self._path.parent)
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(handle)
@@ -68,8 +69,10 @@ else:
 
 
 @contextlib.asynccontextmanager
-async def engine_lock(path: Path, *, wait: bool, report: Report) -> AsyncIterator[None]:
-    """Hold the lock under which engines are built and installed.
+async def engine_lock(
+    path: Path, *, wait: bool, report: Report, poll: float = _POLL_SECONDS
+) -> AsyncIterator[None]:
+    """Hold the lock under which engines are built and installed; it is tried for every `poll` seconds, and told once.
 
     Raises BuildLocked, naming the holder, where another process has it and `wait` is false.
     """
@@ -82,7 +85,7 @@ async def engine_lock(path: Path, *, wait: bool, report: Report) -> AsyncIterato
         if not told:
             report(Progress("wait", None, f"{who} is installing an engine"))
             told = True
-        await asyncio.sleep(_POLL_SECONDS)
+        await asyncio.sleep(poll)
     try:
         yield
     finally:

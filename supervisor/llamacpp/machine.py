@@ -12,6 +12,7 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
+from supervisor.core.environment import for_engines
 from supervisor.errors import UsageError
 
 BACKENDS = ("cpu", "cuda", "hip", "vulkan", "metal")
@@ -42,7 +43,7 @@ def survey(env: Mapping[str, str]) -> Machine:
         system=sys.platform,
         architecture=platform.machine(),
         nvcc=shutil.which("nvcc", path=path) or shutil.which("nvcc", path=str(cuda_home)),
-        cuda=_driver_cuda(path),
+        cuda=_driver_cuda(env),
         hipcc=shutil.which("hipcc", path=path) or shutil.which("hipcc", path=str(rocm)),
         amd_gpu=Path("/dev/kfd").exists(),
         vulkan_gpu=any(Path("/dev/dri").glob("renderD*")) and find_library("vulkan") is not None,
@@ -93,12 +94,14 @@ def _is_apple(machine: Machine) -> bool:
     return machine.system == "darwin" and machine.architecture == "arm64"
 
 
-def _driver_cuda(path: str | None) -> tuple[int, int] | None:
-    tool = shutil.which("nvidia-smi", path=path)
+def _driver_cuda(env: Mapping[str, str]) -> tuple[int, int] | None:
+    tool = shutil.which("nvidia-smi", path=env.get("PATH"))
     if not tool:
         return None
     try:
-        answer = subprocess.run([tool], capture_output=True, timeout=_SMI_SECONDS, text=True, check=False)
+        answer = subprocess.run(
+            [tool], env=for_engines(env), capture_output=True, timeout=_SMI_SECONDS, text=True, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return parse_driver_cuda(answer.stdout) if answer.returncode == 0 else None

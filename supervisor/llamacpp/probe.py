@@ -21,11 +21,13 @@ from supervisor.core.capabilities import (
     parse_help,
     parse_version,
 )
+from supervisor.core.environment import for_engines
 from supervisor.core.launch import with_libraries
 from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.jsonfile import number, read_object, text, write_object
 from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.store import manifest_of
+from supervisor.owned import own_folder
 
 _TIMEOUT_SECONDS = 60  # the first start of a GPU build loads gigabytes of libraries from disk
 _CACHE_ENTRIES = 32
@@ -94,7 +96,7 @@ def _run(binary: Path, option: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(binary), option],
             stdin=subprocess.DEVNULL,
-            env=with_libraries(os.environ, runtime_libraries(binary, os.environ)),
+            env=with_libraries(for_engines(os.environ), runtime_libraries(binary, os.environ)),
             capture_output=True,
             timeout=_TIMEOUT_SECONDS,
             encoding="utf-8",
@@ -127,4 +129,5 @@ def _remember(cache_file: Path, key: str, identity: str, found: Capabilities) ->
     cache = {other: value for other, value in read_object(cache_file).items() if other != key}
     kept = dict(list(cache.items())[-(_CACHE_ENTRIES - 1) :])
     with contextlib.suppress(OSError):  # then it is asked again the next time
+        own_folder(cache_file.parent)
         write_object(cache_file, {**kept, key: entry})

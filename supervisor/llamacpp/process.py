@@ -14,10 +14,13 @@ from pathlib import Path
 
 import psutil
 
+from supervisor.core.environment import for_builds
+
 _TERM_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
 _LINE_LIMIT = 1 << 20
 _TAIL_LINES = 80
+_LONGEST_LOG = 64 << 20  # bytes; what a tool prints after that is read and left out
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class ToolResult:
 async def run_tool(
     argv: Sequence[str], *, env: Mapping[str, str], log: Path, on_line: Callable[[str], None] | None = None
 ) -> ToolResult:
-    """Run `argv` in a session of its own, appending what it prints to `log`.
+    """Run `argv` in a session of its own, without secrets of ours, appending what it prints to `log`.
 
     Cancelling ends the tool and everything it started before the cancellation goes on.
     """
@@ -39,13 +42,14 @@ async def run_tool(
     with log.open("ab") as sink:
         sink.write(f"$ {' '.join(argv)}\n".encode())
         process = await asyncio.create_subprocess_exec(
-            *argv, env=dict(env), limit=_LINE_LIMIT, start_new_session=True,
+            *argv, env=for_builds(env), limit=_LINE_LIMIT, start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         assert process.stdout is not None  # PIPE was asked for
         try:
             async for raw in process.stdout:
-                sink.write(raw)
+                if sink.tell() < _LONGEST_LOG:
+                    sink.write(raw)
                 line = raw.decode(errors="replace").rstrip()
                 tail.append(line)
                 if on_line:

@@ -6,16 +6,18 @@ import re
 from dataclasses import dataclass
 
 import httpx
+import msgspec
 
 from supervisor.errors import EngineInstallFailed
-from supervisor.llamacpp.download import Archive, explain, without_credentials
+from supervisor.llamacpp.download import Archive, ask, is_archive
 from supervisor.llamacpp.versions import RELEASES_URL, REPOSITORY
+from supervisor.outside import Limits
 
 BASE_VARIABLE = "SUPERVISOR_RELEASES_URL"
 _SYSTEMS = {"linux": "ubuntu", "darwin": "macos", "win32": "win"}
 _ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64", "s390x": "s390x"}
 _BACKEND_NAMES = {"hip": "rocm", "vulkan": "vulkan"}
-_ASK_SECONDS = 15.0
+_ANSWER = Limits(size=16 << 20, seconds=15.0)
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,8 @@ async def find_release(
     Raises EngineInstallFailed: not reachable, no such release, nothing for this platform, no digest.
     """
     url = f"{(base_url or RELEASES_URL).rstrip('/')}/repos/{REPOSITORY}/releases/tags/{tag}"
-    try:
-        answer = await client.get(url, headers={"Accept": "application/vnd.github+json"}, timeout=_ASK_SECONDS)
-    except httpx.TransportError as error:
-        raise EngineInstallFailed(f"{without_credentials(url)} is not reachable: {explain(error)}") from error
-    if answer.status_code != httpx.codes.OK:
-        raise EngineInstallFailed(f"{without_credentials(url)} answered {answer.status_code}")
-    assets = _assets(answer)
+    answer = await ask(client, url, "application/vnd.github+json", _ANSWER)
+    assets = _assets(answer.body)
     names = choose_assets(tuple(assets), tag, platform, backend)
     if not names:
         raise EngineInstallFailed(f"release {tag} has no {backend} archive for {platform.system} on {platform.machine}")
@@ -91,15 +88,21 @@ def _choose_cuda(names: tuple[str, ...], stem: str, machine: str, cuda: tuple[in
     return (versions[best], *libraries[:1])
 
 
-def _assets(answer: httpx.Response) -> dict[str, Archive]:
+class _Asset(msgspec.Struct):
+    name: str
+    browser_download_url: str
+    digest: str | None = None
+
+
+class _Release(msgspec.Struct):
+    assets: list[_Asset]
+
+
+def _assets(body: bytes) -> dict[str, Archive]:
     """The release's archives by name; one without a sha256 digest is as good as absent."""
     try:
-        listed = answer.json()["assets"]
-        found = [(a["name"], a["browser_download_url"], a.get("digest") or "") for a in listed]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        listed = msgspec.json.decode(body, type=_Release).assets
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise EngineInstallFailed("the release API answered with something that is no release") from error
-    return {
-        name: Archive(name, url, digest.removeprefix("sha256:"))
-        for name, url, digest in found
-        if digest.startswith("sha256:") and "/" not in name
-    }
+    told = [(one.name, one.browser_download_url, (one.digest or "").removeprefix("sha256:")) for one in listed]
+    return {name: Archive(name, url, digest) for name, url, digest in told if is_archive(name, digest)}

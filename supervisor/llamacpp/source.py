@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from supervisor.core.environment import for_builds
 from supervisor.errors import BuildToolMissing, EngineInstallFailed, UsageError
 from supervisor.llamacpp.archive import unpack_subtree
 from supervisor.llamacpp.download import fetch, make_client
@@ -84,6 +85,6 @@ def _git(folder: Path, env: Mapping[str, str], *arguments: str) -> str | None:
     if not git:
         raise BuildToolMissing("there is no git on this machine")
     answer = subprocess.run(
-        [git, "-C", str(folder), *arguments], capture_output=True, text=True, env=dict(env), check=False
+        [git, "-C", str(folder), *arguments], capture_output=True, text=True, env=for_builds(env), check=False
     )
     return answer.stdout.strip() if answer.returncode == 0 else None

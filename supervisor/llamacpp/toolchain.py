@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from supervisor.core.environment import for_builds
 from supervisor.errors import BuildToolMissing
 from supervisor.llamacpp.machine import Machine
 from supervisor.llamacpp.process import run_tool
@@ -129,7 +130,8 @@ def _first(*candidates: str | None) -> str | None:
 
 def _is_recent(cmake: str) -> bool:
     try:
-        answer = subprocess.run([cmake, "--version"], capture_output=True, text=True, timeout=30, check=False)
+        env = for_builds(os.environ)
+        answer = subprocess.run([cmake, "--version"], env=env, capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     found = _CMAKE_VERSION.search(answer.stdout)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from supervisor.core.devices import Problem
+from supervisor.core.environment import for_python
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class ProbeRun:
 
 
 def run_tool(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> str:
-    """What `argv` prints on its standard output.
+    """What `argv` prints on its standard output; of `env` it gets what drivers and Python read.
 
     It has a session of its own, which is killed at the limit. Nobody waits for it after that: a process that hangs in
     a driver cannot be killed at all. Raises ProbeFailed for that, for a program that does not start, and for an exit
@@ -45,7 +46,7 @@ def run_tool(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> str
     name = os.path.basename(argv[0])
     try:
         process = subprocess.Popen(
-            argv, env=dict(env), start_new_session=True, encoding="utf-8", errors="replace",
+            argv, env=for_python(env), start_new_session=True, encoding="utf-8", errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
     except OSError as error:

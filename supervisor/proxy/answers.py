@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from supervisor.core.engine_errors import error_in, translate
+from supervisor.core.engine_errors import error_in, may_pass, translate
 from supervisor.core.fold import StreamFold
 from supervisor.engine_client import EngineResponse
 from supervisor.proxy.asgi import Responder
@@ -59,7 +59,7 @@ async def fold(
     into: StreamFold,
     responder: Responder,
     through: Filter | None = None,
-    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda answer: answer,
+    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
 ) -> None:
     """Send one object made of the whole stream, `changed`; raises StreamBroken where the end is missing."""
     while arrived := await upstream.read_some():
@@ -69,7 +69,8 @@ async def fold(
             return
     if not into.done:
         raise StreamBroken
-    await responder.whole(200, _encode(changed(into.response())))
+    answer = into.response()
+    await responder.whole(200, _encode(answer if changed is None else changed(answer)))
 
 
 async def pass_whole(
@@ -87,7 +88,8 @@ async def pass_whole(
 
 async def _send_error(responder: Responder, error: Mapping[str, Any], status: int = 500) -> None:
     found, envelope = translate(error, status)
-    await responder.whole(found, _encode(envelope))
+    headers = {} if may_pass(found, envelope) else {"x-should-retry": "false"}
+    await responder.whole(found, _encode(envelope), headers)
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:

@@ -17,12 +17,11 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.affinity import affinity_of
-from supervisor.core.apis import OPENAI, Api, api_of
+from supervisor.core.apis import Api, api_of
 from supervisor.core.fold import StreamFold
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.registry import Registry
-from supervisor.core.relay import Relay
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
@@ -91,15 +90,17 @@ class RelayEndpoint:
             body, asked = entry.filters.apply(body, asked)
         prepared = self.relaying.tool_calls.prepare(self.path, body, asked, entry)
         plan = plan_upstream(prepared.path, prepared.asked)
-        inflight = self.relaying.inflight
-        request = inflight.enter(entry.id, self.path, stream=asked.get("stream") is True)
-        affinity = affinity_of(asked) if entry.policy.replicas_max > 1 else None
-        acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
-        job = _Job(request, acquire, plan, prepared, api_of(self.path))
+        with self.relaying.inflight.entered(entry.id, self.path, stream=asked.get("stream") is True) as request:
+            affinity = affinity_of(asked) if entry.policy.replicas_max > 1 else None
+            acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
+            await self._cancellable(_Job(request, acquire, plan, prepared, api_of(self.path)), responder)
+
+    async def _cancellable(self, job: _Job, responder: Responder) -> None:
+        """Answer, or say that the request was cancelled."""
         try:
             await self._tries(job, responder)
         except asyncio.CancelledError:
-            error = request.was_cancelled()
+            error = job.request.was_cancelled()
             if error is None:
                 raise
             if not responder.said:
@@ -107,9 +108,8 @@ class RelayEndpoint:
             if not responder.ended:
                 await self._end_stream(job, responder, error)
         finally:
-            inflight.leave(request)
-            if prepared.watch is not None:
-                prepared.watch.settle()
+            if job.prepared.watch is not None:
+                job.prepared.watch.settle()
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """How to wait for an engine, where the client can hear something meanwhile."""
@@ -161,17 +161,16 @@ class RelayEndpoint:
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    watch = job.prepared.watch
+    form = job.prepared.form
     if job.folding is None:
         job.folding = job.plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
-        await pass_whole(upstream, responder, watch.answer if watch is not None else None)
+        await pass_whole(upstream, responder, form.answer if form is not None else None)
     elif job.folding is None:
         await stream_through(upstream, filtered, responder)
-    elif watch is None:
-        await fold(upstream, job.folding, responder)
     else:
-        await fold(upstream, job.folding, responder, filtered, watch.said)
+        through = filtered if job.prepared.watch is not None else None
+        await fold(upstream, job.folding, responder, through, form.said if form is not None else None)
 
 
 async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
@@ -207,19 +206,20 @@ class _Job:
     async def question(self, client: EngineClient) -> tuple[str, bytes]:
         """Path and body of the request to the engine."""
         prepared, watch = self.prepared, self.prepared.watch
+        changes = {**self.plan.changes, **prepared.needs}
         body = await watch.changed(client) if watch is not None else None
         raw = await watch.raw_payload(client, body) if watch is not None and watch.raw else None
         if raw is not None:
             return COMPLETION_PATH, raw
         if body is not None:
-            return prepared.path, json.dumps({**body, **self.plan.changes}).encode()
-        return prepared.path, set_fields(prepared.body, self.plan.changes)
+            return prepared.path, json.dumps({**body, **changes}).encode()
+        return prepared.path, set_fields(prepared.body, changes)
 
     def new_filter(self) -> Filter:
-        """The way of the answer's bytes; without a watch they are not looked into."""
-        watch = self.prepared.watch
-        relay = Relay(drop_progress=self.plan.drop_progress, api=self.api if watch is None else OPENAI)
-        return relay if watch is None else watch.stream(relay)
+        """The way of the answer's bytes; without a form they are not looked into."""
+        form = self.prepared.form
+        relay = self.prepared.relay(self.api, drop_progress=self.plan.drop_progress)
+        return relay if form is None else form.stream(relay)
 
 
 class _TryAgain(Exception):

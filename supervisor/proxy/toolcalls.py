@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from supervisor.core.apis import OPENAI, Api
 from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
 from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
@@ -37,9 +38,11 @@ from supervisor.core.toolcalls.whole import Request
 from supervisor.core.toolmode import ToolMode
 from supervisor.core.upstream import set_fields
 from supervisor.engine_client import EngineClient
+from supervisor.proxy.spoken import Spoken
 
 _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
+_ANY_CHAT = ({"role": "user", "content": "Hi"},)
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -121,19 +124,23 @@ class ToolCalls:
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):
             asked, body = stripped, json.dumps(stripped).encode()
-        chat = form.chat(asked) if mode != "off" else None
+        if mode == "off":
+            return plainly(path, body, asked)
+        chat = form.chat(asked)
         if chat is None:
             return Prepared(path, body, asked)
         changes = _changes(chat, helping)
         if not offers_tools(chat):
+            if form.always:
+                return _spoken(form, {**chat, **changes}, asked)
             own = changes if path == CHAT_PATH else mended_input(asked)
             return Prepared(path, set_fields(body, own), {**asked, **own})
         if path != CHAT_PATH:
             body = json.dumps(chat).encode()
-            changes |= {"stream_options": {"include_usage": True}} if chat.get("stream") else {}
-        chat = {**chat, **changes}
+        needs = form.needs(chat)
+        chat = {**chat, **changes, **(needs if chat.get("stream") else {})}
         watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, asked)
-        return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch)
+        return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
     def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
         """Count an answer and tell the log."""
@@ -166,12 +173,45 @@ class ToolCalls:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request for the engine: its path, its body, what that says; the watch over its answer, where one is needed."""
+    """A request for the engine.
+
+    Attributes:
+        path, body: to ask; what the body says, as `asked`.
+        watch: over an answer that may hold calls.
+        spoken: where the answer is a chat's and the client wants it in another form.
+        needs: further fields for the engine, whether it is asked for a stream or not.
+    """
 
     path: str
     body: bytes
     asked: Mapping[str, Any]
     watch: Watch | None = None
+    spoken: Spoken | None = None
+    needs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def form(self) -> Watch | Spoken | None:
+        """What the answer goes through; None: it is passed on."""
+        return self.watch or self.spoken
+
+    def relay(self, api: Api, *, drop_progress: bool) -> Relay:
+        """What cuts the bytes of a streamed answer; `api`: the client's."""
+        form = self.form
+        if form is None:
+            return Relay(drop_progress=drop_progress, api=api)
+        return Relay(drop_progress=drop_progress and form.verbatim, api=OPENAI, one_created=form.verbatim)
+
+
+def plainly(path: str, body: bytes, asked: Mapping[str, Any]) -> Prepared:
+    """What to ask the engine where nothing is looked for in the answer."""
+    form = FORMS.get(path)
+    chat = form.chat(asked) if form is not None and form.always else None
+    return Prepared(path, body, asked) if form is None or chat is None else _spoken(form, chat, asked)
+
+
+def _spoken(form: Form, chat: Mapping[str, Any], asked: Mapping[str, Any]) -> Prepared:
+    spoken = Spoken(lambda: form.voice(asked))
+    return Prepared(CHAT_PATH, json.dumps(chat).encode(), chat, spoken=spoken, needs=form.needs(chat))
 
 
 class Watch:
@@ -179,6 +219,7 @@ class Watch:
 
     Attributes:
         raw: the engine's parser is left out.
+        verbatim: chunks of a chat are what the client wants.
     """
 
     def __init__(
@@ -199,6 +240,7 @@ class Watch:
         self._nudged = False
         self._new_voice: Callable[[], Voice] = lambda: form.voice(asked)
         self._voice: Voice = self._new_voice()
+        self.verbatim = self._voice.verbatim
         self._goes_on = False
         self._tally = Tally()
         self._stream: RecoveredStream | None = None
@@ -250,7 +292,19 @@ class Watch:
             self._may_go_raw = can_go_raw(self._asked) and not facts.is_harmony
             wanted = self.raw or (self._policy.mode == "auto" and facts.swallows)
             self.raw = self._may_go_raw and wanted
-        return asked if facts.tools else emulated(self._asked, facts)
+        if facts.tools or not await self._is_accepted(client):
+            return asked
+        return emulated(self._asked, facts)
+
+    async def _is_accepted(self, client: EngineClient) -> bool:
+        """Whether the engine takes the request as it is; where it does not, its own words are the answer.
+
+        Asked with another conversation: the template may refuse the client's, which is to be written anew.
+        """
+        asked = {**self._asked, "messages": _ANY_CHAT}
+        async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
+            await rendered.read()
+            return rendered.status < 400
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
         """The body of the raw route; None where the engine does not render the prompt."""
@@ -274,7 +328,10 @@ class Watch:
     def _chunks(self) -> RawChunks | None:
         if not self.raw:
             return None
-        return RawChunks(self._head, with_usage=self._wants_usage(), with_role=not self._goes_on)
+        stop_word = not self.verbatim
+        return RawChunks(
+            self._head, with_usage=self._wants_usage(), with_role=not self._goes_on, with_stop_word=stop_word
+        )
 
     def _again(self) -> Again:
         """Whether, and how long, the answer may be asked for anew without the engine's parser."""

@@ -1,33 +1,43 @@
 """`/upstream/MODEL/…`: whatever an engine answers, of whatever path, as it is.
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
-goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it.
+goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it. A generation
+is asked for as on the relayed paths, so that a client that leaves frees its slot; the client gets what the engine would
+have answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.engine_client import EngineClient, EngineUnreachable
-from supervisor.errors import EngineLost, ModelNotFound, ModelNotLoaded, SupervisorError
+from supervisor.core.apis import Api, api_of
+from supervisor.core.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
+from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
+from supervisor.errors import EngineLost, InvalidRequest, ModelNotFound, ModelNotLoaded, SupervisorError
 from supervisor.inflight import InflightRequest
-from supervisor.proxy.asgi import ClientGone, Responder, read_body, while_connected
+from supervisor.proxy.answers import StreamBroken, fold
+from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
+from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
+from supervisor.proxy.toolcalls import Prepared, plainly
 
 PREFIX = "/upstream/"
+
+GENERATING = frozenset({*KINDS, "/v1/messages"})
+"""The engine's paths that generate; `/v1/audio/transcriptions` does, too, but is a form, not JSON."""
 
 _LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/models", "/v1/models"})
 
 
-def upstream_endpoint(relaying: Relaying) -> ASGIApp:
-    """The ASGI endpoint of everything below PREFIX."""
-    return UpstreamEndpoint(relaying)
+def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
+    """The ASGI endpoint of everything below PREFIX; `slots_max_bytes`: of the slots that clients save in one folder."""
+    return UpstreamEndpoint(relaying, slots_max_bytes)
 
 
 @dataclass(frozen=True)
@@ -45,6 +55,7 @@ class UpstreamEndpoint:
     """Passes requests on to the engine of the model that the path names."""
 
     relaying: Relaying
+    slots_max_bytes: Callable[[], int]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -65,17 +76,21 @@ class UpstreamEndpoint:
         if scope["method"] == "GET" and target in _LOOKS:
             await self._look(model, call, responder)
             return
-        request = self.relaying.inflight.enter(model, PREFIX + model + target, stream=False)
-        try:
-            await self._with_lease(request, call, responder)
-        except asyncio.CancelledError:
-            error = request.was_cancelled()
-            if error is None:
-                raise
-            if not responder.started:
-                raise error from None
-        finally:
-            self.relaying.inflight.leave(request)
+        if is_slot_action(call.method, target):
+            options = self.relaying.registry.find(model).options
+            await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
+            call = replace(call, content_type=JSON)
+        generation = _generation(call, target)
+        stream = generation is not None and generation.stream
+        with self.relaying.inflight.entered(model, PREFIX + model + target, stream=stream) as request:
+            try:
+                await self._with_lease(request, call, generation, responder)
+            except asyncio.CancelledError:
+                error = request.was_cancelled()
+                if error is None:
+                    raise
+                if not responder.started:
+                    raise error from None
 
     async def _look(self, model: str, call: _Call, responder: Responder) -> None:
         client = self.relaying.pool.ready_client(model)
@@ -87,11 +102,13 @@ class UpstreamEndpoint:
                     raise
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
-    async def _with_lease(self, request: InflightRequest, call: _Call, responder: Responder) -> None:
+    async def _with_lease(
+        self, request: InflightRequest, call: _Call, generation: _Generation | None, responder: Responder
+    ) -> None:
         lease = await self.relaying.pool.acquire(request.model)
         request.engine = lease.number
         try:
-            await _pass_on(request.model, lease.client, call, responder)
+            await _pass_on(request.model, lease.client, call, responder, generation)
         finally:
             lease.release()
 
@@ -115,15 +132,63 @@ def _cuts(path: str) -> Iterator[tuple[str, str]]:
     yield path, ""
 
 
-async def _pass_on(model: str, client: EngineClient, call: _Call, responder: Responder) -> None:
+@dataclass(frozen=True)
+class _Generation:
+    """A generation, as the engine gets it, and what becomes of its stream. `api`: the client's."""
+
+    call: _Call
+    prepared: Prepared
+    plan: UpstreamPlan
+    api: Api
+
+    @property
+    def stream(self) -> bool:
+        """Whether the client wants a stream."""
+        return self.prepared.asked.get("stream") is True
+
+    async def answer(self, upstream: EngineResponse, responder: Responder) -> None:
+        """Send what the client asked for. Raises StreamBroken where the end is missing."""
+        form, folding = self.prepared.form, self.plan.new_fold()
+        if folding is not None:
+            return await fold(upstream, folding, responder, changed=form.said if form is not None else None)
+        relay = self.prepared.relay(self.api, drop_progress=self.plan.drop_progress)
+        filtered = relay if form is None else form.stream(relay)
+        await responder.start()
+        while piece := await upstream.read_some():
+            if events := filtered.feed(piece):
+                await responder.write(events)
+        await responder.end(relay.partial)
+
+
+def _generation(call: _Call, path: str) -> _Generation | None:
+    """How to ask for what is generated; None for all else, and for what only the engine can judge."""
+    if call.method != "POST" or path not in GENERATING:
+        return None
     try:
-        async with client.send(call.method, call.target, call.body, call.content_type) as upstream:
+        asked = parse_object(call.body)
+    except InvalidRequest:
+        return None
+    prepared = plainly(path, call.body, asked)
+    plan = plan_upstream(prepared.path, prepared.asked)
+    body = set_fields(prepared.body, {**plan.changes, **prepared.needs})
+    sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
+    return _Generation(sent, prepared, plan, api_of(path))
+
+
+async def _pass_on(
+    model: str, client: EngineClient, call: _Call, responder: Responder, generation: _Generation | None = None
+) -> None:
+    sent = call if generation is None else generation.call
+    try:
+        async with client.send(sent.method, sent.target, sent.body, sent.content_type) as upstream:
+            if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
+                return await generation.answer(upstream, responder)
             headers = [(b"content-type", upstream.full_content_type)] if upstream.full_content_type else []
             await responder.start(upstream.status, headers)
             while piece := await upstream.read_some():
                 await responder.write(piece)
             await responder.end()
-    except EngineUnreachable as error:
+    except (EngineUnreachable, StreamBroken) as error:
         if responder.started:
             raise  # a body that breaks off is all that a client can be told: the connection closes
         raise EngineLost(f"The engine of '{model}' closed the connection. Repeat the request.") from error

@@ -18,6 +18,7 @@ from typing import Any, Self
 import structlog
 
 from supervisor.errors import StoreTooNew, StoreUnusable
+from supervisor.owned import keep_newest, own_folder
 from supervisor.store.migrations import MIGRATIONS, VERSION
 
 _log = structlog.get_logger()
@@ -25,6 +26,7 @@ _log = structlog.get_logger()
 _BUSY_S = 5.0
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _BESIDE = ("", "-wal", "-shm")
+_DAMAGED_KEPT = 3
 
 
 class Database:
@@ -41,7 +43,7 @@ class Database:
         Raises StoreTooNew for one that a later version made, StoreUnusable where it cannot be written to.
         """
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_folder(path.parent)
             path.touch(mode=0o600)
             try:
                 return cls(_opened(path))
@@ -176,4 +178,5 @@ def _set_aside(path: Path, now: float) -> str:
     for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{target}{suffix}")
+    keep_newest(path.parent.glob(f"{path.name}.damaged-*"), _DAMAGED_KEPT * len(_BESIDE))
     return target

@@ -8,6 +8,7 @@ from supervisor.core.learn import typical_seconds
 from supervisor.store.database import Database
 
 _KEPT = 20  # of one way of starting a model
+_KEPT_OF_ALL = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class LoadTimes:
         self._database = database
 
     def record(self, load: LoadTime) -> None:
-        """Keep it; of the same way of starting, the oldest beyond 20 are forgotten."""
+        """Keep it; of the same way of starting, the oldest beyond 20 are forgotten, of all those beyond 20,000."""
         key = (load.model, load.options, load.engine, load.devices)
         with self._database.change() as connection:
             connection.execute(
@@ -48,6 +49,10 @@ class LoadTimes:
                     SELECT id FROM load_times WHERE (model, options, engine, devices) = (?,?,?,?)
                     ORDER BY at DESC, id DESC LIMIT -1 OFFSET ?)""",
                 (*key, _KEPT),
+            )
+            connection.execute(
+                "DELETE FROM load_times WHERE id <= (SELECT id FROM load_times ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                (_KEPT_OF_ALL,),
             )
 
     def typical(self, model: str, *, devices: str | None = None) -> float | None:

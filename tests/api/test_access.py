@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.cli.client import Client
+from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home
 
 KEY = "a-key-for-this-test"
@@ -51,6 +54,19 @@ def test_an_allowed_page_gets_its_preflight_and_headers(daemon: RunningDaemon) -
     answer = daemon.http.post("/v1/chat/completions", json=CHAT, headers=origin)
     assert answer.status_code == 404
     assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
+
+
+def test_the_daemon_proves_itself_without_a_key_to_who_may_read_its_endpoint_file() -> None:
+    with scratch_home() as home, running_daemon(home, Path("/nonexistent"), env={"SUPERVISOR_API_KEY": KEY}) as daemon:
+        endpoint = home / "endpoint.json"
+        assert endpoint.stat().st_mode & 0o077 == 0
+        secret = json.loads(endpoint.read_text())["secret"]
+        challenge = new_challenge()
+        answer = daemon.http.get("/health", headers={CHALLENGE_HEADER: challenge})
+        assert is_proven(secret, challenge, daemon.http.base_url.port or 0, answer.headers[PROOF_HEADER])
+        assert PROOF_HEADER not in daemon.http.get("/health", headers={CHALLENGE_HEADER: "x" * 4000}).headers
+        assert PROOF_HEADER not in daemon.http.get("/health").headers
+        assert Client(daemon.url, KEY, secret).get("/api/v1/status")["pid"] == daemon.pid
 
 
 def test_a_key_is_needed_where_one_is_set() -> None:

@@ -23,7 +23,7 @@ def service_of(pool: Pool) -> Service:
     inflight, pins = Inflight(lambda: 0.0), Pins(lambda model: ModelPolicy())
     unused = cast(Any, None)
     return Service(
-        *(pool, maker, unused, unused, OutputLog(None), "", 0.0, float, lambda: None),
+        *(pool, maker, unused, unused, OutputLog(None), "", "", 0.0, float, lambda: None),
         *(inflight, pins, ToolCalls(), lambda: False),
     )
 

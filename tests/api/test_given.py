@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, start_daemon, wait_until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -171,7 +172,7 @@ def test_the_next_daemon_knows_them(home: Path, engine_binary: Path, talker: Pat
     with first.http:
         load(first, options={"ctx_size": 2048})
         first.process.send_signal(signal.SIGTERM)
-        first.process.wait(30)
+        first.process.wait(PATIENCE)
     with running_daemon(home, engine_binary, kept) as second:
         wait_until(lambda: second.model("m")["state"] == "ready", 30, "it is loaded again")
         assert (second.model("m")["n_ctx"], second.model("m")["given"]) == (2048, {"ctx_size": 2048})

@@ -12,6 +12,7 @@ import pytest
 
 from supervisor.store import Database
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -52,7 +53,7 @@ def test_options_that_fit_nowhere_change_nothing(daemon: RunningDaemon, talker: 
     """Neither the engine that runs nor what the next load takes."""
     first = daemon.load(str(talker))
     for options, expected in (
-        ({"parallel": 99999}, (503, "launch_option_refused")),
+        ({"parallel": 99999}, (400, "invalid_request")),
         ({"ctx_size": 2_000_000_000}, (507, "does_not_fit")),
     ):
         for target in ("talker", "demo"):
@@ -196,7 +197,7 @@ def test_following_a_log_shows_new_lines_and_ends_with_the_daemon(daemon: Runnin
         assert "engine_start" in next(line for line in lines if "model=demo" in line)
         assert daemon.http.post("/api/v1/shutdown").status_code == 202
         assert any("daemon_stopping" in line for line in lines)
-    assert daemon.process.wait(20) == 0
+    assert daemon.process.wait(PATIENCE) == 0
 
 
 def test_a_footprint_is_shown_and_remembered_and_the_log_is_not_filled_by_it(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +19,7 @@ from tests.support.scripted import ScriptedModel
 pytestmark = pytest.mark.engine
 
 WORDS = {"a": "I am a.", "b": HELLO, "c": "I am c."}
+ROUNDS = 40  # of a load and an unload by each of the crowd
 NAMES = tuple(WORDS)
 
 
@@ -120,20 +119,15 @@ def test_an_engine_that_is_killed_while_it_loads_leaves_the_model_usable(daemon:
 
 
 def test_loads_and_unloads_from_all_sides_leave_a_daemon_that_serves(daemon: RunningDaemon) -> None:
-    over = threading.Event()
-
     def people(name: str) -> None:
         with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
-            while not over.is_set():
+            for _ in range(ROUNDS):
                 assert http.post("/api/v1/models/load", json={"target": name, "wait": False}).status_code == 202
                 assert http.post("/api/v1/models/unload", json={"model": name, "now": name == "b"}).status_code == 200
 
     with ThreadPoolExecutor(3) as crowd:
-        asked = [crowd.submit(people, name) for name in NAMES]
-        time.sleep(4)  # for as long they do
-        over.set()
-        for one in asked:
-            one.result(30)
+        for one in [crowd.submit(people, name) for name in NAMES]:
+            one.result()
     assert [says(daemon, name) for name in NAMES] == list(WORDS.values())
 
 

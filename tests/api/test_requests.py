@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -161,7 +162,7 @@ def test_events_end_with_the_daemon(narrow: RunningDaemon) -> None:
         next(events)
         narrow.http.post("/api/v1/shutdown")
         assert list(events) == []
-    assert narrow.process.wait(10) == 0
+    assert narrow.process.wait(PATIENCE) == 0
 
 
 def test_a_pinned_model_says_so_and_what_it_takes(daemon: RunningDaemon) -> None:

@@ -12,6 +12,7 @@ import pytest
 from supervisor.paths import places
 from supervisor.store import Database, LoadedModels
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, start_daemon, wait_until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
 pytestmark = pytest.mark.engine
@@ -58,7 +59,7 @@ def test_what_was_loaded_is_loaded_again(
             assert first.http.post("/api/v1/models/unload", json={"model": "gone"}).status_code == 200
             wait_until(lambda: known(home, engine_binary) == ["configured", "loose"], 10, "it is written down")
             first.process.send_signal(end)
-            first.process.wait(30)
+            first.process.wait(PATIENCE)
         with running_daemon(home, engine_binary, settings) as second:
             for model in ("configured", "loose"):
                 wait_until(partial(ready, second, model), 30, f"{model} is ready")

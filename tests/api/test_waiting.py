@@ -100,9 +100,8 @@ def test_comments_tell_how_far_the_load_is_and_the_answer_follows(gated: Gated) 
         "POST", "/v1/chat/completions", json={"model": "talker", "stream": True, **CHAT}
     ) as a:
         raw = a.iter_raw()
-        first, began = next(raw), time.monotonic()
+        first = next(raw)
         loading = next(piece for piece in raw if b"42" in piece)
-        assert time.monotonic() - began < 20
         gated.open()
         rest = b"".join(raw)
     assert first in {b": talker waits for its room\n\n", b": loading talker\n\n", loading}

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.owned import own_folder
 from tests.fakes.fake_daemon import FakeDaemon
 from tests.support.daemon import NO_HUB
 
@@ -91,5 +92,5 @@ def cli(tmp_path: Path) -> Cli:
 def daemon(cli: Cli) -> Iterator[FakeDaemon]:
     """A scripted daemon that `cli` finds through its endpoint file."""
     with FakeDaemon() as fake:
-        fake.write_endpoint(cli.state)
+        fake.write_endpoint(own_folder(cli.state))
         yield fake

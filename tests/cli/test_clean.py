@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.background import start
-from supervisor.cli.clean import leftovers, remove
+from supervisor.cli.leftovers import BEFORE, LINK, UNKNOWN, UNMARKED, leftovers, remove
+from supervisor.owned import MARKER, own_folder, shared_folder
 from supervisor.paths import Places, places
 from tests.cli.conftest import Cli
 from tests.cli.test_daemon import PROGRAM
@@ -25,59 +25,148 @@ def fill(folder: Path, *names: str) -> None:
         file.write_bytes(b"0123456789")
 
 
+def installation(home: Path, **env: Path) -> Places:
+    """The folders of a user with this home, whose sockets are nobody else's."""
+    found = places({"HOME": str(home), **{name: str(value) for name, value in env.items()}})
+    return replace(found, runtime=home / "run")
+
+
 def clean_all(where: Places, *, checkout: Path | None = None, keep_engines: bool = False) -> dict[str, int]:
     """Remove everything; bytes by kind."""
     found = leftovers(where, checkout, keep_engines=keep_engines)
     for leftover in found:
         remove(leftover)
-    return {leftover.what: leftover.size for leftover in found}
+    return {leftover.what: leftover.size for leftover in found if leftover.emptied or leftover.entries}
+
+
+def without_markers(folder: Path) -> list[str]:
+    return [name for name in files(folder) if Path(name).name != MARKER]
 
 
 def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
-def test_the_default_folders_go_whole_and_configuration_stays(tmp_path: Path) -> None:
-    where = places({"HOME": str(tmp_path)})
+def taken_into_use(where: Places) -> None:
+    """What the program does before it writes anything."""
+    own_folder(where.state)
+    own_folder(where.cache)
+    shared_folder(where.engines)
+
+
+def stays(where: Places) -> dict[str, str]:
+    """Why, by path relative to the folder."""
+    return {
+        str(left.path.relative_to(found.folder)): left.reason
+        for found in leftovers(where, None, keep_engines=False)
+        for left in found.left
+    }
+
+
+def test_what_the_program_wrote_goes_and_the_rest_stays_and_is_listed(tmp_path: Path) -> None:
+    where = installation(tmp_path)
+    taken_into_use(where)
     fill(where.state, "endpoint.json", "logs/a.log", "anything/new.db")
-    fill(where.cache, "capabilities.json", "whatever", "engines/b1/manifest.json", "engines/chosen.json")
+    fill(where.cache, "capabilities.json", "kv/k/1-2-3.slot", "whatever", "engines/b1/manifest.json")
+    fill(where.engines, "b1/bin/llama-server", "chosen.json", "mine/manifest.json")
     fill(where.config, "supervisor.yaml")
-    assert clean_all(where) == {"state": 30, "cache": 20, "engines": 20}
-    assert files(tmp_path) == [str(where.config.relative_to(tmp_path) / "supervisor.yaml")]
-    assert not where.cache.exists()
+    listed = {"anything": UNKNOWN, "whatever": UNKNOWN, "mine": UNKNOWN}
+    assert {name: reason for name, reason in stays(where).items() if name != "supervisor.yaml"} == listed
+    assert clean_all(where) == {"state": 20, "cache": 20, "engines": 30}
+    kept = [where.config / "supervisor.yaml", where.state / "anything" / "new.db", where.cache / "whatever"]
+    kept += [where.engines / "mine" / "manifest.json"]
+    assert without_markers(tmp_path) == sorted(str(path.relative_to(tmp_path)) for path in kept)
+
+
+def test_of_folders_with_nothing_else_in_them_nothing_is_left(tmp_path: Path) -> None:
+    where = installation(tmp_path)
+    taken_into_use(where)
+    fill(where.state, "endpoint.json", "logs/a.log", "children/12.json")
+    fill(where.engines, "b1/manifest.json", "b1/bin/llama-server", "scratch/x/y", "tools/cmake/z")
+    clean_all(where)
+    assert not any(folder.exists() for folder in (where.state, where.cache, where.engines))
+
+
+@pytest.mark.parametrize("name", ["llama-supervisor", "mine"])
+def test_a_folder_without_a_marker_is_nobodys_whatever_its_name(tmp_path: Path, name: str) -> None:
+    home = tmp_path / name
+    where = installation(tmp_path, SUPERVISOR_HOME=home)
+    fill(home, "logs/app.log", "state.db", "cache/photos/1.jpg", "thesis.tex")
+    before = files(tmp_path)
+    assert clean_all(where) == {}
+    assert files(tmp_path) == before
+    assert {left.reason for found in leftovers(where, None, keep_engines=False) for left in found.left} == {UNMARKED}
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"made_by": "another", "id": "1", "made": true, "before": []}'])
+def test_a_marker_of_somebody_else_is_none(tmp_path: Path, content: str) -> None:
+    where = installation(tmp_path, SUPERVISOR_HOME=tmp_path)
+    fill(tmp_path, "state.db")
+    (tmp_path / MARKER).write_text(content)
+    assert clean_all(where) == {}
+
+
+def test_what_was_there_before_the_program_stays(tmp_path: Path) -> None:
+    where = installation(tmp_path, SUPERVISOR_HOME=tmp_path / "mine")
+    fill(where.state, "logs/app.log", "thesis.tex")
+    own_folder(where.state)
+    fill(where.state, "logs/daemon.log", "endpoint.json", "children/12.json")
+    assert stays(where) == {"logs": BEFORE, "thesis.tex": BEFORE}
+    assert clean_all(where) == {"state": 20}
+    assert files(where.state) == ["logs/app.log", "logs/daemon.log", "thesis.tex"]
+
+
+def test_a_folder_that_was_found_empty_stays(tmp_path: Path) -> None:
+    where = installation(tmp_path, SUPERVISOR_HOME=tmp_path)
+    own_folder(where.state)
+    fill(where.state, "endpoint.json")
+    clean_all(where)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_that_was_shown_is_the_one_that_is_emptied(tmp_path: Path) -> None:
+    where = installation(tmp_path, SUPERVISOR_HOME=tmp_path / "mine")
+    own_folder(where.state)
+    fill(where.state, "endpoint.json")
+    shown = leftovers(where, None, keep_engines=True)
+    (where.state / MARKER).unlink()
+    own_folder(where.state)
+    for one in shown:
+        remove(one)
+    assert "endpoint.json" in files(where.state)
 
 
 def test_engines_can_stay(tmp_path: Path) -> None:
-    where = places({"HOME": str(tmp_path)})
+    where = installation(tmp_path)
+    taken_into_use(where)
     fill(where.cache, "capabilities.json", "engines/b1/manifest.json")
-    assert clean_all(where, keep_engines=True) == {"cache": 10}
-    assert files(where.cache) == ["engines/b1/manifest.json"]
+    assert clean_all(where, keep_engines=True) == {"cache": 10, "state": 0}
+    assert without_markers(where.cache) == ["engines/b1/manifest.json"]
 
 
-def test_in_folders_the_user_chose_only_our_files_go(tmp_path: Path) -> None:
-    home, engines = tmp_path / "mine", tmp_path / "mine" / "bin"
-    where = places({"HOME": str(tmp_path), "SUPERVISOR_HOME": str(home), "SUPERVISOR_ENGINES": str(engines)})
-    own = ["endpoint.json", "daemon.lock", "logs/daemon.log.1", "children/12.json", "cache/capabilities.json"]
-    own += ["state.db", "state.db-wal", "state.db.damaged-20260101-000000", "cache/engine-digests.json"]
-    theirs = ["thesis.tex", "logs/2024/notes.txt", "cache/photos/1.jpg", "bin/ext/manifest.json", "bin/logs/x.txt"]
-    fill(home, *own, *theirs, "bin/b1/manifest.json", "bin/b1/bin/llama-server", "bin/chosen.json")
-    assert clean_all(where) == {"state": 70, "cache": 20, "engines": 30}
-    assert files(home) == sorted(theirs)
-
-
-def test_a_link_goes_and_its_target_stays(tmp_path: Path) -> None:
-    where = places({"HOME": str(tmp_path)})
-    fill(tmp_path / "elsewhere", "precious")
-    where.state.mkdir(parents=True)
-    (where.state / "link").symlink_to(tmp_path / "elsewhere")
+@pytest.mark.parametrize("link", ["logs", "children", "kv", "cache", "state.db", "scratch", "headers/x.header"])
+def test_links_are_not_followed(tmp_path: Path, link: str) -> None:
+    where = installation(tmp_path, SUPERVISOR_HOME=tmp_path / "home", SUPERVISOR_ENGINES=tmp_path / "engines")
+    taken_into_use(where)
+    fill(tmp_path / "precious", "daemon.log", "12.json", "k/1.slot", "x.header", "capabilities.json", MARKER)
+    top = {"kv": where.cache, "scratch": where.engines, "headers/x.header": where.cache}.get(link, where.state)
+    place = top / link
+    if place.is_dir():
+        (place / MARKER).unlink()
+        place.rmdir()
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(tmp_path / "precious")
+    before = files(tmp_path / "precious")
+    assert LINK in stays(where).values()
     clean_all(where)
-    assert files(tmp_path) == ["elsewhere/precious"]
+    assert files(tmp_path / "precious") == before
+    assert place.is_symlink()
 
 
 def test_only_sockets_that_nobody_listens_on_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # socket paths are short; the folder's own may not be
     runtime = Path("run")
-    runtime.mkdir()
+    own_folder(runtime)
     where = replace(places({"HOME": str(tmp_path)}), runtime=runtime)
     with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as live:
         dead.bind("run/dead.sock")
@@ -85,20 +174,23 @@ def test_only_sockets_that_nobody_listens_on_go(tmp_path: Path, monkeypatch: pyt
         live.listen()
         dead.close()
         assert set(clean_all(where)) == {"sockets"}
-        assert os.listdir(runtime) == ["live.sock"]
+        assert files(runtime) == [MARKER, "live.sock"]
 
 
-def test_the_environment_of_a_checkout_goes(tmp_path: Path) -> None:
+def test_the_environment_of_a_checkout_goes_if_bin_made_it(tmp_path: Path) -> None:
+    where = installation(tmp_path / "home")
     fill(tmp_path / "repo", ".venv/bin/python", ".venv.setup/log", "README.md")
-    where = places({"HOME": str(tmp_path / "home")})
-    assert clean_all(where, checkout=tmp_path / "repo") == {"environment": 20}
+    assert clean_all(where, checkout=tmp_path / "repo") == {}
+    fill(tmp_path / "repo", ".venv/ready")
+    assert clean_all(where, checkout=tmp_path / "repo") == {"environment": 30}
     assert files(tmp_path / "repo") == ["README.md"]
 
 
 def test_dry_run_shows_and_leaves(cli: Cli, daemon: FakeDaemon) -> None:
+    fill(cli.state, "logs/daemon.log", "notes.txt")
     shown = cli("clean", "--dry-run", "--keep-environment")
     assert shown.out.splitlines()[1].startswith("state")
-    assert cli("clean", "--dry-run", "--json").json()["items"][0]["paths"] == [str(cli.state / "endpoint.json")]
+    assert cli("clean", "--dry-run", "--json").json()["items"][0]["paths"][0] == str(cli.state / "endpoint.json")
     assert (cli.state / "endpoint.json").exists()
     assert not daemon.called("/api/v1/shutdown")
 
@@ -113,10 +205,10 @@ def test_it_stops_the_daemon_and_nothing_is_left(cli: Cli, monkeypatch: pytest.M
     monkeypatch.setenv("SUPERVISOR_HOME", str(cli.state))
     where = places(cli.env)
     start(PROGRAM, where, None)
-    fill(where.engines, "b1/manifest.json", "b1/bin/llama-server")
+    fill(shared_folder(where.engines), "b1/manifest.json", "b1/bin/llama-server")
     elsewhere = Cli(cli.folder, SUPERVISOR_URL="http://127.0.0.1:1")  # is not this verb's concern
     outcome = elsewhere("clean", "--keep-environment", "--yes", "--json")
     assert {item["what"] for item in outcome.json()["items"]} >= {"state", "engines"}
     assert not where.state.exists()
     assert not where.engines.exists()
-    assert cli("clean", "--keep-environment").out == "nothing to remove\n"
+    assert cli("clean", "--keep-environment").out.startswith("nothing to remove\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from supervisor import __version__
-from supervisor.cli.main import VERBS, build_parser
+from supervisor.cli.main import ALIASES, VERBS, build_parser
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, model
 
@@ -60,6 +60,18 @@ def test_no_verb_shows_help_and_is_a_usage_error(cli: Cli) -> None:
     assert "demo" in shown.err
 
 
+@pytest.mark.parametrize(("word", "verb"), ALIASES.items())
+def test_words_of_other_programs_are_understood(cli: Cli, word: str, verb: str) -> None:
+    assert cli(word, "--help").out == cli(verb, "--help").out
+    assert f"{word} ({verb})" in " ".join(cli("--help").out.split())
+
+
+def test_help_is_a_verb_too(cli: Cli) -> None:
+    assert cli("help").out == cli("--help").out
+    assert cli("help", "load").out == cli("load", "--help").out
+    assert cli("help", "status").out == cli("ps", "--help").out
+
+
 @pytest.mark.parametrize(
     "arguments", [["nonsense"], ["load"], ["ps", "--nonsense"], ["load", "demo", "--parallel", "0"], ["unload"]]
 )
@@ -93,7 +105,8 @@ def test_a_key_is_sent_and_asked_for(cli: Cli) -> None:
     with FakeDaemon(key="secret-key") as fake:
         fake.write_endpoint(cli.state)
         refused = cli("ps")
-        assert (refused.code, refused.err) == (1, "error: The key is missing or wrong. [unauthorized]\n")
+        assert refused.code == 1
+        assert refused.err.endswith("give it with --api-key or in SUPERVISOR_API_KEY. [unauthorized]\n")
         assert cli("ps", "--api-key", "secret-key").code == 0
         assert Cli(cli.folder, SUPERVISOR_API_KEY="secret-key", SUPERVISOR_URL=fake.url)("ps").code == 0
 
@@ -111,6 +124,7 @@ def test_what_is_misspelt_is_told_with_what_was_meant(cli: Cli) -> None:
         "error: There is no verb 'laod'; did you mean load? `supervisor --help` lists them all. [usage]\n"
     )
     assert "no verb 'xyzzy'. `supervisor --help`" in cli("xyzzy").err
+    assert "no verb 'kill'. `supervisor --help`" in cli("kill").err, "a word like no verb gets no suggestion"
     assert cli("ps", "--bogus").err == "error: Unrecognized arguments: --bogus. Try `supervisor ps --help`. [usage]\n"
 
 

@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,12 +53,11 @@ def test_everything_from_nothing_and_back(real: Cli) -> None:
     assert first["engine"]["path"] == real.env["SUPERVISOR_LLAMA_SERVER"]
     assert first["answer"].strip()
     assert first["tool_call"]["name"] == "get_weather"
-    assert "city" in json.loads(first["tool_call"]["arguments"])
+    assert json.loads(first["tool_call"]["arguments"]) == {"city": "Paris"}
 
-    begin = time.monotonic()
-    again = real("demo", "--json").json()
-    assert time.monotonic() - begin < 2
-    assert again == first
+    started = real("ps", "--json").json()["started_at"]
+    assert real("demo", "--json").json() == first
+    assert real("ps", "--json").json()["started_at"] == started, "by the same daemon"
 
     [shown] = real("ps", "--json").json()["models"]
     assert (shown["id"], shown["state"]) == ("demo", "ready")
@@ -191,3 +189,28 @@ def end(process: subprocess.Popen[str]) -> None:
     if process.poll() is None:
         process.kill()
     process.communicate()
+
+
+def test_start_runs_a_daemon_in_the_background_and_a_second_one_names_it(real: Cli, tmp_path: Path) -> None:
+    first = real("start", "--port", "0", "--json").json()
+    assert (first["pid"], real("start", "--json").json()) == (daemon_pid(real), first)
+    port = first["base_url"].split(":")[2].removesuffix("/v1")
+    (tmp_path / "elsewhere").mkdir()
+    other = Cli(tmp_path / "elsewhere", SUPERVISOR_LLAMA_SERVER=real.env["SUPERVISOR_LLAMA_SERVER"])
+    refused = other("serve", "--port", port)
+    assert refused.code == 1
+    assert f"127.0.0.1:{port} is taken by a daemon of this program (pid {first['pid']}, version" in refused.err
+    assert f"--url http://127.0.0.1:{port}" in refused.err
+
+
+def test_a_folder_with_one_model_is_that_model(real: Cli, tmp_path: Path, scripted_model: ScriptedModel) -> None:
+    model = scripted_model("Hello.")
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "one.gguf").symlink_to(model)
+    (folder / "mmproj-one.gguf").write_bytes(b"no model")
+    loaded = real("load", "./models", "--port", "0", "--json")
+    assert loaded.json()["model"] == "one", loaded.err
+    (folder / "two.gguf").symlink_to(model)
+    assert "holds 2 models; name one: one.gguf, two.gguf." in real("load", "./models").err
+    assert "holds no model" in real("load", str(tmp_path / "run")).err

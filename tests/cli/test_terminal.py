@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -12,8 +13,10 @@ from typing import Self
 
 import pytest
 
+from supervisor.owned import inner_folder
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, Json, chunk, model
+from tests.support.gguf_bytes import STRING, header, pair
 
 WAIT_SECONDS = 30.0
 
@@ -103,7 +106,33 @@ def test_a_model_cannot_drive_the_terminal(cli: Cli, ready: FakeDaemon) -> None:
     ready.chat = lambda _: [chunk(content="safe\x1b]0;owned\x07\x9b2J")]
     with Terminal(cli, "chat", "-m", "x") as terminal:
         assert terminal.end() == 0
-    assert "safe]0;owned2J" in terminal.shown
+    assert "safe�]0;owned��2J" in terminal.shown
+
+
+EVIL = "evil\x1b]0;owned\x07\x9b2J\x1b[2J\x1b[1A"
+
+
+@pytest.mark.parametrize("verb", [["ps"], ["models"], ["logs"], ["inspect", "evil.gguf"], ["load", "a"], ["pin", "b"]])
+def test_no_foreign_text_drives_the_terminal(cli: Cli, daemon: FakeDaemon, verb: list[str]) -> None:
+    daemon.models = {EVIL: model(EVIL, "failed", error={"code": "x", "message": EVIL}), "b": model("b", pinned=True)}
+    daemon.disk = [{"id": EVIL, "path": EVIL, "size_bytes": 1, "loaded": False}]
+    daemon.logs = [EVIL]
+    failure = {"message": EVIL, "code": "model_load_failed", "log_lines": [EVIL]}
+    daemon.loading = [model("a", "failed", error=failure)]
+    name = header(pair("general.architecture", STRING, "llama"), pair("general.name", STRING, EVIL))
+    (cli.folder / "evil.gguf").write_bytes(name)
+    with Terminal(cli, *verb) as terminal:
+        terminal.end()
+    ours = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.shown.replace("\x1b[2J", "!"))
+    assert not set(ours) & {"\x1b", "\x07", "\x9b", "!"}, terminal.shown
+    assert verb == ["pin", "b"] or "evil" in terminal.shown
+
+
+@pytest.mark.parametrize("verb", [["ps"], ["models", "--json"]])
+def test_what_no_encoding_has_is_written_as_an_escape(cli: Cli, daemon: FakeDaemon, verb: list[str]) -> None:
+    daemon.models = {"a": model("a\udcff", "ready")}
+    shown = cli(*verb)
+    assert (shown.code, shown.out.count("\\udcff")) == (0, 1)
 
 
 def test_reasoning_is_dim(cli: Cli, ready: FakeDaemon) -> None:
@@ -175,7 +204,7 @@ def test_an_error_in_a_conversation_is_said_and_the_message_dropped(cli: Cli, re
 
 
 def test_clean_asks_and_takes_no_for_an_answer(cli: Cli) -> None:
-    (cli.state / "logs").mkdir(parents=True)
+    inner_folder(cli.state / "logs")
     (cli.state / "logs" / "daemon.log").write_text("x")
     for answer, left in (("n\n", True), ("\n", True), ("\x04", True), ("y\n", False)):
         with Terminal(cli, "clean", "--keep-environment", TERM="dumb") as terminal:

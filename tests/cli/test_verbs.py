@@ -15,21 +15,39 @@ from tests.fakes.fake_daemon import FakeDaemon, chunk, model
 
 
 def test_ps_shows_what_is_loaded(cli: Cli, daemon: FakeDaemon) -> None:
-    assert cli("ps").out == "no model is loaded\n"
+    assert cli("ps").out == "no model is loaded\nconfiguration: none; the defaults\n"
+    daemon.config["path"] = "/etc/supervisor.yaml"
     daemon.models["a"] = model("a", "ready", pid=12, n_ctx=4096, rss_bytes=3 << 20, leases=1)
     daemon.models["long-name"] = model("long-name", "loading", progress=0.5)
     daemon.models["bad"] = model("bad", "failed", error={"code": "model_load_failed", "message": "no", "log_lines": []})
     assert cli("ps").out.splitlines() == [
-        "MODEL      STATE                       PID  CONTEXT  MEMORY   BUSY  WAITING  UP",
-        "a          ready                       12   4096     3.0 MiB  1     0        -",
-        "long-name  loading 50%                 -    -        -        0     0        -",
-        "bad        failed (model_load_failed)  -    -        -        0     0        -",
+        "MODEL      STATE                       PID  CONTEXT  MEMORY   BUSY  WAITING  UP  UNTIL",
+        "a          ready                       12   4096     3.0 MiB  1     0        -   -",
+        "long-name  loading 50%                 -    -        -        0     0        -   -",
+        "bad        failed (model_load_failed)  -    -        -        0     0        -   -",
+        "configuration: /etc/supervisor.yaml",
     ]
     shown = cli("ps", "--json").json()
     assert [found["id"] for found in shown["models"]] == ["a", "long-name", "bad"]
     assert shown["pid"] == daemon.pid
     daemon.stopping = True
     assert cli("ps").out.splitlines()[-1].startswith("the daemon is stopping")
+
+
+def test_ps_shows_what_keeps_a_model_and_how_long_it_stays(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models["kept"] = model("kept", "ready", pinned=True, expires_at=None)
+    daemon.models["idle"] = model("idle", "ready", pinned=False, expires_at=time.time() + 7 * 3600 + 600)
+    daemon.models["late"] = model("late", "ready", pinned=False, expires_at=time.time() - 5)
+    rows = {line.split()[0]: line.split()[-1] for line in cli("ps").out.splitlines()}
+    assert (rows["kept"], rows["idle"], rows["late"]) == ("pinned", "7h", "0s")
+
+
+def test_ps_forgets_failures_after_a_while(cli: Cli, daemon: FakeDaemon) -> None:
+    error = {"code": "model_load_failed", "message": "no", "log_lines": []}
+    daemon.models["fresh"] = model("fresh", "failed", error=error, failed_at=time.time())
+    daemon.models["old"] = model("old", "failed", error=error, failed_at=time.time() - 3600)
+    assert [one["id"] for one in cli("ps", "--json").json()["models"]] == ["fresh"]
+    assert [one["id"] for one in cli("ps", "--all", "--json").json()["models"]] == ["fresh", "old"]
 
 
 def test_models_shows_all(cli: Cli, daemon: FakeDaemon) -> None:

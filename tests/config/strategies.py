@@ -37,6 +37,7 @@ JSON = st.recursive(
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "api_keys": st.lists(st.from_regex(r"[!-~]{8,12}", fullmatch=True), max_size=2),
     "rpc": st.lists(st.from_regex(r"[a-z]{1,5}:[0-9]{1,5}", fullmatch=True), max_size=2),
+    **dict.fromkeys(("override_tensor", "spec_draft_override_tensor"), st.just(["exps=CPU"])),
     "replicas": st.integers(1, 9) | st.integers(1, 9).map(lambda n: f"{n}..{n + 2}"),
     "filters": st.fixed_dictionaries(
         {}, optional={"set": st.dictionaries(TEXT, JSON, max_size=2), "strip": st.lists(TEXT, max_size=2)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,38 @@ def test_anchors_cannot_make_a_small_file_huge() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)]
     with pytest.raises(NotADocument, match="too large"):
         read_document("\n".join(lines))
+
+
+def test_overridden_merges_cannot_either() -> None:
+    keys = [f"k{n}" for n in range(3000)]
+    anchor = "a: &a {" + ", ".join(f"{key}: 1" for key in keys) + "}"
+    users = [[f"{name}:", "  <<: *a", *(f"  {key}: 2" for key in keys)] for name in "bc"]
+    with pytest.raises(NotADocument, match="too large"):
+        read_document("\n".join([anchor, *users[0], *users[1]]))
+
+
+@pytest.mark.parametrize("width", [2, 10, 500])
+def test_macros_cannot_make_a_small_file_huge(width: int) -> None:
+    """Eight levels of ten would be 800 MB of text."""
+    macros = {"m0": "x" * 8} | {f"m{n}": f"${{m{n - 1}}}" * width for n in range(1, 30)}
+    data = {"macros": macros, "a": "${m29}", "b": ["${m29}"] * 1000}
+    before = time.process_time()
+    found, faults = expand(data, {})
+    assert time.process_time() - before < 5
+    assert len(str(found)) < 4_000_000
+    (fault,) = faults
+    assert "more than 1,048,576 characters" in fault.message
+
+
+def test_neither_can_variables() -> None:
+    _, faults = expand({"a": "${env.X}" * 100_000}, {"X": "x" * 100_000})
+    assert "more than 1,048,576 characters" in faults[0].message
+
+
+def test_macros_are_not_nested_endlessly() -> None:
+    deep = {f"m{n}": f"${{m{n + 1}}}" for n in range(2000)} | {"m2000": "x"}
+    _, faults = expand({"macros": deep, "a": "${m0}"}, {})
+    assert "nested more than 32 deep" in faults[0].message
 
 
 def test_macros_and_variables() -> None:

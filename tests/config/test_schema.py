@@ -27,7 +27,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-_WORDS = {"title", "description", "default", "$schema", "$defs"}  # that check nothing
+_WORDS = {"title", "description", "default", "$schema", "$defs", "x-maxCharacters"}  # that check nothing here
 
 
 def is_type(value: Any, name: str) -> bool:
@@ -48,7 +48,11 @@ def _holds(word: str, rule: Any, value: Any, schema: dict[str, Any]) -> bool:
         "enum": lambda: value in rule,
         "pattern": lambda: not isinstance(value, str) or re.search(rule, value) is not None,
         "minLength": lambda: not isinstance(value, str) or len(value) >= rule,
+        "maxLength": lambda: not isinstance(value, str) or len(value) <= rule,
         "minItems": lambda: not isinstance(value, list) or len(value) >= rule,
+        "maxItems": lambda: not isinstance(value, list) or len(value) <= rule,
+        "maxProperties": lambda: not isinstance(value, dict) or len(value) <= rule,
+        "propertyNames": lambda: not isinstance(value, dict) or all(valid(name, rule) for name in value),
         "minimum": lambda: not number or value >= rule,
         "maximum": lambda: not number or value <= rule,
         "exclusiveMinimum": lambda: not number or value > rule,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.chatter import is_chatter
+from supervisor.core.chatter import is_chatter, unquoted
 
 LOGS = Path(__file__).parent / "logs"
 
@@ -50,3 +50,12 @@ def test_warnings_errors_and_unknown_lines_are_kept(line: bytes) -> None:
 @given(st.binary())
 def test_any_line_can_be_asked_about(line: bytes) -> None:
     assert is_chatter(line) in {True, False}
+
+
+@pytest.mark.parametrize("magic", ["root", "'roo", "ro''", "\x00\x01,'", "a, b"])
+def test_bytes_of_a_file_that_is_no_model_are_not_repeated(magic: str) -> None:
+    told = unquoted(f"E gguf_init_from_reader: invalid magic characters: '{magic}', expected 'GGUF'".encode())
+    assert told == b"E gguf_init_from_reader: invalid magic characters: (not shown), expected 'GGUF'"
+    told = unquoted(b"E x: unknown (magic, version) for sequence state file: 746f6f72, 3a2a3a32")
+    assert told == b"E x: unknown (magic, version) for sequence state file: (not shown)"
+    assert unquoted(b"I a line of another kind") == b"I a line of another kind"

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from supervisor.core.chat import ChatFold
 from supervisor.core.completions import CompletionFold
-from supervisor.core.fold import ChunkFold, StreamFold
+from supervisor.core.fold import ChunkFold, Collector, StreamFold
+from supervisor.core.raw_completions import RawFold
+from supervisor.core.responses import ResponsesFold
 from supervisor.core.sse import SseDecoder
 from supervisor.errors import EngineLost, EngineStreamInvalid
 
@@ -98,3 +101,32 @@ def test_an_error_in_mid_stream(end: bytes) -> None:
 def test_the_decoder_can_be_given() -> None:
     with pytest.raises(EngineStreamInvalid, match="longer than 5 bytes"):
         StreamFold(ChatFold(), SseDecoder(max_event_bytes=5)).feed(STREAM)
+
+
+def test_the_answer_was_made_when_its_first_chunk_was() -> None:
+    fold = ChatFold()
+    for created in (5, 6, 9):
+        fold.feed({"created": created, "choices": []})
+    assert fold.response()["created"] == 5
+
+
+@pytest.mark.parametrize("new", [RawFold, ResponsesFold])
+@given(chunk=JSON)
+def test_what_is_no_event_of_other_answers_is_said_to_be_none(new: Callable[[], Collector], chunk: object) -> None:
+    fold = StreamFold(new())
+    data = {"type": "response.completed", "index": 0, **(chunk if isinstance(chunk, dict) else {"response": chunk})}
+    with suppress(EngineStreamInvalid):
+        fold.feed(f"data: {json.dumps(data)}\n\n".encode())
+    assert not fold.done
+    with pytest.raises(EngineLost):
+        fold.response()
+
+
+def test_debugging_of_a_chat_leaves_out_the_text_that_is_not_known() -> None:
+    told = {"content": "", "tokens": [], "stop": True, "generation_settings": {"stream": True, "seed": 1}}
+    chat, text = ChatFold(), CompletionFold()
+    chat.feed({"choices": [{"index": 0, "delta": {"content": "Hi"}}], "__verbose": told})
+    text.feed({"choices": [{"index": 0, "text": "Hi"}], "__verbose": told})
+    settings = {"stream": False, "seed": 1}
+    assert chat.response()["__verbose"] == {"stop": True, "generation_settings": settings}
+    assert text.response()["__verbose"] == {**told, "content": "Hi", "generation_settings": settings}

@@ -374,3 +374,12 @@ def test_reads_a_real_file(demo_model: Path) -> None:
     assert isinstance(found.metadata["tokenizer.ggml.tokens"], ArraySummary)
     assert found.tensor_count == 12
     assert all(t.n_bytes for t in found.tensors)
+
+
+@pytest.mark.parametrize("content", [b"root:*:20228:0:99999:7:::\n", b"-----BEGIN PRIVATE KEY-----\n", b"sk-1", b"k\n"])
+def test_no_byte_of_a_file_that_is_no_model_is_quoted(content: bytes) -> None:
+    with pytest.raises(GgufError) as failure:
+        read_header(io.BytesIO(content * 10), len(content) * 10)
+    told = str(failure.value)
+    assert not any(content[:length].decode() in told for length in range(3, len(content)))
+    assert content[:4].hex() not in told

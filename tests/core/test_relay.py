@@ -165,3 +165,43 @@ def test_streams_of_other_apis_end_in_their_own_way() -> None:
         whole.feed(b"event: " + last + b"\ndata: {}\n\n")
         assert whole.done
         assert whole.ending(error) == b""
+
+
+def dated(created: int, **fields: object) -> bytes:
+    chunk = {"choices": [{"index": 0, "delta": fields}], "created": created, "id": "chatcmpl-1"}
+    return event(chunk)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.lists(st.integers(0, 400), max_size=5))
+def test_the_chunks_of_one_answer_share_the_first_one_s_time(later: list[int], cuts: list[int]) -> None:
+    times = [100 + sum(later[: at + 1]) for at in range(len(later))]
+    quoting = '{"created":1, "created":'
+    stream = b"".join([*(dated(time, content=quoting) for time in times), DONE])
+    relay = Relay(drop_progress=True)
+    relayed = relay_in_pieces(relay, stream, [cut % len(stream) for cut in cuts])
+    assert relayed == b"".join([*(dated(times[0], content=quoting) for _ in times), DONE])
+    own = Relay(drop_progress=True, one_created=False)
+    assert relay_in_pieces(own, stream, [cut % len(stream) for cut in cuts]) == stream
+
+
+def test_of_responses_one_event_of_progress_is_left_without_it() -> None:
+    def named(kind: str, **data: object) -> bytes:
+        return b"event: " + kind.encode() + b"\n" + event({"type": kind, **data})
+
+    created, begun = (
+        named("response.created", response={"id": "r"}),
+        named("response.in_progress", response={"id": "r"}),
+    )
+    progress = named("response.in_progress", response={"id": "r"}, prompt_progress={"total": 3})
+    quoting = named("response.output_text.delta", delta='"prompt_progress"', item_id="prompt_progress")
+    carrying = named("response.output_text.delta", delta="Begun", prompt_progress={"total": 3})
+    stripped = named("response.output_text.delta", delta="Begun")
+    for arrived, left in (
+        ([created, progress, progress, quoting], [created, begun, quoting]),
+        ([created, begun, carrying, progress, quoting], [created, begun, stripped, quoting]),
+        ([created, begun, quoting], [created, begun, quoting]),
+    ):
+        for cuts in ([], [7, 90, 200]):
+            relay = Relay(drop_progress=True, api=RESPONSES)
+            stream = b"".join(arrived)
+            assert relay_in_pieces(relay, stream, [cut for cut in cuts if cut < len(stream)]) == b"".join(left)

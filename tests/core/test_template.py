@@ -176,3 +176,21 @@ def test_a_hostile_text_costs_little(text: str) -> None:
     began = time.process_time()
     read_template(text)
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{% for" + " " * 200_000 + "%}",
+        "{{ '" + "\\'" * 120_000 + "\\ }}",
+        "{% " + "for x in " * 30_000 + "%}",
+        "system role" + " " * 250_000,
+        "{% " + "tool_calls" + " " * 200_000 + "%}",
+        "{% set x =" + " x" * 100_000 + "%}",
+    ],
+)
+def test_no_template_takes_long_to_read(text: str) -> None:
+    """A template comes from a stranger's file: what is done with it must not grow faster than it does."""
+    before = time.process_time()
+    read_template(text)
+    assert time.process_time() - before < 5

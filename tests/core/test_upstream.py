@@ -40,7 +40,27 @@ def test_asked_for_progress_is_passed_on(path: str) -> None:
     assert plan_upstream(path, {"stream": True, "return_progress": True}) == UpstreamPlan()
 
 
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/completion", "/tokenize"])
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/v1/responses", "responses"), ("/responses", "responses"), ("/completion", "raw"), ("/infill", "raw")],
+)
+def test_so_are_the_other_paths_that_generate(path: str, kind: str) -> None:
+    plan = plan_upstream(path, {})
+    assert (plan.changes, plan.kind, plan.new_fold() is not None) == (ASKED, kind, True)
+    assert plan_upstream(path, {"stream": True}) == UpstreamPlan({"return_progress": True}, drop_progress=True)
+
+
+def test_fields_of_a_raw_answer_are_chosen_here() -> None:
+    plan = plan_upstream("/completion", {"response_fields": ["content", "a/b"]})
+    assert (plan.changes, plan.fields) == (ASKED | {"response_fields": []}, ("content", "a/b"))
+
+
+def test_what_is_continued_is_asked_for() -> None:
+    assert plan_upstream(CHAT, {"continue_final_message": "content"}).changes["echo"] is True
+    assert "echo" not in plan_upstream(CHAT, {"continue_final_message": True, "stream": True}).changes
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/messages/count_tokens", "/tokenize"])
 def test_other_paths_are_passed_on(path: str) -> None:
     assert plan_upstream(path, {"stream": True}) == UpstreamPlan()
 
@@ -59,7 +79,12 @@ def test_what_the_engine_refuses_is_passed_on(path: str, body: dict[str, Any]) -
         (CHAT, {"verbose": True}),
         (TEXT, {"logprobs": 1, "stop": ["x"]}),
         (TEXT, {"n_probs": 1, "stop": "x"}),
-        (TEXT, {"verbose": True}),
+        (TEXT, {"verbose": True, "return_tokens": True}),
+        (TEXT, {"n_indent": 4}),
+        ("/v1/responses", {"logprobs": True}),
+        ("/v1/responses", {"n": 2}),
+        ("/completion", {"return_tokens": True}),
+        ("/completion", {"n_probs": 1, "stop": "x"}),
     ],
 )
 def test_what_cannot_be_folded_is_asked_for_as_it_is(path: str, body: dict[str, Any]) -> None:
@@ -74,6 +99,7 @@ def test_what_cannot_be_folded_is_asked_for_as_it_is(path: str, body: dict[str, 
     [
         (CHAT, {"logprobs": False, "n": 3, "tools": [], "timings_per_token": True, "return_tokens": True}),
         (TEXT, {"logprobs": 1, "stop": []}),
+        (TEXT, {"verbose": True}),
         (TEXT, {"logprobs": 0, "stop": ["x"], "prompt": ["a", "b"], "n": 2}),
     ],
 )

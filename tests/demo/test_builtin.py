@@ -11,6 +11,7 @@ from pathlib import Path
 from supervisor.core.gguf import read_header
 from supervisor.demo.builtin import demo_file_name, ensure_demo_model
 from supervisor.demo.texts import DEMO
+from supervisor.owned import MARKER
 
 _MEGABYTE = 1_000_000
 
@@ -28,14 +29,14 @@ def test_it_is_made_once(tmp_path: Path) -> None:
     before = made.stat().st_mtime_ns
     assert ensure_demo_model(made.parent) == made
     assert made.stat().st_mtime_ns == before
-    assert [entry.name for entry in made.parent.iterdir()] == [demo_file_name()]
+    assert {entry.name for entry in made.parent.iterdir()} == {MARKER, demo_file_name()}
 
 
 def test_several_may_make_it_at_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         paths = set(pool.map(ensure_demo_model, [tmp_path] * 8))
     assert len(paths) == 1
-    assert [entry.name for entry in tmp_path.iterdir()] == [demo_file_name()]
+    assert {entry.name for entry in tmp_path.iterdir()} == {MARKER, demo_file_name()}
 
 
 def test_the_same_script_gives_the_same_bytes_in_another_process(tmp_path: Path, demo_model: Path) -> None:

@@ -92,6 +92,21 @@ def test_a_word_picks_a_text_that_stays_as_it_is(server: PlainServer, word: str)
     assert message == {"role": "assistant", "content": _REPLIES[word]}
 
 
+@pytest.mark.parametrize(
+    ("question", "city"),
+    [
+        ("What is the weather in Paris?", "Paris"),
+        ("weather in Rio de Janeiro, please", "Janeiro"),
+        ("and what of tomorrow", "demo"),
+        ("I ask", "demo"),
+    ],
+)
+def test_free_text_of_a_call_is_the_last_name_of_the_question(server: PlainServer, question: str, city: str) -> None:
+    weather = tool("get_weather", {"city": {"type": "string"}})
+    [call] = server.chat(question, tools=[weather])["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"city": city}
+
+
 def test_part_of_a_word_picks_nothing(server: PlainServer) -> None:
     assert server.chat("I was thinking along belonging lines")["message"]["content"] == texts.INTRODUCTION
 
@@ -226,16 +241,6 @@ def test_embeddings_are_distinct_and_the_same_every_time(engine_binary: Path, de
         assert vectors == [tuple(item["embedding"]) for item in again]
         # Shared letters make texts alike, as far as a model without a mind can tell.
         assert _similarity(vectors[0], vectors[1]) > _similarity(vectors[0], vectors[2])
-
-
-def test_loads_in_a_blink(engine_binary: Path, demo_model: Path) -> None:
-    best = float("inf")
-    for _ in range(10):
-        with plain_server(engine_binary, demo_model) as server:
-            best = min(best, server.ready_seconds)
-        if best < 0.1:
-            return
-    pytest.fail(f"{best * 1000:.0f} ms from spawn to ready at best")
 
 
 def _similarity(a: tuple[float, ...], b: tuple[float, ...]) -> float:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
+from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, new_secret, prove
+
 Json = dict[str, Any]
 VERSION = "0.1.0"
 
@@ -61,6 +63,7 @@ class FakeDaemon:
         self.requests: list[tuple[str, str, Json]] = []
         self.held, self.reached, self.gone = threading.Event(), threading.Event(), threading.Event()
         self.on_shutdown: Callable[[], None] = lambda: None
+        self.secret = new_secret()
         self.pid, self.version, self.key = pid or os.getpid(), version, key
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.daemon = self
@@ -86,7 +89,8 @@ class FakeDaemon:
     def write_endpoint(self, state: Path, pid: int | None = None) -> None:
         """Leave the endpoint file that a daemon keeps."""
         state.mkdir(parents=True, exist_ok=True)
-        found = {"url": self.url, "pid": pid or self.pid, "version": self.version, "started_at": time.time()}
+        found = {"url": self.url, "secret": self.secret, "pid": pid or self.pid}
+        found |= {"version": self.version, "started_at": time.time()}
         scratch = state / f"endpoint.{os.getpid()}"
         scratch.write_text(json.dumps(found))
         scratch.replace(state / "endpoint.json")
@@ -134,7 +138,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Stay silent."""
 
     def do_GET(self) -> None:
-        self._answer("GET")
+        challenge = self.headers.get(CHALLENGE_HEADER)
+        if challenge is None:
+            self._answer("GET")
+        else:
+            self._prove(self.server.daemon, challenge)
 
     def do_POST(self) -> None:
         self._answer("POST")
@@ -166,6 +174,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200, daemon.answers[path])
         else:
             self._answer_more(daemon, path, body)
+
+    def _prove(self, daemon: FakeDaemon, challenge: str) -> None:
+        self.send_response(200)
+        self.send_header(PROOF_HEADER, prove(daemon.secret, challenge, self.server.server_port) or "")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _answer_more(self, daemon: FakeDaemon, path: str, body: Json) -> None:
         if path in ("/api/v1/models/pin", "/api/v1/models/unpin"):

@@ -23,7 +23,8 @@ def main() -> None:
     """Load, become ready, serve until told to end."""
     knobs = parse_knobs()
     if knobs.ignore_sigterm:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: log("I ignores SIGTERM"))
+    act_on_signals(knobs)
     if knobs.fork_child:
         fork_child()
     log("I srv  llama_server: initializing ...")
@@ -39,20 +40,21 @@ def main() -> None:
     ready.set()
     log("I srv  llama_server: model loaded")
     if not knobs.no_protocol:
-        say("ready", {"id": "fake", "meta": {"n_ctx": 4096}, "monotonic": time.monotonic()})
-    if knobs.leave_after is not None:
-        threading.Timer(knobs.leave_after, os._exit, (knobs.exit_code,)).start()
-    if knobs.grow:
-        threading.Thread(target=grow, args=(knobs.grow,), daemon=True).start()
+        say("ready", {"id": "fake", "meta": {"n_ctx": 4096}})
     obey(knobs)
 
 
-def grow(mebibytes: int) -> None:
-    """Leak."""
-    time.sleep(0.3)
-    leaked = bytearray(mebibytes << 20)
-    leaked[::4096] = b"x" * len(leaked[::4096])
-    threading.Event().wait()
+def act_on_signals(knobs: argparse.Namespace) -> None:
+    """SIGUSR1: leak `--grow` MiB. SIGUSR2: just exit. The test says when."""
+    leaks = []
+
+    def grow(_signal: int, _frame: object) -> None:
+        leaked = bytearray(knobs.grow << 20)
+        leaked[::4096] = b"x" * len(leaked[::4096])
+        leaks.append(leaked)
+
+    signal.signal(signal.SIGUSR1, grow)
+    signal.signal(signal.SIGUSR2, lambda *_: os._exit(knobs.exit_code))
 
 
 def parse_knobs() -> argparse.Namespace:
@@ -74,8 +76,7 @@ def parse_knobs() -> argparse.Namespace:
     parser.add_argument("--flood", type=int, default=0, help="lines of output at the start")
     parser.add_argument("--long-line", type=int, default=0, help="bytes")
     parser.add_argument("--close-stdout", action="store_true")
-    parser.add_argument("--leave-after", type=float, default=None, help="seconds after ready, then it just exits")
-    parser.add_argument("--grow", type=int, default=0, help="MiB taken a moment after it is ready")
+    parser.add_argument("--grow", type=int, default=0, help="MiB taken at SIGUSR1")
     return parser.parse_known_args()[0]
 
 
@@ -101,12 +102,23 @@ def load(knobs: argparse.Namespace) -> None:
 
 def obey(knobs: argparse.Namespace) -> None:
     """Wait for the exit line or the end of stdin; without the protocol, for a signal."""
-    if knobs.no_protocol or knobs.ignore_exit_line:
-        threading.Event().wait()
+    if knobs.no_protocol:
+        wait_for_ever()
     for line in sys.stdin:
         if "cmd_router_to_child:exit" in line:
-            os._exit(knobs.exit_code)
+            if knobs.ignore_exit_line:
+                log("I ignores the exit line")
+            else:
+                os._exit(knobs.exit_code)
+    if knobs.ignore_exit_line:
+        wait_for_ever()
     os._exit(1)
+
+
+def wait_for_ever() -> None:
+    """Do nothing but obey signals: their handlers run in this thread."""
+    while True:
+        signal.pause()
 
 
 def fork_child() -> None:

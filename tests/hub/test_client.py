@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -189,7 +188,6 @@ def test_without_a_hub_the_cache_has_to_do(
     env: dict[str, str], choices: HubChoices | None, hub: LocalHub, client: Client
 ) -> None:
     models = client.models(choices, **env)
-    begun = time.monotonic()
     with pytest.raises(HubUnreachable, match="Nothing of a/b is in"):
         look(models, "a/b:Q4_0")
     snapshot = models.cache.folder / "models--a--b" / "snapshots" / ("0" * 40)
@@ -202,7 +200,6 @@ def test_without_a_hub_the_cache_has_to_do(
     assert found.candidates[0].name == "Q4_0"
     assert models.on_disk(reference) is not None
     assert models.model(found.choice(found.candidates[0])).header.architecture == "llama"
-    assert time.monotonic() - begun < 5
     assert hub.seen == []
 
 

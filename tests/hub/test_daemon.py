@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import gguf
@@ -76,7 +76,7 @@ def test_a_shard_that_was_cut_off_is_no_model_until_it_is_fetched_again(
     last = Path(shown["path"]).with_name(parts[-1].name).resolve()
     os.truncate(last, parts[-1].stat().st_size - 100)
     refused = daemon.http.post("/api/v1/models/load", json={"target": "a/split:Q8_0"}).json()["error"]
-    assert refused["code"] == "model_file_broken"
+    assert refused["code"] == "gguf_invalid"
     assert f"{parts[-1].name} is not a usable GGUF" in refused["message"], "our words: no engine was started"
     [found] = daemon.http.post("/api/v1/models/verify", json={}).json()["models"]
     assert "bytes, not" in found["problems"][0]
@@ -123,7 +123,6 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
     assert shown["stage"] == "downloading"
     assert 0 < shown["progress"] < 1
     [worker] = workers(daemon)
-    begun = time.monotonic()
     if how == "unload":
         answer = daemon.http.post("/api/v1/models/unload", json={"model": "chosen"})
         assert answer.status_code == 200, answer.text
@@ -133,10 +132,7 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
         assert answer.status_code == 200, answer.text
         assert not psutil.pid_exists(worker.pid), "the answer comes after its end"
     thread.join()
-    if how == "leave":
-        begun = time.monotonic()
     wait_until(lambda: not psutil.pid_exists(worker.pid), 1.0, "the process has ended")
-    assert time.monotonic() - begun < 1
     assert bool(list((daemon.home / "hf").rglob("*.incomplete"))) == (how != "delete"), "what arrived is kept"
     wait_until(lambda: daemon.model("chosen")["download"] is None, 1, "nothing is downloaded")
     if how != "leave":
@@ -267,3 +263,53 @@ def test_refusals_have_their_codes(
     assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
     log = (daemon.home / "daemon-output.log").read_text()
     assert hub.token not in log
+
+
+def test_who_pulls_and_leaves_calls_it_off(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
+    fault = hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    leave_at(
+        daemon, "/api/v1/models", {"model": "a/b:Q4_0"}, lambda: any(one.sent for one in hub.requests("/storage/"))
+    )
+    wait_until(lambda: not workers(daemon), 30, "the process that downloads is gone")
+    hub.faults.remove(fault)
+    assert daemon.http.post("/api/v1/models", json={"model": "a/b:Q4_0"}).status_code == 200, "and the next may go on"
+
+
+def test_the_routers_pull_goes_on_without_its_client(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 1 << 20)})
+    hold = hub.spoil(Fault("/storage/", method="GET", hold=threading.Event())).hold
+    assert hold is not None
+    assert daemon.http.post("/models", json={"model": "a/b:Q4_0"}).json() == {"success": True}
+    daemon.http.close()
+    hold.set()
+    with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
+        daemon.http = http
+        wait_until(lambda: is_on_disk(daemon), 60, "it is downloaded")
+
+
+def test_who_verifies_and_leaves_ends_the_reading(daemon: RunningDaemon) -> None:
+    cached = daemon.home / "hf" / "hub" / "models--a--b"
+    blob, link = cached / "blobs" / ("a" * 64), cached / "snapshots" / ("b" * 40) / "m-Q4_0.gguf"
+    for folder in (blob.parent, link.parent):
+        folder.mkdir(parents=True)
+    blob.touch()
+    os.truncate(blob, 1 << 40)  # takes no room, and longer to read than any test
+    link.symlink_to(Path("../../blobs") / blob.name)
+
+    def is_read() -> bool:
+        return str(blob.resolve()) in {file.path for file in psutil.Process(daemon.pid).open_files()}
+
+    leave_at(daemon, "/api/v1/models/verify", {"model": None}, is_read)
+    wait_until(lambda: not is_read(), 30, "nobody reads any more")
+
+
+def leave_at(daemon: RunningDaemon, path: str, body: object, at: Callable[[], bool]) -> None:
+    """Ask for something and close the connection as soon as that is so."""
+    sent = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: {httpx.URL(daemon.url).netloc.decode()}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(sent)}\r\n\r\n"
+    url = httpx.URL(daemon.url)
+    with socket.create_connection((url.host, url.port or 80)) as connection:
+        connection.sendall(head.encode() + sent)
+        wait_until(at, 30, "it has begun")

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubGated, HubUnreachable, VerificationFailed
+from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubError, HubGated, HubUnreachable, VerificationFailed
 from supervisor.hub.download import Progress
 from supervisor.hub.models import Chosen, HubModels
 from supervisor.hub.partial import partial_of
@@ -118,6 +118,22 @@ async def test_who_wants_the_same_shares_one_download(hub: LocalHub, client: Cli
     assert stored(hub, BIG) == 1
 
 
+async def test_nobody_downloads_for_one_who_could_not_be_told_of_it(hub: LocalHub, client: Client) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    hub.spoil(Fault("/storage/", method="GET", hold=threading.Event()))
+    models = client.models()
+
+    def watch(progress: Progress) -> None:
+        raise LookupError("a bug")
+
+    chosen = client.chosen("a/b:Q4_0", models)
+    async with asyncio.timeout(60):
+        with pytest.raises(LookupError):
+            await models.fetch(chosen, vision=True, watch=watch)
+        await eventually(lambda: not children())
+    assert not hub.requests("/storage/", "GET")
+
+
 async def test_two_programs_at_once_end_with_one_file(hub: LocalHub, client: Client) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": BIG})
     hub.spoil(Fault("/storage/", method="GET", rate=2e7))
@@ -130,9 +146,7 @@ async def test_two_programs_at_once_end_with_one_file(hub: LocalHub, client: Cli
     assert len(blobs(client)) == 1
 
 
-async def test_cancelling_ends_it_within_a_second_and_the_next_goes_on_with_the_rest(
-    hub: LocalHub, client: Client
-) -> None:
+async def test_cancelling_ends_it_and_the_next_goes_on_with_the_rest(hub: LocalHub, client: Client) -> None:
     hub.add("a/b", SHARDS)
     second = hashlib.sha256(SHARDS["m-Q8_0-00002-of-00003.gguf"]).hexdigest()
     hub.spoil(Fault(second, method="GET", times=1, rate=5e5))
@@ -140,11 +154,8 @@ async def test_cancelling_ends_it_within_a_second_and_the_next_goes_on_with_the_
     chosen = client.chosen("a/b:Q8_0", models)
     work = asyncio.ensure_future(fetch(models, chosen))
     await eventually(lambda: begun(client, second))
-    loop = asyncio.get_running_loop()
-    since = loop.time()
     work.cancel()
     await asyncio.wait({work})
-    assert loop.time() - since < 1
     assert children() == []
     [partial] = leftovers(client)
     arrived = partial.stat().st_size
@@ -190,6 +201,30 @@ async def test_a_beginning_that_is_none_is_found_out(hub: LocalHub, client: Clie
         await fetch(models, chosen)
     assert blobs(client) == leftovers(client) == []
     assert (await fetch(models, chosen)).read_bytes() == BIG
+
+
+async def test_a_beginning_that_the_hub_does_not_take_is_removed(hub: LocalHub, client: Client) -> None:
+    """Else every further try would meet the same refusal."""
+    models, chosen, place = unfinished(hub, client)
+    place.write_bytes(BIG[: 1 << 20])
+    fault = hub.spoil(Fault("/storage/", method="GET", status=416))
+    with pytest.raises(HubError, match="416"):
+        await fetch(models, chosen)
+    assert leftovers(client) == []
+    hub.faults.remove(fault)
+    assert (await fetch(models, chosen)).read_bytes() == BIG
+
+
+@pytest.mark.parametrize("status", [404, 418])
+async def test_a_beginning_stays_where_the_hub_refuses_for_other_reasons(
+    status: int, hub: LocalHub, client: Client
+) -> None:
+    models, chosen, place = unfinished(hub, client)
+    place.write_bytes(BIG[: 1 << 20])
+    hub.spoil(Fault("/storage/", method="GET", status=status))
+    with pytest.raises(HubError):
+        await fetch(models, chosen)
+    assert leftovers(client) == [place]
 
 
 async def test_a_hub_without_ranges_sends_all_of_it_again(hub: LocalHub, client: Client) -> None:

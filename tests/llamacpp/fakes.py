@@ -8,6 +8,7 @@ import json
 import os
 import tarfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -107,12 +108,18 @@ def is_running(pid: int) -> bool:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the web server answers; `promised`: the length it claims, when it then sends less."""
+    """What the web server answers.
+
+    promised: the length it claims, when it then sends less. endless: zero bytes follow as long as somebody reads.
+    dribble: of the head comes only ever one more byte.
+    """
 
     body: bytes = b""
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     promised: int | None = None
+    endless: bool = False
+    dribble: bool = False
 
 
 @dataclass
@@ -132,12 +139,22 @@ def web_server() -> Iterator[WebServer]:
         def do_GET(self) -> None:
             site.requests.append((self.path, dict(self.headers)))
             reply = site.replies.get(self.path, Reply(status=404))
+            with contextlib.suppress(OSError):  # they had enough
+                self.answer(reply)
+
+        def answer(self, reply: Reply) -> None:
+            while reply.dribble:
+                self.wfile.write(b"s")
+                time.sleep(0.05)
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(reply.promised or len(reply.body)))
+            if not reply.endless:
+                self.send_header("Content-Length", str(reply.promised or len(reply.body)))
             self.end_headers()
             self.wfile.write(reply.body)
+            while reply.endless:
+                self.wfile.write(bytes(1 << 16))
 
         def log_message(self, *_: object) -> None:
             pass

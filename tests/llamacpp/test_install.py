@@ -29,6 +29,7 @@ from supervisor.llamacpp.install import InstallRequest, SmokeTest, install
 from supervisor.llamacpp.locate import locate
 from supervisor.llamacpp.progress import Progress, silent
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
+from supervisor.owned import MARKER
 from supervisor.paths import Places
 from tests.llamacpp.fakes import (
     API,
@@ -75,7 +76,7 @@ def run(
 
 def leftovers(places: Places) -> list[Path]:
     """What lies in the engines' folder besides locks, logs, downloads and the choice."""
-    known = {".lock", ".chosen.lock", "chosen.json", "logs", "downloads"}
+    known = {MARKER, ".lock", ".chosen.lock", "chosen.json", "logs", "downloads"}
     scratch = places.engines / "scratch"
     return [p for p in places.engines.iterdir() if p.name not in known and p != scratch] + list(scratch.glob("*"))
 
@@ -209,7 +210,7 @@ def test_no_route_works_and_each_says_why(places: Places, tmp_path: Path) -> Non
         found = shutil.which(name)
         if found:
             (tmp_path / name).symlink_to(found)
-    said = r"(?s)release: .*not reachable.*registry: http://127\.0\.0\.1:1: .*git: there is no git"
+    said = r"(?s)release: .*not reachable.*registry: http://127\.0\.0\.1:1/.*not reachable.*git: there is no git"
     with pytest.raises(EngineInstallFailed, match=said) as caught:
         run(places, "release", "registry", "git", env=env_with(PATH=str(tmp_path)))
     assert caught.value.code == "engine_install_failed"

@@ -73,6 +73,26 @@ def test_waiting_ends_when_the_first_does(lock_file: Path, holder: subprocess.Po
     assert asyncio.run(scenario()) == [f"process {holder.pid} is installing an engine"]
 
 
+def test_that_somebody_waits_is_told_once(lock_file: Path) -> None:
+    async def scenario() -> list[str]:
+        told: list[str] = []
+        first = FileLock(lock_file)
+        assert first.try_acquire()
+
+        async def wait() -> None:
+            async with engine_lock(lock_file, wait=True, report=lambda step: told.append(step.detail), poll=0):
+                """It is held."""
+
+        waiting = asyncio.ensure_future(wait())
+        for _ in range(20):  # tries
+            await asyncio.sleep(0)
+        first.release()
+        await waiting
+        return told
+
+    assert len(asyncio.run(scenario())) == 1
+
+
 def test_released_also_after_an_error(lock_file: Path) -> None:
     async def scenario() -> None:
         async with engine_lock(lock_file, wait=False, report=silent):

@@ -89,14 +89,14 @@ def find(url: str) -> tuple[Archive, ...]:
     return asyncio.run(scenario())
 
 
-def release(name: str, digest: str | None = "sha256:ab") -> Reply:
+def release(name: str, digest: str | None = "sha256:" + "ab" * 32) -> Reply:
     asset = {"name": name, "browser_download_url": "https://x/y", "digest": digest}
     return Reply(json.dumps({"assets": [asset]}).encode())
 
 
 def test_the_api_gives_address_and_digest(site: WebServer) -> None:
     site.replies[API] = release(NAMES[2])
-    assert find(site.url) == (Archive(NAMES[2], "https://x/y", "ab"),)
+    assert find(site.url) == (Archive(NAMES[2], "https://x/y", "ab" * 32),)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from supervisor.errors import BuildToolMissing
 from supervisor.llamacpp.install import InstallRequest, install
 from supervisor.llamacpp.progress import silent
 from supervisor.llamacpp.store import EngineStore
-from supervisor.llamacpp.toolchain import Tools, build_tools
+from supervisor.llamacpp.toolchain import Tools, build_tools, how_to_get_compiler
 from supervisor.paths import Places
 from tests.llamacpp.fakes import make_source
 
@@ -91,3 +91,21 @@ def test_too_old_a_cmake_does_not_do_and_none_to_be_had_is_said(places: Places, 
     with pytest.raises(BuildToolMissing, match=r"install cmake 3\.18 or newer") as caught:
         tools(places, env, tmp_path)
     assert caught.value.log_lines
+
+
+@pytest.mark.parametrize(
+    ("family", "command"),
+    [
+        ("debian", "sudo apt install build-essential"),
+        ("ubuntu", "sudo apt install build-essential"),
+        ("fedora", "sudo dnf install gcc gcc-c++"),
+        ("rhel", "sudo dnf install gcc gcc-c++"),
+        ("arch", "sudo pacman -S base-devel"),
+        ("suse", "sudo zypper install gcc gcc-c++"),
+        ("alpine", "sudo apk add build-base linux-headers"),
+    ],
+)
+def test_every_family_has_its_command(family: str, command: str) -> None:
+    """Its own, and that of systems that say they are like it."""
+    assert how_to_get_compiler("linux", f"NAME=x\nID={family}\n") == command
+    assert how_to_get_compiler("linux", f'ID=other\nID_LIKE="nobody {family}"\n') == command

@@ -10,8 +10,10 @@ from supervisor import processes
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.engine import Engine, EngineLimits, LoadProgress, ReadyInfo
 from supervisor.engine_log import OutputLog
+from supervisor.owned import MARKER
 from supervisor.sockets import fresh_socket
 from tests.shell.waiting import until
+from tests.support.patience import PATIENCE
 
 
 class Bench:
@@ -38,7 +40,7 @@ class Bench:
         return Engine(launch, log=self.log, record_dir=self.records, limits=limits or EngineLimits())
 
     async def start(self, engine: Engine) -> ReadyInfo:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             return await engine.start(self.progress.append)
 
     async def starting(self, engine: Engine, stage: str = "text_model") -> asyncio.Task[ReadyInfo]:
@@ -52,5 +54,5 @@ class Bench:
         if engine.pid is not None:
             assert processes.session_members(engine.pid) == ()
         assert engine.exit.done()
-        assert os.listdir(self.runtime) == []
+        assert os.listdir(self.runtime) == [MARKER]
         assert not self.records.exists() or os.listdir(self.records) == []

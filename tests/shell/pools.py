@@ -19,8 +19,9 @@ from supervisor.kv_store import SlotStore
 from supervisor.pool import Lease, Pool, PoolEdges, PoolLimits
 from supervisor.sockets import fresh_socket
 from tests.core.schedule.toy import ToyPlanner
+from tests.shell.waiting import until
 
-QUICK = EngineLimits(stall_s=2.0, grace=StopGrace(ask_s=2.0, term_s=0.5))
+QUICK = EngineLimits(stall_s=30.0, grace=StopGrace(ask_s=2.0, term_s=0.5))
 
 
 @dataclass
@@ -39,6 +40,7 @@ class PoolBench:
         called_off: those of them whose reading was cancelled.
         seen: what the pool observed, as (event, model, code).
         looks: how often the machine was looked at.
+        answers: how often an engine that was asked whether it lives has answered, and was weighed.
     """
 
     binary: str
@@ -59,6 +61,7 @@ class PoolBench:
     failures: list[Failure] = field(default_factory=list)
     engines: list[Engine] = field(default_factory=list)
     looks: int = 0
+    answers: int = 0
 
     def __post_init__(self) -> None:
         self.log = OutputLog(self.folder / "engine.log")
@@ -99,7 +102,13 @@ class PoolBench:
         return True
 
     def _allowed(self, plan: Plan) -> int | None:
+        self.answers += 1
         return self.allowed
+
+    async def more_answers(self, count: int) -> None:
+        """Wait until engines have answered so often from now on."""
+        wanted = self.answers + count
+        await until(lambda: self.answers >= wanted, f"{count} more answers of engines")
 
     async def _learn(self, model: ModelId) -> None:
         if model in self.unreadable:
@@ -120,9 +129,9 @@ class PoolBench:
         self.seen.append((event, model, failure.code if failure else None))
 
 
-async def chat(lease: Lease, content: str = "Hi") -> str:
-    """The whole answer; raises EngineUnreachable where the engine dies."""
-    body = json.dumps({"messages": [{"role": "user", "content": content}], "max_tokens": 16}).encode()
+async def chat(lease: Lease, content: str = "Hi", length: int = 16) -> str:
+    """The whole answer of at most `length` tokens; raises EngineUnreachable where the engine dies."""
+    body = json.dumps({"messages": [{"role": "user", "content": content}], "max_tokens": length}).encode()
     async with lease.client.post("/v1/chat/completions", body) as answer:
         found = await answer.json()
     text: str = found["choices"][0]["message"]["content"]

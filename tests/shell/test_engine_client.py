@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.engine_client import EngineClient, EngineUnreachable
+from tests.shell.waiting import until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -115,7 +117,7 @@ async def test_leaving_closes_the_connection(tmp_path: Path) -> None:
     async with engine(tmp_path, until_left) as client:
         async with client.get("/x") as response:
             assert await response.read_some() == b"first"
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await left.wait()
 
 
@@ -129,7 +131,7 @@ async def test_closing_the_client_wakes_who_reads(tmp_path: Path) -> None:
         await asyncio.sleep(0)  # it waits now
         client.close()
         with pytest.raises(EngineUnreachable):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE):
                 await reading
 
 
@@ -146,11 +148,10 @@ async def test_a_slow_reader_holds_the_engine_back(tmp_path: Path) -> None:
             sent += 1 << 16
 
     async with engine(tmp_path, flood) as client, client.get("/x") as response:
-        before = -1
-        while sent != before:  # until it gets no further
-            before = sent
-            await asyncio.sleep(0.05)
-        assert 0 < sent < size / 2
+        await until(lambda: sent > 0, "the engine has begun")
+        for _ in range(1000):  # many chances to go on, of which it takes few
+            await asyncio.sleep(0)
+        assert sent < size / 2
         assert len(await response.read()) == size
 
 
@@ -164,13 +165,13 @@ async def test_pieces_are_handed_on_as_they_arrive(tmp_path: Path) -> None:
 
 
 async def test_a_sink_that_is_full_gets_the_rest_later(tmp_path: Path) -> None:
+    got: list[bytes] = []
+
     async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM + chunk(b"one"))
-        await writer.drain()
-        await asyncio.sleep(0.05)
+        await until(lambda: got == [b"one"], "the first piece has arrived")
         writer.write(chunk(b"two") + chunk(b""))
 
-    got: list[bytes] = []
     async with engine(tmp_path, answer) as client, client.get("/x") as response:
         while not await response.pipe(_into(got, full=True)):
             pass
@@ -181,13 +182,15 @@ async def test_what_a_sink_raises_is_raised_by_pipe(tmp_path: Path) -> None:
     def refuse(_data: bytes) -> bool:
         raise ArithmeticError("too much")
 
+    piping = asyncio.Event()
+
     async def late(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM)
-        await writer.drain()
-        await asyncio.sleep(0.05)
+        await piping.wait()
         writer.write(chunk(b"one"))
 
     async with engine(tmp_path, late) as client, client.get("/x") as response:
+        piping.set()
         with pytest.raises(ArithmeticError):
             await response.pipe(refuse)
 
@@ -196,13 +199,15 @@ async def test_what_a_sink_raises_on_the_last_piece_is_raised_too(tmp_path: Path
     def refuse(_data: bytes) -> bool:
         raise ArithmeticError("too much")
 
+    piping = asyncio.Event()
+
     async def late(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM)
-        await writer.drain()
-        await asyncio.sleep(0.05)
+        await piping.wait()
         writer.write(chunk(b"one") + chunk(b""))
 
     async with engine(tmp_path, late) as client, client.get("/x") as response:
+        piping.set()
         with pytest.raises(ArithmeticError):
             await response.pipe(refuse)
 
@@ -248,10 +253,11 @@ async def test_a_full_queue_of_connections_is_waited_for(tmp_path: Path) -> None
                 return response.status
 
         asking = asyncio.create_task(ask())
-        await asyncio.sleep(0.05)
+        for _ in range(100):
+            await asyncio.sleep(0)
         assert not asking.done()
         server = await asyncio.start_unix_server(_ok, sock=listener)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             assert await asking == 200
         server.close()
 

@@ -18,6 +18,7 @@ from supervisor.engine_client import EngineClient, EngineUnreachable
 from supervisor.errors import EngineStartFailed
 from supervisor.paths import places
 from tests.shell.engines import Bench
+from tests.support.patience import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
@@ -106,7 +107,7 @@ async def test_it_stops_at_once_in_the_middle_of_a_stream_of_ours(
     async with engine.client.post("/completion", json.dumps(ENDLESS).encode()) as response:
         assert (await response.read_some()).startswith(b"data: ")
         reader = asyncio.create_task(response.read())
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(PATIENCE):
             await engine.stop()
         with pytest.raises(EngineUnreachable):
             await reader
@@ -132,7 +133,7 @@ async def test_a_stream_that_nobody_closes_does_not_keep_it_alive(
     await bench.start(engine)
     async with EngineClient(engine.socket).post("/completion", json.dumps(ENDLESS).encode()) as response:
         assert (await response.read_some()).startswith(b"data: ")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             await engine.stop()
     bench.assert_nothing_left(engine)
 

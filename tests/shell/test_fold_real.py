@@ -2,97 +2,46 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import re
-import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from supervisor.core.apis import api_of
 from supervisor.core.relay import Relay
 from supervisor.core.upstream import plan_upstream, set_fields
-from supervisor.demo.maker import write_scripted_gguf
+from tests.shell.bare_engine import (
+    CHAT,
+    FUNCTIONS,
+    RAW,
+    RESPONSES,
+    TEXT,
+    TOOLS,
+    bare_engine,
+    chat,
+    comparable,
+    masked,
+    post,
+    said,
+    text,
+)
 from tests.shell.fold_model import FOLD_SCRIPT
 
 pytestmark = pytest.mark.engine
-
-CHAT = "/v1/chat/completions"
-TEXT = "/v1/completions"
-
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": name, "parameters": {"type": "object", "properties": {key: {} for key in keys}}},
-    }
-    for name, keys in (("get_weather", ("city", "unit")), ("alpha", ("x",)), ("beta", ()))
-]
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=30)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self._path)  # closed with the connection, also when this fails
 
 
 @pytest.fixture(scope="module")
 def engine(engine_binary: Path) -> Iterator[str]:
     """Socket path of a running llama-server with four slots."""
-    with tempfile.TemporaryDirectory(prefix="fold") as folder:
-        model, path = Path(folder, "m.gguf"), str(Path(folder, "s.sock"))
-        write_scripted_gguf(model, FOLD_SCRIPT)
-        argv = [str(engine_binary), "-m", str(model), "--host", path, "--parallel", "4", "-c", "16384", "-fit", "off"]
-        with Path(folder, "log").open("wb") as log:
-            child = subprocess.Popen(argv, stdout=log, stderr=log)
-        try:
-            wait_until_ready(child, path)
-            yield path
-        finally:
-            child.kill()
-            child.wait()
+    with bare_engine(engine_binary, FOLD_SCRIPT) as path:
+        yield path
 
 
-def wait_until_ready(child: subprocess.Popen[bytes], path: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        assert child.poll() is None, "the engine exited"
-        with suppress(OSError), closing(UnixConnection(path)) as connection:
-            connection.request("GET", "/health")
-            with connection.getresponse() as response:
-                if response.status == 200:
-                    return
-        time.sleep(0.02)  # nothing to await: this llama-server is driven without its state protocol
-    raise AssertionError("the engine was not ready in time")
-
-
-def post(engine: str, path: str, body: bytes) -> tuple[int, bytes]:
-    with closing(UnixConnection(engine)) as connection:
-        connection.request("POST", path, body, {"Content-Type": "application/json"})
-        with connection.getresponse() as response:
-            return response.status, response.read()
-
-
-def chat(word: str, **fields: Any) -> dict[str, Any]:
-    # cache_prompt off: the usage of the second of two equal requests would show cached tokens
-    return {"messages": [{"role": "user", "content": word}], "temperature": 0, "cache_prompt": False, **fields}
-
-
-def text(prompt: Any, **fields: Any) -> dict[str, Any]:
-    return {"prompt": prompt, "temperature": 0, "cache_prompt": False, **fields}
-
-
+BEGUN = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "Begun "}]
+BEGUN_ITEMS = [BEGUN[0], {**BEGUN[1], "type": "message"}]
+CONTINUED = {"messages": BEGUN, "add_generation_prompt": False}
 FOLDED = {
     "text": (CHAT, chat("HELLO")),
     "reasoning": (CHAT, chat("THINK")),
@@ -110,13 +59,9 @@ FOLDED = {
     "multi-byte characters": (CHAT, chat("SIGNS")),
     "the name of the filtered key": (CHAT, chat("LITERAL")),
     "timings per token": (CHAT, chat("HELLO", timings_per_token=True)),
-    "a message continued": (
-        CHAT,
-        {
-            **chat("HELLO", max_tokens=3),
-            "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "Begun "}],
-        },
-    ),
+    "a message continued": (CHAT, {**chat("HELLO", max_tokens=3), "messages": BEGUN}),
+    "a message continued by name": (CHAT, {**chat("x", max_tokens=3), **CONTINUED, "continue_final_message": True}),
+    "its content continued": (CHAT, {**chat("x", max_tokens=3), **CONTINUED, "continue_final_message": "content"}),
     "stream null": (CHAT, chat("HELLO", stream=None, stream_options=None)),
     "completion": (TEXT, text("<|say:word:hello|>")),
     "completion of several prompts": (TEXT, text(["<|say:word:hello|>", "<|say:word:think|>"])),
@@ -127,6 +72,32 @@ FOLDED = {
     "completion with a stop word": (TEXT, text("<|say:word:hello|>", stop=[" STOP"])),
     "completion cut off": (TEXT, text("<|say:word:hello|>", max_tokens=2)),
     "completion with token ids": (TEXT, text("<|say:word:hello|>", return_tokens=True, response_fields=["content"])),
+    "completion debugging": (TEXT, text("<|say:word:hello|>", verbose=True)),
+    "completion debugging with probabilities": (TEXT, text("<|say:word:hello|>", verbose=True, n_probs=2, n=2)),
+    "a response": (RESPONSES, said("HELLO")),
+    "a response with reasoning": (RESPONSES, said("THINK")),
+    "a response with a call": (RESPONSES, said("TOOL", tools=FUNCTIONS)),
+    "a response with two calls": (RESPONSES, said("PAIR", tools=FUNCTIONS, parallel_tool_calls=True)),
+    "a response cut off": (RESPONSES, said("HELLO", max_output_tokens=3)),
+    "a response without a token": (RESPONSES, said("HELLO", max_output_tokens=0)),
+    "a response with instructions": (RESPONSES, said([{"role": "user", "content": "SIGNS"}], instructions="Be kind.")),
+    "a response with the filtered key": (RESPONSES, said("LITERAL", timings_per_token=True)),
+    "a response continued": (RESPONSES, said(BEGUN_ITEMS, max_output_tokens=3)),
+    "raw": (RAW, text("<|say:word:hello|>")),
+    "raw by its other name": ("/completions", text("<|say:word:signs|>")),
+    "raw, several prompts": (RAW, text(["<|say:word:hello|>", "<|say:word:think|>"])),
+    "raw, several choices": (RAW, text("<|say:word:hello|>", n=2)),
+    "raw, some fields": (
+        RAW,
+        text("<|say:word:hello|>", response_fields=["content", "none/such", "generation_settings/stream", "stop"]),
+    ),
+    "raw, fields of several": (RAW, text(["<|say:word:hello|>", "x"], response_fields=["content"], max_tokens=3)),
+    "raw with probabilities": (RAW, text("<|say:word:signs|>", n_probs=2)),
+    "raw with sampled probabilities": (RAW, text("<|say:word:signs|>", n_probs=1, post_sampling_probs=True)),
+    "raw with a stop word": (RAW, text("<|say:word:hello|>", stop=[" STOP"])),
+    "raw cut off": (RAW, text("<|say:word:hello|>", n_predict=3)),
+    "raw without a token": (RAW, text("<|say:word:hello|>", n_predict=0)),
+    "raw with the filtered key": (RAW, text("<|say:word:literal|>", timings_per_token=True)),
 }
 
 
@@ -144,17 +115,6 @@ def test_fold_equals_the_single_answer(engine: str, path: str, body: dict[str, A
     fold.feed(streamed)
 
     assert comparable(fold.response()) == comparable(json.loads(single))
-
-
-def comparable(answer: dict[str, Any]) -> dict[str, Any]:
-    """Random ids and times replaced by their kind; timings by their keys."""
-    assert re.fullmatch(r"chatcmpl-\w+", answer["id"])
-    result = {**answer, "id": "chatcmpl", "created": type(answer["created"]), "timings": set(answer["timings"])}
-    for choice in result["choices"]:
-        for call in choice.get("message", {}).get("tool_calls", []):
-            assert re.fullmatch(r"\w{32}", call["id"])
-            call["id"] = "call"
-    return result
 
 
 def test_the_engine_parses_what_these_tests_compare(engine: str) -> None:
@@ -187,7 +147,11 @@ UNFOLDABLE = {
     "chat logprobs with tools": (CHAT, chat("TOOL", tools=TOOLS, logprobs=True)),
     "chat debugging": (CHAT, chat("HELLO", verbose=True)),
     "completion logprobs with a stop word": (TEXT, text("<|say:word:hello|>", logprobs=1, stop="STOP here")),
-    "completion debugging": (TEXT, text("<|say:word:hello|>", verbose=True)),
+    "completion debugging with token ids": (TEXT, text("<|say:word:signs|>", verbose=True, return_tokens=True)),
+    "raw with token ids": (RAW, text("<|say:word:signs|>", return_tokens=True)),
+    "raw with probabilities and a stop word": (RAW, text("<|say:word:hello|>", n_probs=1, stop="STOP here")),
+    "a response of several choices": (RESPONSES, said("HELLO", n=2)),
+    "a response with probabilities and tools": (RESPONSES, said("TOOL", tools=FUNCTIONS, logprobs=True)),
 }
 
 
@@ -197,7 +161,7 @@ def test_the_reason_not_to_fold_is_real(engine: str, path: str, body: dict[str, 
     assert plan.reason is not None
     assert plan.changes == {}
 
-    folding = plan_upstream(path, chat("x") if path == CHAT else text("x"))
+    folding = plan_upstream(path, {"prompt": "x", "messages": [], "input": "x"})
     fold = folding.new_fold()
     assert fold is not None
     raw = json.dumps(body).encode()
@@ -223,6 +187,13 @@ STREAMED = {
     "long prompt": (CHAT, chat("HELLO " + "x" * 3000)),
     "completion": (TEXT, text("<|say:word:signs|>", logprobs=1)),
     "completion of several choices": (TEXT, text("<|say:word:hello|>", n=2)),
+    "a response": (RESPONSES, said("HELLO")),
+    "a response with reasoning": (RESPONSES, said("THINK")),
+    "a response with calls": (RESPONSES, said("PAIR", tools=FUNCTIONS)),
+    "a response with the filtered key": (RESPONSES, said("LITERAL", instructions="prompt_progress")),
+    "a response to a long prompt": (RESPONSES, said("HELLO " + "x" * 3000)),
+    "raw": (RAW, text("<|say:word:signs|>", n_probs=1)),
+    "raw, a long prompt": (RAW, text("x" * 3000, n_predict=5)),
 }
 
 
@@ -236,24 +207,12 @@ def test_relayed_stream_is_the_one_without_progress(engine: str, path: str, body
     _, ours = post(engine, path, set_fields(raw, plan.changes))
     assert b'"prompt_progress":' in ours
 
-    relay = Relay(drop_progress=plan.drop_progress)
+    relay = Relay(drop_progress=plan.drop_progress, api=api_of(path))
     relayed = relay.feed(ours)
 
     assert masked(relayed) == masked(plain)
-    assert relay.done
+    assert relay.done or path == RAW
     assert relay.partial == b""
-
-
-def masked(stream: bytes) -> list[bytes]:
-    """The events without random ids, times and timings; sorted by choice, whose order among each other is free."""
-    for pattern, fixed in (
-        (rb'"created":\d+', b'"created":0'),
-        (rb"chatcmpl-\w+", b"chatcmpl"),
-        (rb'"id":"\w{32}"', b'"id":"call"'),
-        (rb'"timings":\{[^}]*\}', b'"timings":{}'),
-    ):
-        stream = re.sub(pattern, fixed, stream)
-    return sorted(stream.split(b"\n\n"), key=lambda event: b'"index":1' in event)
 
 
 def test_a_continued_message_comes_with_one_role_and_its_beginning(engine: str) -> None:
@@ -270,6 +229,28 @@ def test_a_continued_message_comes_with_one_role_and_its_beginning(engine: str) 
     assert b"prompt_progress" not in relayed
     assert content(relayed) == content(plain)
     assert content(relayed).startswith("Begun ")
+
+
+def test_a_continued_response_begins_once_and_with_its_beginning(engine: str) -> None:
+    body = said(BEGUN_ITEMS, max_output_tokens=3, stream=True)
+    raw = json.dumps(body).encode()
+    _, plain = post(engine, RESPONSES, raw)
+    _, ours = post(engine, RESPONSES, set_fields(raw, plan_upstream(RESPONSES, body).changes))
+
+    relayed = Relay(drop_progress=True, api=api_of(RESPONSES)).feed(ours)
+
+    def spoken(stream: bytes) -> list[tuple[str, str]]:
+        """The kinds of the events, neighbours of one kind as one, each with its text."""
+        found: list[tuple[str, str]] = []
+        for event in stream.split(b"\n\n")[:-1]:
+            data = json.loads(event.partition(b"data: ")[2])
+            text = found.pop()[1] if found and found[-1][0] == data["type"] else ""
+            found.append((data["type"], text + data.get("delta", "")))
+        return found
+
+    assert b"prompt_progress" not in relayed
+    assert spoken(relayed) == spoken(plain)
+    assert any(text.startswith("Begun ") for _, text in spoken(relayed))
 
 
 def content(stream: bytes) -> str:

@@ -20,6 +20,7 @@ from supervisor.core.launch.rules import RULES
 from supervisor.core.launch.typed import SWITCHES, VALUED
 from supervisor.llamacpp.probe import capabilities
 from tests.support.adapters import write_stubborn_adapter
+from tests.support.patience import PATIENCE
 from tests.support.placements import placement
 from tests.support.plain_server import PlainServer, plain_server
 from tests.support.scripted import ScriptedModel
@@ -120,7 +121,7 @@ FIELDS = sorted({rule.text for rule in RULES.values() if rule.level == "field"} 
 @cache
 def parsed(argv: tuple[str, ...]) -> str:
     """What llama-server has against these arguments, which it reads before it prints its help; "" for nothing."""
-    done = subprocess.run([*argv, "--help"], capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run([*argv, "--help"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     return "" if done.returncode == 0 else done.stderr
 
 
@@ -131,7 +132,7 @@ def test_the_check_would_find_a_mistake(engine_binary: Path) -> None:
     assert "invalid argument" in parsed((str(engine_binary), "--ctx-size=512"))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_combination_of_options_is_readable(engine_binary: Path, known: Capabilities, data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(FIELDS), unique=True, max_size=25), "fields")

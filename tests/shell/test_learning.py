@@ -92,13 +92,13 @@ class Workshop:
             return prober.machine(self.binary, tuple(workers), again=again, ours=ours)
 
         planner = Planner(Registry(), read, look, Rules(), tuple)
-        await planner.look()
+        sight = await planner.look()
         known = self.know(model, options)
-        placement = planner.decide(known, options, ())
+        placement = sight.decide(known, options, ())
         assert isinstance(placement, Placement), placement
-        intent = intent_of(placement, options, planner.devices_of(placement))
+        intent = intent_of(placement, options, sight.devices_of(placement))
         start = start_of(known.subject.identity, intent, known.engine, known.build)
-        return Planned(known, planner.placed(placement), intent, start)
+        return Planned(known, sight.placed(placement), intent, start)
 
     def launch(self, planned: Planned) -> LaunchSpec:
         known, socket = planned.known, str(fresh_socket(self.folder / "run"))

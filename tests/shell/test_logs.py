@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 from supervisor import logs
+from supervisor.core.flood import Flood
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +61,115 @@ def test_secrets_are_hidden() -> None:
     logs.configure("json", seen.append)
     structlog.get_logger().info("asked", api_key="open sesame")
     assert b"sesame" not in seen[0]
+
+
+def test_urls_are_logged_without_their_credentials() -> None:
+    seen: list[bytes] = []
+    logs.configure("text", seen.append)
+    structlog.get_logger().info("asked", reason="https://me:sesame@hub.example/x does not answer")
+    assert b"sesame" not in seen[0]
+    assert b"hub.example" in seen[0]
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_foreign_text_is_no_second_line_and_drives_no_terminal(log_format: logs.LogFormat) -> None:
+    seen: list[bytes] = []
+    logs.configure(log_format, seen.append)
+    evil = "x\n2026-01-01T00:00:00Z [info] forged\x1b[2J\x9b"
+    structlog.get_logger().info("asked", reason=evil, names=[evil], odd=KeyError(evil))
+    logging.getLogger("uvicorn.error").warning("received %s", evil.replace("\n", " "))
+    assert len(seen) == 2
+    assert not any(char in line.decode() for line in seen for char in "\x1b\x9b")
+
+
+def test_a_line_has_a_longest_length() -> None:
+    seen: list[bytes] = []
+    logs.configure("text", seen.append)
+    structlog.get_logger().info("asked", reason="x" * 10_000_000, names=["y" * 10_000_000])
+    logging.getLogger("uvicorn.error").warning("z" * 10_000_000)
+    assert max(map(len, seen)) < 30_000
+
+
+def test_what_is_below_the_level_is_left_out_and_the_level_changes_at_once() -> None:
+    seen: list[bytes] = []
+    control = logs.configure("text", seen.append)
+    log = structlog.get_logger()
+    for level, told in (("info", 3), ("debug", 4), ("warning", 2), ("error", 1)):
+        control.level = level  # type: ignore[assignment]  # of the names that there are
+        seen.clear()
+        log.debug("d")
+        log.info("i")
+        log.warning("w")
+        log.error("e")
+        assert len(seen) == told, level
+
+
+def test_the_configurations_level_counts_when_it_changes() -> None:
+    control = logs.LogControl("info")
+    control.level = "debug"
+    levels = []
+    for configured in ("info", "error"):
+        control.configure(configured, 1, 1)
+        levels.append(str(control.level))
+    assert levels == ["debug", "error"]
+
+
+def test_one_cause_writes_so_many_lines_and_others_go_on() -> None:
+    seen: list[bytes] = []
+    logs.configure("text", seen.append, logs.LogControl(flood=Flood(burst=10, per_second=0)))
+    log, library = structlog.get_logger(), logging.getLogger("uvicorn.error")
+    for number in range(1000):
+        log.warning("garbage", number=number)
+        library.warning("Invalid HTTP request received: %d", number)
+    log.info("something_else")
+    assert len(seen) == 21
+    assert b"something_else" in seen[-1]
+
+
+def test_what_was_left_out_is_counted() -> None:
+    flood = Flood(burst=2, per_second=1, causes=2)
+    assert [flood.passes("a", 0.0) for _ in range(5)] == [0, 0, None, None, None]
+    assert flood.passes("b", 0.0) == 0
+    assert flood.passes("a", 1.0) == 3
+    assert flood.passes("a", 1.0) is None
+    assert [flood.passes(f"cause {number}", 2.0) for number in range(100)] == [0] * 100
+    assert len(flood._buckets) == 2
+
+
+ROTATING = """
+import sys
+from pathlib import Path
+import structlog
+from supervisor import logs
+from supervisor.core.flood import Flood
+from supervisor.logfile import LogFile
+control = logs.LogControl(file=LogFile(Path(sys.argv[1]), 10_000, 3), flood=Flood(burst=10**9))
+logs.configure("json", lambda line: None, control)
+for number in range(1000):
+    structlog.get_logger().info("line", number=number)
+print("to standard output")
+"""
+
+
+def test_the_file_behind_standard_error_is_rotated(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    with path.open("ab") as file:
+        subprocess.run([sys.executable, "-c", ROTATING, str(path)], stdout=file, stderr=file, check=True)
+    files = [path, tmp_path / "daemon.log.1", tmp_path / "daemon.log.2"]
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert all(file.stat().st_size <= 10_000 for file in files)
+    lines = [line for file in reversed(files) for line in file.read_text().splitlines()]
+    assert lines[-1] == "to standard output"
+    numbers = [json.loads(line)["number"] for line in lines[:-1]]
+    assert numbers == list(range(numbers[0], 1000))
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs.log"
+    (tmp_path / "daemon.log").touch()
+    with theirs.open("ab") as file:
+        subprocess.run(
+            [sys.executable, "-c", ROTATING, str(tmp_path / "daemon.log")], stdout=file, stderr=file, check=True
+        )
+    assert len(theirs.read_text().splitlines()) == 1001
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "daemon.log", theirs]

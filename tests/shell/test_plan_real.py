@@ -18,6 +18,7 @@ from supervisor.paths import places
 from supervisor.store import Database, Footprints
 from tests.evidence.subjects import write_subject
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 from tests.support.workers import rpc_worker
 
 pytestmark = pytest.mark.engine
@@ -188,7 +189,7 @@ def test_what_a_plan_says_is_what_the_engine_reads(bench: Bench, subject: str, g
 def _parse(bench: Bench, model: Path, arguments: list[str]) -> str:
     """What llama-server has against the arguments; it looks at all of them before it helps."""
     argv = [str(bench.binary), "-m", str(model), *arguments, "--help"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return "" if done.returncode == 0 else done.stderr
 
 

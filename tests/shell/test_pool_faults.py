@@ -18,6 +18,7 @@ from supervisor.pool import PoolLimits
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, chat
 from tests.shell.waiting import until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -69,7 +70,7 @@ async def test_a_load_that_nobody_waits_for_is_not_tried_otherwise(bench: PoolBe
         await until(lambda: pool.status("a").view.state is EngineState.LOADING, "it loads")
         waiting.cancel()
         await asyncio.wait({waiting})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await pool.settled("a")
     assert bench.failures == []
     assert len(bench.engines) == 1
@@ -77,10 +78,12 @@ async def test_a_load_that_nobody_waits_for_is_not_tried_otherwise(bench: PoolBe
 
 async def test_an_engine_that_leaves_with_exit_code_0_has_failed_all_the_same(bench: PoolBench, tmp_path: Path) -> None:
     bench.binary = install_fake(tmp_path)
-    bench.arguments = {"a": ("--leave-after", "0.2", "--exit-code", "0")}
+    bench.arguments = {"a": ("--exit-code", "0")}
     async with bench.pool() as pool:
         lease = await pool.acquire("a")
-        assert await lease.engine_gone(10)
+        assert lease.engine.pid is not None
+        os.kill(lease.engine.pid, signal.SIGUSR2)
+        assert await lease.engine_gone(PATIENCE)
         failure = pool.status("a").view.failure
         assert failure is not None
         assert (failure.code, "exit code 0" in failure.message) == ("engine_lost", True)
@@ -118,7 +121,7 @@ async def test_an_engine_that_hangs_while_its_slots_are_to_be_saved_makes_room_a
         lease.release()
         assert bench.engines[0].pid is not None
         os.kill(bench.engines[0].pid, signal.SIGSTOP)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(PATIENCE):
             other = await pool.acquire("b")
         assert await chat(other) == HELLO
         other.release()

@@ -18,6 +18,7 @@ from supervisor.pool import Pool, PoolLimits
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, processed
 from tests.shell.waiting import until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -64,7 +65,7 @@ async def test_it_survives_idleness_and_unloading(bench: PoolBench) -> None:
     bench.policies = {"a": ModelPolicy(ttl=0.2)}
     async with bench.pool() as pool:
         await once(pool, "a")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await pool._first("a", lambda status: status.view.state is EngineState.STOPPED)
         assert await once(pool, "a") <= 1
         await pool.unload("a")
@@ -86,13 +87,15 @@ async def test_an_engine_that_outgrows_its_plan_starts_anew_when_it_is_idle(benc
     bench.arguments = {"a": ("--grow", "700")}
     async with bench.pool(pool_limits=PoolLimits(probe=0.1, growth=0.5)) as pool:
         lease = await pool.acquire("a")
+        await bench.more_answers(1)  # it was weighed once as it was
+        os.kill(pid_of(bench), signal.SIGUSR1)
         await until(lambda: ("engine_outgrown", "a", "engine_outgrown") in bench.seen, "it is noticed")
         assert len(bench.engines) == 1
         assert pool.status("a").view.leases == 1, "its request goes on"
         bench.arguments = {}
         lease.release()
         await until(lambda: len(bench.engines) == 2, "another takes its place")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await pool.settled("a")
         (await pool.acquire("a")).release()
         assert len(bench.engines) == 2
@@ -105,9 +108,18 @@ async def test_within_its_limit_it_may_grow(bench: PoolBench, tmp_path: Path) ->
     bench.arguments = {"a": ("--grow", "200")}
     async with bench.pool(pool_limits=PoolLimits(probe=0.1)) as pool:
         (await pool.acquire("a")).release()
+        await bench.more_answers(1)
+        os.kill(pid_of(bench), signal.SIGUSR1)
         await until(lambda: (bench.engines[0].memory() or 0) > 200 << 20, "it grows")
-        await asyncio.sleep(0.5)
+        await bench.more_answers(3)
         assert [event for event, _, _ in bench.seen] == ["engine_start", "engine_ready"]
+
+
+def pid_of(bench: PoolBench) -> int:
+    """The process of the first engine."""
+    pid = bench.engines[0].pid
+    assert pid is not None
+    return pid
 
 
 def stopped(pid: int) -> bool:
@@ -117,16 +129,16 @@ def stopped(pid: int) -> bool:
 
 
 async def test_after_a_resume_every_engine_is_asked_at_once(bench: PoolBench) -> None:
-    async with bench.pool(pool_limits=PoolLimits(probe=600, hung=0.5)) as pool:
+    async with bench.pool(pool_limits=PoolLimits(probe=600, hung=2)) as pool:
         (await pool.acquire("a")).release()
-        pid = bench.engines[0].pid
-        assert pid is not None
+        pid = pid_of(bench)
         os.kill(pid, signal.SIGSTOP)
         await until(lambda: stopped(pid), "it is stopped")  # a thread that still ran would answer
         pool.check()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await pool._first("a", lambda status: status.view.state is EngineState.FAILED)
         assert await once(pool, "a") > 0
+        seen = bench.answers
         pool.check()
-        await asyncio.sleep(0.3)
+        await until(lambda: bench.answers > seen, "the new one is asked at once, too, and answers")
         assert pool.status("a").view.state is EngineState.READY

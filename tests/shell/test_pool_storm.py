@@ -16,8 +16,10 @@ from supervisor import processes
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from supervisor.engine_client import EngineUnreachable
 from supervisor.errors import SupervisorError
+from supervisor.owned import MARKER
 from supervisor.pool import Pool, PoolLimits
 from tests.shell.pools import PoolBench, chat
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
@@ -56,12 +58,12 @@ class Storm:
 
     async def client(self) -> None:
         while not self.over:
-            patience = self.random.choice([0.01, 0.3, 20.0])
+            patience = self.random.choice([0.01, 0.3, PATIENCE])
             try:
                 async with asyncio.timeout(patience):
                     self.seen[await self.request(self.random.choice("abc"))] += 1
             except TimeoutError:
-                assert patience < 20.0, "a request was never answered"
+                assert patience < PATIENCE, "a request was never answered"
                 self.seen["left"] += 1
             await asyncio.sleep(self.random.random() * 0.1)
 
@@ -120,7 +122,7 @@ async def answers(pool: Pool, model: str) -> bool:
 
 async def until_it_answers(pool: Pool, model: str) -> None:
     """When the storm is over every model serves, once the engines that it left stopped are found out."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not await answers(pool, model):
             pass  # each try ends with an answer, an error or its own time limit
 
@@ -141,7 +143,7 @@ async def storm(engine: Path, model: Path, folder: Path, *, seconds: float, seed
     bench.log.close()
     assert bench.alive() == []
     assert all(processes.session_members(one.pid) == () for one in bench.engines if one.pid is not None)
-    assert os.listdir(folder / "run") == []
+    assert os.listdir(folder / "run") == [MARKER]
 
 
 async def test_a_storm_loses_nothing(engine_binary: Path, scripted_model: ScriptedModel, tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from supervisor.config import load_settings
 from supervisor.core.registry import Registry, Source
 from supervisor.core.schedule import ModelPolicy
-from supervisor.targets import configured_models
+from supervisor.errors import ModelFileError
+from supervisor.targets import configured_models, resolve_target
 
 
 def registry(folder: Path, text: str) -> Registry:
@@ -19,7 +23,7 @@ def registry(folder: Path, text: str) -> Registry:
 def test_every_kind_of_source(tmp_path: Path) -> None:
     (tmp_path / "dir").mkdir()
     for name in ("dir/m.gguf", "dir/mmproj.gguf", "dir/mtp-x.gguf"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_bytes(b"GGUF")
     models = registry(
         tmp_path,
         """models:
@@ -45,7 +49,7 @@ def test_every_kind_of_source(tmp_path: Path) -> None:
 def test_models_of_the_folder_get_the_defaults_and_may_be_set_by_name(tmp_path: Path) -> None:
     (tmp_path / "shelf").mkdir()
     for name in ("a.gguf", "b.gguf"):
-        (tmp_path / "shelf" / name).touch()
+        (tmp_path / "shelf" / name).write_bytes(b"GGUF")
     text = "models_dir: shelf\ndefaults: {ctx_size: 9, ttl: 5}\nmodels: {b: {ttl: null}, gone: {parallel: 2}}"
     found = {entry.id: entry for entry in registry(tmp_path, text)}
     assert set(found) == {"a", "b", "gone", "demo"}
@@ -53,6 +57,16 @@ def test_models_of_the_folder_get_the_defaults_and_may_be_set_by_name(tmp_path: 
     assert (found["b"].path, found["b"].policy.ttl) == (str(tmp_path / "shelf/b.gguf"), None)
     assert found["gone"].path == str(tmp_path / "shelf/gone.gguf"), "loading it says that it is not there"
     assert found["demo"].options.ctx_size is None
+
+
+def test_a_name_that_names_nothing_keeps_the_other_models_from_nothing(tmp_path: Path) -> None:
+    (tmp_path / "shelf").mkdir()
+    for name in (b"bad\xff.gguf", b"a.gguf", b" .gguf", b"x\x1b[2J.gguf"):
+        (tmp_path / "shelf" / os.fsdecode(name)).write_bytes(b"GGUF")
+    models = registry(tmp_path, "models_dir: shelf")
+    assert {entry.id for entry in models} == {"a", "demo"}
+    with pytest.raises(ModelFileError, match="is no UTF-8"):
+        resolve_target(models, str(tmp_path / "shelf" / os.fsdecode(b"bad\xff.gguf")))
 
 
 def test_what_is_set_for_a_model_reaches_its_policy(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 
 from supervisor import processes
+from tests.support.patience import PATIENCE
 
 
-async def until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
     """Return as soon as the condition holds; fail with `what` when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():

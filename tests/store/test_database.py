@@ -16,6 +16,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from supervisor.errors import StoreTooNew, StoreUnusable
+from supervisor.owned import MARKER
 from supervisor.store import Database, Footprints
 from supervisor.store.migrations import MIGRATIONS, VERSION
 from tests.store.observations import observation
@@ -158,7 +159,7 @@ def test_a_folder_in_its_place_is_said_and_nothing_is_set_aside(path: Path) -> N
     path.mkdir(parents=True)
     with pytest.raises(StoreUnusable, match="cannot be used"):
         Database.open(path)
-    assert [file.name for file in path.parent.iterdir()] == ["state.db"]
+    assert {file.name for file in path.parent.iterdir()} == {MARKER, "state.db"}
 
 
 def test_a_reader_sees_what_is_committed_while_the_writer_writes(path: Path) -> None:

@@ -18,6 +18,8 @@ import httpx
 import psutil
 import yaml
 
+from tests.support.patience import PATIENCE
+
 Settings: TypeAlias = Mapping[str, Any] | None
 
 ROOT = Path(__file__).parents[2]
@@ -58,18 +60,23 @@ class RunningDaemon:
         argv = psutil.Process(self.model(model)["pid"]).cmdline()
         return argv[argv.index("--host") + 1]
 
-    def busy_slots(self, model: str) -> int:
-        """How many slots the engine itself says are at work."""
+    def slots(self, model: str) -> list[dict[str, Any]]:
+        """What the engine itself says of its slots."""
         transport = httpx.HTTPTransport(uds=self.engine_socket(model))
         with httpx.Client(transport=transport, base_url="http://engine", timeout=30) as client:
-            return sum(slot["is_processing"] for slot in client.get("/slots").json())
+            found: list[dict[str, Any]] = client.get("/slots").json()
+            return found
+
+    def busy_slots(self, model: str) -> int:
+        """How many slots the engine itself says are at work."""
+        return sum(slot["is_processing"] for slot in self.slots(model))
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Wait for a condition; the seconds it took. Fails the test after `seconds`."""
-    start = time.monotonic()
+    """Wait for a condition; the seconds it took. Fails the test after `seconds`, or PATIENCE where that is more."""
+    start, patience = time.monotonic(), max(seconds, PATIENCE)
     while not condition():
-        assert time.monotonic() - start < seconds, f"not within {seconds} s: {what}"
+        assert time.monotonic() - start < patience, f"not within {patience} s: {what}"
         time.sleep(0.005)
     return time.monotonic() - start
 
@@ -146,10 +153,10 @@ def running_daemon(
         children = psutil.Process(daemon.pid).children(recursive=True) if daemon.process.poll() is None else []
         daemon.process.terminate()
         try:
-            daemon.process.wait(20)
+            daemon.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             daemon.process.kill()
             daemon.process.wait()
             raise
-        gone, alive = psutil.wait_procs(children, timeout=5)
+        gone, alive = psutil.wait_procs(children, timeout=PATIENCE)
         assert not alive, f"left behind: {alive} (gone: {gone})"

@@ -59,6 +59,12 @@ def parse_reference(text: str, hosts: Collection[str] = ()) -> HubReference | No
     return found
 
 
+def is_repository(text: str) -> bool:
+    """Whether a text is `owner/name`."""
+    owner, slash, name = text.partition("/")
+    return bool(slash) and owner not in _OTHER_KINDS and _NAME.fullmatch(owner) is not None and _is_name(name)
+
+
 def _without_host(text: str, hosts: Collection[str]) -> str | None:
     """What follows `hf://` or the hub's address, as `owner/repo[@revision][/path][:quant]`; None: neither is there."""
     if text.lower().startswith("hf://"):

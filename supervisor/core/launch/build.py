@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from supervisor.core.capabilities import Flags
+from supervisor.core.environment import for_engines
 from supervisor.core.launch.emit import typed_arguments
 from supervisor.core.launch.environment import LibraryPath, with_libraries, without_settings
 from supervisor.core.launch.extra import check_env, check_extra
@@ -85,8 +86,11 @@ def check_options(options: LaunchOptions, flags: Flags | None = None) -> None:
 
 
 def child_environment(inherited: Mapping[str, str], launch: LaunchSpec) -> dict[str, str]:
-    """The engine's whole environment: ours without llama.cpp's own settings, plus what the launch adds."""
-    return with_libraries({**without_settings(inherited), **launch.env}, launch.libraries)
+    """The engine's whole environment: what of ours an engine needs, and what the launch adds.
+
+    llama.cpp's own settings are not among it, keys and tokens neither.
+    """
+    return with_libraries({**without_settings(for_engines(inherited)), **launch.env}, launch.libraries)
 
 
 def _asked(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> list[str]:

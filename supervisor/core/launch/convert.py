@@ -84,5 +84,17 @@ def estimate_options(
 def _overrides(options: LaunchOptions) -> tuple[tuple[str, str], ...]:
     """Tensors with a place of their own, as llama-server's regular expressions."""
     named = [value.partition("=") for value in options.override_tensor]
-    dense = [(rf"blk\.{layer}{_DENSE}", "CPU") for layer in range(options.n_cpu_ffn or 0)]
+    dense = [(rf"blk\.(?:{_below(options.n_cpu_ffn)}){_DENSE}", "CPU")] if options.n_cpu_ffn else []
     return (*((pattern, place) for pattern, _, place in named), *dense)
+
+
+def _below(count: int) -> str:
+    """The numbers from 0 to `count - 1` as a pattern, whose length grows with their digits alone."""
+    last = str(count - 1)
+    found = ["[0-9]"] if len(last) > 1 else []
+    found += ["[1-9]" + "[0-9]" * more for more in range(1, len(last) - 1)]
+    for place, digit in enumerate(last):
+        least = 1 if place == 0 and len(last) > 1 else 0
+        if int(digit) > least:
+            found.append(f"{last[:place]}[{least}-{int(digit) - 1}]" + "[0-9]" * (len(last) - place - 1))
+    return "|".join([*found, last])

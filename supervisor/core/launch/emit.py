@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from supervisor.core.capabilities import Flags
 from supervisor.core.launch.options import LaunchOptions, LoraAdapter, ModelFacts, projector_of, serves_embeddings
 from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED, Typed
+from supervisor.core.memory.patterns import check_override
 from supervisor.errors import InvalidRequest, OptionNotSupported
 
 _LISTS_THAT_MAY_BE_EMPTY = frozenset({"device", "spec_draft_device"})  # empty: `none`
@@ -99,12 +100,10 @@ def _text(value: object) -> str:
 
 def _check_overrides(values: Iterable[str], field: str) -> None:
     for value in values:
-        pattern, equals, place = value.partition("=")
-        if not (pattern and equals and place) or "," in value:
-            raise InvalidRequest(
-                f"{value!r} is no override: write PATTERN=BUFFER TYPE without a comma, which would end it",
-                param=field,
-            )
+        try:
+            check_override(value)
+        except ValueError as error:
+            raise InvalidRequest(f"{value!r}: {error}", param=field) from None
 
 
 def _special(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> Iterator[str]:

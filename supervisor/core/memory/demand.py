@@ -149,7 +149,7 @@ def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
 
 def _own(part: Part, route: Router, options: EstimateOptions, named: dict[str, int]) -> tuple[int, int]:
     """What of a part goes where its layer goes, as bytes on a device and on the host; the rest is added to `named`."""
-    if not route.patterns:
+    if route.patterns is None:
         return part.bytes_on(0, route.cuda), part.n_bytes
     found = (0, 0)
     for piece, target in route.split(part, _ANYWHERE):

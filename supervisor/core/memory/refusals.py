@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from supervisor.core.ggml import CACHE_TYPES, tensor_type
@@ -10,6 +9,7 @@ from supervisor.core.memory.cache import CacheRule
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.memory.patterns import BadPattern, matcher
 from supervisor.core.memory.placement import HOST
 from supervisor.core.memory.result import Refusal
 from supervisor.core.spec import ModelSpec
@@ -63,14 +63,14 @@ def _can_draft(spec: ModelSpec) -> bool:
 
 
 def _bad_overrides(options: EstimateOptions) -> Iterator[Refusal]:
-    for pattern, place in options.override_tensors:
+    for _, place in options.override_tensors:
         if place != HOST and place not in options.devices:
             names = ", ".join((HOST, *options.devices))
             yield Refusal("unknown_buffer_type", f"There is no device '{place}' for tensors; known: {names}.")
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            yield Refusal("bad_pattern", f"'{pattern}' is no regular expression: {error}.")
+    try:
+        matcher(tuple(pattern for pattern, _ in options.override_tensors))
+    except BadPattern as error:
+        yield Refusal("bad_pattern", f"{error}.")
 
 
 def _bad_types(

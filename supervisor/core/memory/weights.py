@@ -15,6 +15,7 @@ from functools import lru_cache
 from supervisor.core.ggml import TENSOR_TYPES, tensor_type
 from supervisor.core.gguf import TensorInfo
 from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.memory.patterns import Matcher, matcher
 from supervisor.core.spec import ModelSpec
 
 _ALIGNMENT = 32
@@ -241,7 +242,7 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
 
 def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, route: Router) -> int:
     experts = -1 if layer < route.host_experts else device
-    if experts == device and not route.patterns:
+    if experts == device and route.patterns is None:
         return found.add(parts.whole, device, route.cuda)
     if experts != device:
         found.host_expert = max(found.host_expert, parts.experts.largest)
@@ -253,27 +254,25 @@ def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, 
 class Router:
     """Where overrides send tensors: the user's patterns first, then the experts of the first so many layers home."""
 
-    patterns: tuple[tuple[re.Pattern[str], int], ...]
+    patterns: Matcher | None
+    targets: tuple[int, ...]
     host_experts: int
     cuda: bool
 
     def split(self, part: Part, device: int) -> Iterable[tuple[Part, int]]:
         """The part, in pieces where patterns tear it apart."""
-        if not self.patterns or not part.tensors:
+        if self.patterns is None or not part.tensors:
             return ((part, device),)
         targets: dict[int, list[TensorInfo]] = {}
         for tensor in part.tensors:
-            targets.setdefault(self._target(tensor.name, device), []).append(tensor)
+            found = self.patterns.first(tensor.name)
+            targets.setdefault(device if found is None else self.targets[found], []).append(tensor)
         return [(_part(tensors), target) for target, tensors in targets.items()]
-
-    def _target(self, name: str, device: int) -> int:
-        return next((target for pattern, target in self.patterns if pattern.search(name)), device)
 
 
 def router(options: EstimateOptions) -> Router:
     """The overrides of these options."""
-    patterns = tuple(
-        (re.compile(pattern), options.devices.index(place) if place in options.devices else -1)
-        for pattern, place in options.override_tensors
-    )
-    return Router(patterns, _ALL if options.cpu_moe else options.n_cpu_moe, options.cuda)
+    given, devices = options.override_tensors, options.devices
+    patterns = matcher(tuple(pattern for pattern, _ in given)) if given else None
+    targets = tuple(devices.index(place) if place in devices else -1 for _, place in given)
+    return Router(patterns, targets, _ALL if options.cpu_moe else options.n_cpu_moe, options.cuda)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from supervisor.core.chat import ChoiceFold
 from supervisor.core.recovery.choice import ChoiceRecovery, Delta
@@ -13,9 +13,60 @@ from supervisor.core.toolcalls.whole import Request
 
 Chunk: TypeAlias = Mapping[str, Any]
 
+_FACTS: Final = frozenset({"prompt_progress", "__verbose"})
+"""What a chunk may say beside its text; it goes on where the text is held back."""
+
 _SHARED: Final = ("id", "object", "created", "model", "system_fingerprint")
 _UNPARSED: Final = re.compile(r"Failed to parse input at pos \d+: ?")
 """In this message, older builds of the engine put the text that their parser did not understand."""
+
+
+class Recovery(Protocol):
+    """What becomes of an answer's chunks.
+
+    Attributes:
+        head: what the engine's chunks share.
+    """
+
+    head: dict[str, Any]
+
+    @property
+    def has_said(self) -> bool:
+        """Whether text or a call has been given out, or found."""
+        ...
+
+    def feed(self, chunk: Chunk, /) -> list[Chunk]:
+        """What goes to the client instead of this chunk."""
+        ...
+
+    def flush(self) -> list[Chunk]:
+        """What is held."""
+        ...
+
+    def save(self, error: Mapping[str, object], /) -> tuple[list[Chunk], bool]:
+        """What can be saved where the engine failed: chunks, and whether they are a proper end."""
+        ...
+
+
+class Untouched:
+    """Chunks as they are: nothing is looked for. See `Recovery`."""
+
+    has_said = False
+
+    def __init__(self) -> None:
+        self.head: dict[str, Any] = {}
+
+    def feed(self, chunk: Chunk) -> list[Chunk]:
+        """The chunk."""
+        return [chunk]
+
+    def flush(self) -> list[Chunk]:
+        """Nothing."""
+        return []
+
+    def save(self, error: Mapping[str, object]) -> tuple[list[Chunk], bool]:
+        """Nothing."""
+        return [], False
 
 
 class ChatRecovery:
@@ -141,6 +192,8 @@ class ChatRecovery:
                 else {"finish_reason": None, "index": choice["index"], "delta": delta}
             )
             out.append({**chunk, "choices": [more]})
+        if not out and not _FACTS.isdisjoint(chunk):
+            out.append({**chunk, "choices": [{**choice, "delta": {}}]})
         return out
 
     def _of(self, index: int) -> ChoiceRecovery:

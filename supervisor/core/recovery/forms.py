@@ -22,14 +22,26 @@ class Form:
     Attributes:
         chat: the request as one for a chat; None where it can be none.
         voice: of the answer to a request.
+        needs: what the voice has to be told, as fields of the request for a chat, `chat`.
+        always: the engine is asked for a chat though nothing is looked for: its own path reports no prompt progress.
     """
 
     chat: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
     voice: Callable[[Mapping[str, Any]], Voice]
+    needs: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda chat: {}
+    always: bool = False
+
+
+def _usage(chat: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"stream_options": {"include_usage": True}}
+
+
+def _usage_and_stop_word(chat: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**_usage(chat), **({"verbose": True} if chat.get("stop") else {})}
 
 
 FORMS: Final[Mapping[str, Form]] = {
     CHAT_PATH: Form(lambda asked: asked, lambda asked: ChatVoice()),
-    "/v1/responses": Form(chat_of_responses, ResponsesVoice),
-    "/v1/messages": Form(chat_of_messages, lambda asked: MessagesVoice()),
+    "/v1/responses": Form(chat_of_responses, ResponsesVoice, _usage),
+    "/v1/messages": Form(chat_of_messages, lambda asked: MessagesVoice(), _usage_and_stop_word, always=True),
 }

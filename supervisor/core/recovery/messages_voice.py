@@ -20,17 +20,20 @@ class MessagesVoice:
 
     def __init__(self) -> None:
         self._started = False
+        self._first: Mapping[str, Any] = {}  # chunk, before it is known how long the prompt is
         self._blocks = 0
         self._open: str | int | None = None  # the present block: a kind of text, or the index of a call
         self._reason: str | None = None
+        self._stop_word: str | None = None
         self._usage: Mapping[str, Any] = {}
 
     def chunk(self, chunk: Mapping[str, Any]) -> bytes:
         """Its texts and calls as events of blocks."""
         out: list[Mapping[str, Any]] = []
-        if not self._started:
-            self._started = True
-            out.append({"type": "message_start", "message": _message(chunk, [], None, {})})
+        self._first = self._first or chunk
+        if not self._started and (_says_something(chunk) or "prompt_progress" in chunk):
+            out.append(self._start(chunk))
+        self._stop_word = _stop_word(chunk) or self._stop_word
         self._usage = chunk.get("usage") or self._usage
         for choice in chunk.get("choices") or ():
             out += self._delta(choice.get("delta") or {})
@@ -39,8 +42,9 @@ class MessagesVoice:
 
     def end(self) -> bytes:
         """Stop reason, usage and `message_stop`."""
-        last = {"stop_reason": _REASONS.get(self._reason, "end_turn"), "stop_sequence": None}
+        last = {"stop_reason": _REASONS.get(self._reason, "end_turn"), "stop_sequence": self._stop_word}
         out = [
+            *(() if self._started else (self._start(self._first),)),
             *self._closed(),
             {"type": "message_delta", "delta": last, "usage": _usage(self._usage)},
             {"type": "message_stop"},
@@ -63,7 +67,12 @@ class MessagesVoice:
             function = call["function"]
             used = {"type": "tool_use", "id": call.get("id"), "name": function.get("name")}
             blocks.append({**used, "input": _input(function.get("arguments"))})
-        return _message(answer, blocks, _REASONS.get(reason, "end_turn"), answer.get("usage") or {})
+        said = _message(answer, blocks, _REASONS.get(reason, "end_turn"), answer.get("usage") or {})
+        return {**said, "stop_sequence": _stop_word(answer)}
+
+    def _start(self, chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+        self._started = True
+        return {"type": "message_start", "message": _message(chunk, [], None, _progressed(chunk))}
 
     def _delta(self, delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         out: list[Mapping[str, Any]] = []
@@ -114,6 +123,23 @@ def _message(
         "stop_sequence": None,
         "usage": _usage(usage),
     }
+
+
+def _says_something(chunk: Mapping[str, Any]) -> bool:
+    deltas = (choice.get("delta") or {} for choice in chunk.get("choices") or ())
+    return any(delta.get(key) for delta in deltas for key in (*_TEXTS, "tool_calls"))
+
+
+def _progressed(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The usage so far, from a report on the prompt."""
+    progress = chunk.get("prompt_progress") or {}
+    cached = {"cached_tokens": progress.get("cache", 0)}
+    return {"prompt_tokens": progress.get("total", 0), "prompt_tokens_details": cached}
+
+
+def _stop_word(chunk: Mapping[str, Any]) -> str | None:
+    """The stop word that the answer ended with; None where there is none, or the engine does not say."""
+    return (chunk.get("__verbose") or {}).get("stopping_word") or None
 
 
 def _usage(usage: Mapping[str, Any]) -> Mapping[str, int]:

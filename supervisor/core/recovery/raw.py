@@ -55,7 +55,8 @@ def can_go_raw(body: Mapping[str, Any]) -> bool:
     """Whether a request can be answered without the engine's parser and grammar."""
     wanted = body.get("tool_choice")
     constrained = wanted == "required" or isinstance(wanted, Mapping)
-    special = any(body.get(key) for key in ("response_format", "grammar", "json_schema", "logprobs", "n_probs"))
+    engine_s = ("response_format", "grammar", "json_schema", "logprobs", "n_probs", "continue_final_message")
+    special = any(body.get(key) for key in engine_s) or _goes_on(body.get("messages"))
     return not constrained and not special and body.get("n") in {None, 1} and _is_text(body.get("messages"))
 
 
@@ -96,20 +97,25 @@ class RawChunks:
         head: `id`, `created`, `model` of the chunks.
         with_usage: the client asked for usage.
         with_role: the client has not had the role yet.
+        with_stop_word: the last chunk tells the stop word, as the engine does where it is asked to be verbose.
     """
 
-    def __init__(self, head: Mapping[str, Any], *, with_usage: bool, with_role: bool) -> None:
+    def __init__(
+        self, head: Mapping[str, Any], *, with_usage: bool, with_role: bool, with_stop_word: bool = False
+    ) -> None:
         self._head = {**head, "object": "chat.completion.chunk"}
         self._with_usage = with_usage
         self._with_role = with_role
+        self._with_stop_word = with_stop_word
         self.done = False
 
     def feed(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """The chunks of one event."""
         out: list[Mapping[str, Any]] = []
-        if self._with_role:
+        progress = {"prompt_progress": event["prompt_progress"]} if "prompt_progress" in event else {}
+        if self._with_role or progress:
             self._with_role = False
-            out.append(self._chunk({"role": "assistant", "content": None}))
+            out.append({**self._chunk({"role": "assistant", "content": None}), **progress})
         text = event.get("content")
         if text:
             out.append(self._chunk({"content": text}))
@@ -121,10 +127,18 @@ class RawChunks:
     def _end(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         last: dict[str, Any] = self._chunk({}, _REASONS.get(event.get("stop_type", ""), "stop"))
         timings = {"timings": event["timings"]} if "timings" in event else {}
+        if self._with_stop_word:
+            last["__verbose"] = {"stopping_word": event.get("stopping_word")}
         if not self._with_usage:
             return [{**last, **timings}]
         read, written = event.get("tokens_evaluated", 0), event.get("tokens_predicted", 0)
-        usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+        cached = (event.get("timings") or {}).get("cache_n", 0)
+        usage = {
+            "prompt_tokens": read,
+            "completion_tokens": written,
+            "total_tokens": read + written,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
         return [last, {**self._head, "choices": [], "usage": usage, **timings}]
 
     def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
@@ -133,6 +147,12 @@ class RawChunks:
 
 Convert = Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]
 """An event of the engine → chunks of a chat."""
+
+
+def _goes_on(messages: object) -> bool:
+    """Whether the engine is to continue an answer that the client has begun: only its parser knows where that ends."""
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    return isinstance(last, Mapping) and last.get("role") == "assistant"
 
 
 def _is_text(messages: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ class ResponsesVoice:
     def __init__(self, asked: Mapping[str, Any]) -> None:
         self._asked = asked
         self._head: Mapping[str, Any] | None = None  # of the first chunk
+        self._now: Any = None  # when the newest chunk was made
         self._said = 0
         self._items: list[Item] = []  # those that are complete
         self._open: str | int | None = None  # the present item: a kind of text, or the index of a call
@@ -40,6 +42,7 @@ class ResponsesVoice:
             self._head = chunk
             out += self._event("response.created", response=self._response("in_progress"))
             out += self._event("response.in_progress", response=self._response("in_progress"))
+        self._now = chunk.get("created", self._now)
         self._usage = chunk.get("usage") or self._usage
         for choice in chunk.get("choices") or ():
             out += self._delta(choice.get("delta") or {})
@@ -48,8 +51,9 @@ class ResponsesVoice:
 
     def end(self) -> bytes:
         """The last item's end, and the whole response."""
-        closed = self._closed("incomplete" if self._reason == "length" else "completed")
-        response = self._response(self._status())
+        status = self._status()
+        closed = self._closed(status)
+        response = self._response(status)
         return closed + self._event(f"response.{response['status']}", response=response)
 
     def error(self, error: Mapping[str, Any]) -> bytes:
@@ -62,8 +66,9 @@ class ResponsesVoice:
         calls = [{**call, "index": index} for index, call in enumerate(message.get("tool_calls") or ())]
         delta = {**message, "tool_calls": calls}
         self.chunk({**answer, "choices": [{"delta": delta, "finish_reason": reason}]})
-        self._closed("incomplete" if reason == "length" else "completed")
-        return self._response(self._status())
+        status = self._status()
+        self._closed(status)
+        return self._response(status)
 
     def _delta(self, delta: Mapping[str, Any]) -> bytes:
         out = b""
@@ -144,7 +149,9 @@ class ResponsesVoice:
         return str((self._head or {}).get("id", "")).removeprefix("chatcmpl-")
 
     def _status(self) -> str:
-        return "incomplete" if self._reason == "length" else "completed"
+        """The engine's own word for every end; a call that was cut, which nobody must carry out, is none."""
+        cut = self._reason == "length" and isinstance(self._open, int) and not _is_json("".join(self._text))
+        return "incomplete" if cut else "completed"
 
     def _response(self, status: str) -> Item:
         head, asked = self._head or {}, self._asked
@@ -154,6 +161,7 @@ class ResponsesVoice:
             "id": "resp_" + self._suffix(),
             "object": "response",
             "created_at": head.get("created"),
+            "completed_at": self._now if status == "completed" else None,
             "status": status,
             "error": None,
             "incomplete_details": why,
@@ -169,6 +177,14 @@ class ResponsesVoice:
 
 def _part(text: str) -> Item:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _usage(usage: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
-from supervisor.core.recovery.chunks import ChatRecovery, Chunk
+from supervisor.core.recovery.chunks import Chunk, Recovery
 from supervisor.core.recovery.raw import RawChunks
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.relay import Relay
@@ -58,9 +58,7 @@ class RecoveredStream:
         error: the engine's error object, where it is all there is to say.
     """
 
-    def __init__(
-        self, relay: Relay, recovery: ChatRecovery, clock: Callable[[], float], ways: Ways | None = None
-    ) -> None:
+    def __init__(self, relay: Relay, recovery: Recovery, clock: Callable[[], float], ways: Ways | None = None) -> None:
         self.done = False
         self.error: Mapping[str, Any] | None = None
         self._relay = relay

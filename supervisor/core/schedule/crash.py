@@ -19,7 +19,7 @@ def gone(state: State, engine: Engine, event: EngineGone, now: float) -> None:
     if told:
         return
     model = engine.model
-    model.failure = engine.end or event.failure or _NO_REASON
+    model.fail(engine.end or event.failure or _NO_REASON, now)
     if event.again and before is EngineState.LOADING:
         if not model.serving and not model.in_demand and state.policy_of(model.id).keep and not state.closing:
             model.wanted_since = now
@@ -33,7 +33,7 @@ def give_up(state: State, engine: Engine, failure: Failure, now: float) -> None:
     """An engine that waits for its room will not get it."""
     engine.state = step(engine.state, Trigger.EXITED)
     state.remove(engine)
-    engine.model.failure = failure
+    engine.model.fail(failure, now)
     engine.model.grow_at = now + state.limits.look_age
     _go_on(state, engine.model, loading=True, again=False, now=now)
 
@@ -55,8 +55,9 @@ def _go_on(state: State, model: Model, *, loading: bool, again: bool, now: float
         return
     model.wanted_since = None
     if model.looped:
-        model.failure = crash_loop(state, model)
-        state.refuse_waiting(model, model.failure)
+        looped = crash_loop(state, model)
+        model.fail(looped, now)
+        state.refuse_waiting(model, looped)
     elif loading:
         state.refuse_waiting(model, failure)
     if again and not model.looped and state.policy_of(model.id).keep and not state.closing:

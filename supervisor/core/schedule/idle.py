@@ -21,7 +21,7 @@ def expire(state: State, now: float) -> None:
             if engine.model.wanted_since is None:
                 engine.model.wanted_since = now
             continue
-        end = _expiry(state, engine)
+        end = expiry(state, engine)
         if end is not None and now >= end:
             state.stop(engine)
             one_less(engine.model)
@@ -58,7 +58,7 @@ def _since(model: Model) -> float:
 def next_wake(state: State, now: float) -> float | None:
     """When time alone will change something; None: never."""
     times = [state.close_at]
-    times += [_expiry(state, engine) for engine in state.engines.values()]
+    times += [expiry(state, engine) for engine in state.engines.values()]
     seeking = False
     for model in state.models.values():
         if model.in_demand or model.engines:
@@ -72,7 +72,8 @@ def next_wake(state: State, now: float) -> float | None:
     return min((time for time in times if time is not None and time > now), default=None)
 
 
-def _expiry(state: State, engine: Engine) -> float | None:
+def expiry(state: State, engine: Engine) -> float | None:
+    """When an idle engine ends for its idleness; None: not as things are."""
     policy = state.policy_of(engine.model.id)
     if engine.state is not EngineState.READY or engine.leases or policy.pinned or policy.ttl is None:
         return None

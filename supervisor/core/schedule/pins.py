@@ -29,3 +29,7 @@ class Pins:
     def set(self, model: ModelId, pinned: bool) -> None:
         """Pin it, or let it go, until the daemon ends."""
         self._pinned[model] = pinned
+
+    def forget(self, model: ModelId) -> None:
+        """What the configuration says holds again."""
+        self._pinned.pop(model, None)

@@ -228,7 +228,7 @@ def _engine_hung(state: State, event: EngineHung, now: float) -> None:
     engine = state.engines.get(event.engine)
     if engine is not None and engine.state in {EngineState.READY, EngineState.DRAINING}:
         engine.end = event.failure
-        engine.model.failure = event.failure
+        engine.model.fail(event.failure, now)
         state.stop(engine, now=True)
 
 

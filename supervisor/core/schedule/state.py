@@ -101,6 +101,7 @@ class Model:
         wanted_since: asked for by command, or to be brought back; None once it is ready.
         target: how many engines it should have while it is in use.
         last: how its last engine ended, or BACKOFF; None: it never had one.
+        failure, failed_at: why an engine of it failed last, and when.
         failures: when its engines failed, without one of use in between.
         retry_at, grow_at: no start before, and none of an extra engine.
         looped: it failed too often in a row; it stays as it is until somebody asks.
@@ -117,6 +118,7 @@ class Model:
     target: int = 0
     last: EngineState | None = None
     failure: Failure | None = None
+    failed_at: float | None = None
     failures: deque[float] = field(default_factory=deque)
     retry_at: float = 0.0
     grow_at: float = 0.0
@@ -134,6 +136,10 @@ class Model:
     def serving(self) -> list[Engine]:
         """Engines that can be used, now or soon."""
         return [engine for engine in self.engines if not engine.leaving]
+
+    def fail(self, failure: Failure, now: float) -> None:
+        """Remember why it failed."""
+        self.failure, self.failed_at = failure, now
 
     def forgive(self) -> None:
         """Forget its failures: somebody asked, or it was of use."""

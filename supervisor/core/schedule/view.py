@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from supervisor.core.events import EngineId, Failure, Plan
 from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.idle import expiry
 from supervisor.core.schedule.queue import capacity
 from supervisor.core.schedule.state import Engine, Model, State
 
@@ -25,7 +26,12 @@ class EngineView:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """One model; `state` and `engine` are those of its engine that is nearest to being of use."""
+    """One model; `state` and `engine` are those of its engine that is nearest to being of use.
+
+    Attributes:
+        failed_at: when the `failure` was, by the scheduler's clock.
+        expires_at: when its last idle engine ends for its idleness, by the same clock; None: not as things are.
+    """
 
     state: EngineState | None  # None: never had an engine
     engine: EngineId | None
@@ -33,6 +39,8 @@ class ModelView:
     waiting: int
     failure: Failure | None
     engines: tuple[EngineView, ...] = ()
+    failed_at: float | None = None
+    expires_at: float | None = None
 
 
 def view_of(state: State, model: Model) -> ModelView:
@@ -45,7 +53,14 @@ def view_of(state: State, model: Model) -> ModelView:
         waiting=len(model.waiting),
         failure=model.failure,
         engines=tuple(_engine_view(state, engine) for engine in model.engines),
+        failed_at=model.failed_at if model.failure else None,
+        expires_at=_expires_at(state, model),
     )
+
+
+def _expires_at(state: State, model: Model) -> float | None:
+    ends = [expiry(state, engine) for engine in model.engines]
+    return None if None in ends else max((end for end in ends if end is not None), default=None)
 
 
 def _engine_view(state: State, engine: Engine) -> EngineView:

@@ -255,6 +255,9 @@ class Automaton:
         self._asides.clear()
         good = yield from state.drive(reader(block, opener))
         self._held = True
+        if state.cut_off:
+            self._fail(opener, "unknown_tool" if state.passing else "not_a_call", src.end)
+            return False
         if state.passing or (good and not state.last_is_call):
             self.items.append(LeftAsText(opener, "unknown_tool"))
             self._failed = True
@@ -271,12 +274,15 @@ class Automaton:
         return False
 
     def _fail(self, opener: str, why: str, at: int) -> None:
-        """Nothing was found: the marker is text, the search goes on behind its first character."""
+        """Nothing was found: the marker is text, the search goes on behind its first character.
+
+        In a call that was cut off it does not: what looks like a call there would be part of an argument.
+        """
         cost = min(self._src.pos - at, self._options.max_hold)
         self._spent += cost if cost > _FREE else 0
         self.items.append(LeftAsText(opener, why))
         self._failed = True
-        self._src.seek(at + 1)
+        self._src.seek(min(at + 1, self._src.end))
 
     def _behind_call(self) -> Wait[str]:
         """Go past what closes a call. The marker of the next one, or nothing; the source stands at it."""
@@ -333,12 +339,12 @@ class Automaton:
         self._asides.append(aside)
 
     def pass_on(self) -> None:
-        """What has been read is text."""
-        self._say(self._src.pos)
+        """What has been read for certain is text."""
+        self._say(self._src.certain())
 
     def held(self) -> int:
-        """How many characters are held back for the reader."""
-        return self._src.pos - self._sent
+        """How many characters are held back for the reader, up to where the call may have ended."""
+        return self._src.certain() - self._sent
 
     def _whole(self) -> Wait[None]:
         """A form that counts only if it is the whole message."""
@@ -358,5 +364,5 @@ class Automaton:
         else:
             if src.pos - at > _FREE:
                 self._spent += min(src.pos - at, self._options.max_hold)
-            src.seek(at)
+            src.seek(src.end if state.cut_off else at)
         self._held = False

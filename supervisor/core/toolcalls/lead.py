@@ -8,14 +8,14 @@ from typing import Final
 from supervisor.core.toolcalls.block import Block
 from supervisor.core.toolcalls.dialects import ANYWHERE, ANYWHERE_LITERALS
 from supervisor.core.toolcalls.dialects.closers import CLOSER_LITERALS
-from supervisor.core.toolcalls.dialects.lines import close_fence, read_name_line
+from supervisor.core.toolcalls.dialects.fences import FENCE, close_fence
+from supervisor.core.toolcalls.dialects.lines import read_name_line
 from supervisor.core.toolcalls.dialects.marked import read_json_or_python
 from supervisor.core.toolcalls.dialects.mistral import read_named
 from supervisor.core.toolcalls.objects import BARE, read_calls
 from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, run_of, skip_space, take, take_one
 from supervisor.core.toolcalls.tools import MAX_NAME
 
-_FENCE: Final = Literals(["```"])
 _INFO: Final = re.compile(r"[\w\-]*")
 _AFTER_NAME: Final = Literals(["\n{", "[ARGS]", "[CALL_ID]"])
 
@@ -70,7 +70,7 @@ def _read_named(block: Block) -> Wait[bool]:
 def _read_fence(block: Block) -> Wait[bool]:
     """A fence with nothing but calls in it."""
     src = block.src
-    fence = yield from take_one(src, _FENCE)
+    fence = yield from take_one(src, FENCE)
     if not fence:
         return False
     yield from run_of(src, _INFO, MAX_NAME)

@@ -11,6 +11,7 @@ INVALID: Final = cast("Json", object())
 """What is no value."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+_SPACE_AND_COMMENTS: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER: Final = re.compile(r"[+-]?[0-9.][0-9A-Za-z_.]*(?:(?<=[eE])[+-][0-9]+)?")
 _OPENING: Final = re.compile(r"([rRuU]?)(\"\"\"|'''|\"|')")
@@ -64,16 +65,21 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 class LiteralReader:
-    """Reads values from `text` at `pos`. Raises NotALiteral."""
+    """Reads values from `text` at `pos`. Raises NotALiteral.
 
-    def __init__(self, text: str, pos: int = 0) -> None:
+    Args:
+        comments: they may stand where white space may.
+    """
+
+    def __init__(self, text: str, *, comments: bool = False) -> None:
         self.text = text
-        self.pos = pos
+        self.pos = 0
+        self._space = _SPACE_AND_COMMENTS if comments else _SPACE
         self._depth = 0
 
     def space(self) -> None:
         """Go past white space."""
-        found = _SPACE.match(self.text, self.pos)
+        found = self._space.match(self.text, self.pos)
         self.pos = found.end() if found else self.pos
 
     def take(self, text: str) -> bool:
@@ -83,6 +89,11 @@ class LiteralReader:
             return False
         self.pos += len(text)
         return True
+
+    def is_last(self) -> bool:
+        """Whether a comma or the end follows."""
+        self.space()
+        return self.pos >= len(self.text) or self.text[self.pos] == ","
 
     def word(self, pattern: re.Pattern[str] = _WORD) -> str:
         """Go past white space, then past what the pattern matches here; empty if nothing."""

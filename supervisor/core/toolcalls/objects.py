@@ -61,23 +61,24 @@ def _read_row(block: Block, scan: JsonScan, dialect: str, *, keyed: bool) -> Wai
 
 
 def _read_array(block: Block, scan: JsonScan, dialect: str, *, keyed: bool) -> Wait[bool]:
-    any_call = False
+    last = -1
     while True:
         yield from scan.space()
         char = yield from peek(block.src)
-        if char == "," and any_call:
+        if char in {",", "]"} and last >= 0:
             block.src.pos += 1
+            if char == "]":
+                return True
             continue
-        if char == "]" and any_call:
-            block.src.pos += 1
-            return True
         if char != "{":
-            return any_call
+            if last >= 0:
+                block.src.seek(last)
+            return last >= 0
         good = yield from read_object(block, scan, dialect, keyed=keyed)
         if not good:
             return False
         yield Resume()
-        any_call = True
+        last = block.src.pos
 
 
 def read_object(block: Block, scan: JsonScan, dialect: str, *, keyed: bool = False) -> Wait[bool]:

@@ -19,7 +19,6 @@ class Options:
         think_open: the template has opened the think block in the prompt, so the content begins inside it.
         forward_unknown: calls of tools that were not offered count as calls.
         coerce: types follow the tool's schema.
-        coerce_scalars: in formats with JSON arguments, "3" becomes 3 where the schema allows nothing but a number.
         dialects: only these; None for all.
         pieces_after: arguments longer than this many characters are given out while they arrive; None for never.
         max_hold: characters that may be held back for one call; a longer one stays text.
@@ -35,7 +34,6 @@ class Options:
     think_open: bool = False
     forward_unknown: bool = False
     coerce: bool = True
-    coerce_scalars: bool = False
     dialects: frozenset[str] | None = None
     pieces_after: int | None = 512
     max_hold: int = 1024 * 1024

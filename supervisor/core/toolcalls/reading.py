@@ -28,6 +28,7 @@ class Reading:
         found: calls of a whole message, which are not given out yet.
         passing: a call of an unknown tool is being read; its text is given out as it is.
         last_is_call: the last thing that was read is a call of a known tool.
+        cut_off: the turn was cut inside of what was being read.
     """
 
     def __init__(self, automaton: Receiver, block: Block) -> None:
@@ -38,30 +39,38 @@ class Reading:
         self.passing = False
         self.last_is_call = False
         self.too_long = False
+        self.cut_off = False
         self._begun: Piece | None = None  # the last piece of a call whose end has not been given out
 
     def drive(self, reader: Wait[bool]) -> Wait[bool]:
         """The reader's result; False if it was stopped. A call whose pieces are on their way ends in any case."""
-        good = yield from self._drive(reader)
+        src = self.block.src
+        waited, good = yield from self._drive(reader)
+        self.cut_off = src.cut and waited and not good
+        src.seek(src.certain())
+        src.doubt = -1
         if self._begun is None:
             return good
-        end = replace(self._begun, text="", upto=self.block.src.pos, last=True, complete=False)
+        end = replace(self._begun, text="", upto=src.pos, last=True, complete=False)
         self.automaton.give(end)
         self._begun = None
         return True
 
-    def _drive(self, reader: Wait[bool]) -> Wait[bool]:
+    def _drive(self, reader: Wait[bool]) -> Wait[tuple[bool, bool]]:
+        """Whether the reader waited for text that never came, and its result."""
+        waited = False
         while True:
             try:
                 signal = next(reader)
             except StopIteration as stop:
-                return bool(stop.value)
+                return waited, bool(stop.value)
             if signal is None:
                 if self._stops():
-                    return False
+                    return False, False
                 yield None
+                waited = self.block.src.closed
             elif not self._heed(signal):
-                return False
+                return False, False
 
     def _stops(self) -> bool:
         """The reader waits: give out what is text anyway; stop it if too much is held."""

@@ -59,7 +59,6 @@ class Recoverer:
             tools,
             tool_choice,
             coerce=options.coerce,
-            scalars=options.coerce_scalars,
             forward_unknown=options.forward_unknown,
         )
         self._passing = not (options.enabled and self._tools)

@@ -144,18 +144,11 @@ def _read(text: str) -> Json:
         return read_literal(text)
 
 
-def fitted(value: Json, types: Types, *, scalars: bool = False) -> Json:
-    """A JSON value of the model made to fit: containers that were written as strings, and the other way round.
-
-    Args:
-        scalars: also digits in quotes where only one other scalar type is possible.
-    """
-    if isinstance(value, str) and "string" not in types:
-        if types & _CONTAINERS:
-            inner = _container(value.strip(), types)
-            return value if inner is INVALID else inner
-        if scalars and len(types - {"null"}) == 1:
-            return typed(value, types)
+def fitted(value: Json, types: Types) -> Json:
+    """A JSON value of the model made to fit: containers that were written as strings, and the other way round."""
+    if isinstance(value, str) and "string" not in types and types & _CONTAINERS:
+        inner = _container(value.strip(), types)
+        return value if inner is INVALID else inner
     if isinstance(value, (dict, list)) and "string" in types and not types & _CONTAINERS:
         return dumps(value)
     return value

@@ -75,6 +75,8 @@ Signal: TypeAlias = Found | Piece | Unknown | Resume | Aside | None
 Wait: TypeAlias = Generator[Signal, None, T]
 
 _BLOCK: Final = 4096
+_PATIENCE: Final = 64 * 1024
+_PATIENCE_PER_CHARACTER: Final = 4
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 
 
@@ -97,6 +99,8 @@ class Source:
         end: how much has come.
         closed: nothing more comes.
         cut: closed before the model was done; what is unfinished may not be finished by guessing.
+        doubt: where what is being read may have ended already; -1 for nowhere.
+        doubted: characters that were read behind such places in vain.
     """
 
     def __init__(self, text: str = "", *, closed: bool = False) -> None:
@@ -104,6 +108,8 @@ class Source:
         self.end = len(text)
         self.closed = closed
         self.cut = False
+        self.doubt = -1
+        self.doubted = 0
         self._kept: list[str] = []  # read text before the tail, from `_base` on
         self._base = 0
         self.tail = text
@@ -131,12 +137,12 @@ class Source:
         self._base = self.tail_at
 
     def seek(self, pos: int) -> None:
-        """Go (back) to a position that has not been forgotten."""
+        """Go (back) to a position, or to the first one that has not been forgotten."""
         if pos < self.tail_at:
             self.tail = "".join([*self._kept, self.tail])
             self.tail_at = self._base
             self._kept.clear()
-        self.pos = pos
+        self.pos = max(pos, self.tail_at)
 
     def slice(self, start: int, stop: int) -> str:
         """The text between two positions that have not been forgotten."""
@@ -157,6 +163,14 @@ class Source:
         """The position of the pattern's first match from the reading position on, or -1."""
         found = pattern.search(self.tail, self.pos - self.tail_at)
         return -1 if found is None else self.tail_at + found.start()
+
+    def certain(self) -> int:
+        """The position up to which reading will not go back."""
+        return self.pos if self.doubt < 0 else self.doubt
+
+    def is_patient(self) -> bool:
+        """Whether one may look behind a doubtful end; what that costs in vain stays a small multiple of the text."""
+        return self.doubted <= _PATIENCE_PER_CHARACTER * self.pos + _PATIENCE
 
     def at_end(self) -> bool:
         """Whether the text is closed and all of it read."""

@@ -27,7 +27,6 @@ class Tool:
         types: of each parameter that it names.
         other: types of parameters that it does not name; None where the schema says nothing of them.
         coerce: False leaves text strings and values alone.
-        scalars: see `Options.coerce_scalars`.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Tool:
     types: Mapping[str, Types] = field(default_factory=dict)
     other: Types | None = None
     coerce: bool = True
-    scalars: bool = False
 
     def from_text(self, key: str, text: str, hint: Types | None = None) -> Json:
         """The value of a parameter that was written as text; `hint` counts where no schema does."""
@@ -49,7 +47,16 @@ class Tool:
     def from_json(self, key: str, value: Json) -> Json:
         """The value of a parameter that was written as JSON."""
         known = self.types.get(key, self.other)
-        return value if known is None or not self.coerce else fitted(value, known, scalars=self.scalars)
+        return value if known is None or not self.coerce else fitted(value, known)
+
+    def admits(self, key: str, text: str) -> bool:
+        """Whether text for this parameter, which the schema names, is of its type."""
+        types = self.types[key]
+        return not self.coerce or "string" in types or not isinstance(typed(text, types), str)
+
+    def says_string(self, key: str) -> bool:
+        """Whether the schema names this parameter and admits a string."""
+        return "string" in self.types.get(key, frozenset())
 
     def is_plain_string(self, key: str) -> bool:
         """Whether text for this parameter is a string whatever it looks like."""
@@ -62,7 +69,7 @@ class Tools:
     Args:
         tools: as in the request: OpenAI's form, with or without `function` around it, or Anthropic's.
         tool_choice: as in the request; a named tool leaves only that one, "none" leaves none.
-        coerce, scalars, forward_unknown: see `Options`.
+        coerce, forward_unknown: see `Options`.
     """
 
     def __init__(
@@ -71,7 +78,6 @@ class Tools:
         tool_choice: object = None,
         *,
         coerce: bool = True,
-        scalars: bool = False,
         forward_unknown: bool = False,
     ) -> None:
         wanted = _wanted(tool_choice)
@@ -80,7 +86,7 @@ class Tools:
         if tool_choice != "none":
             for name, schema in _declared(tools):
                 if wanted is None or name == wanted:
-                    self._exact[name] = _tool(name, schema, coerce=coerce, scalars=scalars)
+                    self._exact[name] = _tool(name, schema, coerce=coerce)
         self._folded: dict[str, Tool | None] = {}
         for name, tool in self._exact.items():
             self._folded[_fold(name)] = None if _fold(name) in self._folded else tool
@@ -158,7 +164,7 @@ def _declared(tools: object) -> list[tuple[str, Schema]]:
     return found
 
 
-def _tool(name: str, schema: Schema, *, coerce: bool, scalars: bool) -> Tool:
+def _tool(name: str, schema: Schema, *, coerce: bool) -> Tool:
     properties = schema.get("properties")
     described: Mapping[str, object] = properties if isinstance(properties, Mapping) else {}
     listed = schema.get("required")
@@ -170,5 +176,4 @@ def _tool(name: str, schema: Schema, *, coerce: bool, scalars: bool) -> Tool:
         types={key: types_of(one, schema) for key, one in described.items()},
         other=types_of(others, schema) if isinstance(others, Mapping) and others else None,
         coerce=coerce,
-        scalars=scalars,
     )

@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.core.launch import LaunchOptions, LoraAdapter, ModelFacts, estimate_options, explicit_of
 from supervisor.core.memory import EstimateOptions
+from supervisor.core.memory.patterns import matcher
 from supervisor.core.plan import Explicit
 from supervisor.errors import InvalidRequest
 
@@ -71,9 +72,19 @@ def test_how_it_is_told() -> None:
     assert (found.speculative, found.draft_n_max) == ("draft-mtp", 0)
     assert found.override_tensors == (
         (r"blk\.1\.ffn", "CUDA0"),
-        (r"blk\.0\.ffn_(up|down|gate)\.", "CPU"),
-        (r"blk\.1\.ffn_(up|down|gate)\.", "CPU"),
+        (r"blk\.(?:[0-0]|1)\.ffn_(up|down|gate)\.", "CPU"),
     )
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 36, 99, 100, 101, 999, 1000, 1203, 10_000])
+def test_the_first_layers_are_one_short_pattern_however_many_they_are(count: int) -> None:
+    ((pattern, _),) = estimate_options(LaunchOptions(n_cpu_ffn=count), ModelFacts()).override_tensors
+    assert len(pattern) < 200
+    layers = matcher((pattern,))
+    near = {0, 1, 9, 10, 11, 99, 100, 999, *range(max(0, count - 12), count + 12)}
+    assert {layer for layer in near if layers.first(f"blk.{layer}.ffn_up.weight") == 0} == {
+        layer for layer in near if layer < count
+    }
 
 
 @pytest.mark.parametrize("device", [(), ("none",)])

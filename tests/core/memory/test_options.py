@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.core.architectures import lookup
 from supervisor.core.memory import EstimateOptions, Growth, MemoryEstimate, Refusal, estimate, max_context
+from supervisor.core.memory.patterns import BadPattern, check_override, check_pattern, matcher
 from supervisor.core.memory.placement import place_layers
 from supervisor.core.spec import ModelSpec
 from tests.core.memory.support import MIB, estimated, spec_of
@@ -228,3 +229,32 @@ def test_kinds_of_layers() -> None:
     assert kinds("qwen3-next-80b-a3b") == {"attention", "recurrent"}
     assert kinds("nemotron-nano-9b-v2") == {"attention", "recurrent", "feed-forward"}
     assert kinds("falcon-h1-34b") == {"parallel"}
+
+
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)", "(?<!a)b", "(", "a" * 513, r"\pL{900}", "\ud800", "x{2000}"])
+def test_what_no_bounded_time_is_enough_for_is_no_pattern(pattern: str) -> None:
+    with pytest.raises(BadPattern):
+        check_pattern(pattern)
+    assert isinstance(estimate(LLAMA, replace(ONE, override_tensors=((pattern, "CPU"),))), Refusal)
+
+
+def test_a_pattern_that_backtracks_without_end_is_matched_at_once() -> None:
+    """With Python's own `re` this test would not come back."""
+    hostile = tuple((f"(((.+)+)+)+#{number}", "CPU") for number in range(128))
+    found = estimated(QWEN, replace(ONE, override_tensors=hostile))
+    assert found.weights_bytes == estimated(QWEN, ONE).weights_bytes
+
+
+def test_patterns_are_found_in_order_and_names_are_remembered() -> None:
+    found = matcher((r"blk\.1\.", "ffn", "^out"))
+    assert [found.first(name) for name in ("blk.1.ffn_up", "blk.2.ffn_up", "output.weight", "token_embd")] == [
+        *(0, 1, 2, None),
+    ]
+    assert matcher((r"blk\.1\.", "ffn", "^out")) is found
+
+
+@pytest.mark.parametrize("text", ["exps", "=CPU", "exps=", "a=CPU,b=CPU", "(=CPU"])
+def test_what_is_no_override(text: str) -> None:
+    with pytest.raises(ValueError, match=r"PATTERN=BUFFER TYPE|cannot be used"):
+        check_override(text)
+    check_override(r"blk\.(1|2)\..*exps=CUDA0")

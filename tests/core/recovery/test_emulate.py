@@ -95,3 +95,13 @@ QWEN = "<tool_call>\n<function=x>\n<parameter=y>"
 def test_templates_whose_parser_swallows_text(template: str, build: str | None, swallows: bool) -> None:
     facts = TemplateFacts.from_props({"chat_template": template, "build_info": build})
     assert facts.swallows is swallows
+
+
+@pytest.mark.parametrize("facts", [PHI, GEMMA])
+def test_earlier_calls_and_tools_keep_their_letters(facts: TemplateFacts) -> None:
+    call = {"id": "a", "function": {"name": "get_weather", "arguments": '{"city": "Zürich 東京"}'}}
+    tools = [{"type": "function", "function": {"name": "get_weather", "description": "das Wetter für 東京"}}]
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    said = str(emulated({"messages": messages, "tools": tools}, facts)["messages"])
+    assert "Zürich 東京" in said
+    assert "das Wetter für 東京" in said

@@ -154,3 +154,9 @@ def test_a_named_tool_becomes_the_only_one() -> None:
     assert [tool["function"]["name"] for tool in named["tools"]] == ["ping"]
     for choice in ("auto", None, {"type": "function", "function": {"name": "nobody"}}, {"type": "function"}):
         assert only_named({"tools": TOOLS, "tool_choice": choice}) == {}
+
+
+def test_what_a_chat_takes_over_from_messages() -> None:
+    kept = {"model": "m", "temperature": 0.5, "top_p": 0.9, "top_k": 5, "stream": True}
+    kept |= {"chat_template_kwargs": {"enable_thinking": False}}
+    assert chat_of_messages({**kept, "messages": []}) == {**kept, "messages": [], "max_tokens": 4096}

@@ -303,3 +303,20 @@ def test_a_lead_goes_before_the_first_text_only() -> None:
 @pytest.mark.parametrize(("size", "tokens", "lacks"), [(0, 9, True), (0, 8, False), (100, 50, False), (3, None, False)])
 def test_a_token_of_text_has_a_byte_at_least(size: int, tokens: int | None, lacks: bool) -> None:
     assert Ending("", size, tokens, {}).lacks_text is lacks
+
+
+def test_markup_behind_an_engine_s_call_is_text_unless_it_repeats_the_call() -> None:
+    """Markup that stands before any call in the text is nobody's call."""
+    thought = "<think>Hm.</think>\nThat is it."
+    client = Client()
+    client.feed(native('{"city": "Paris"}'), chunk({"content": thought}), END)
+    message = client.choice()["message"]
+    said = message.get("reasoning_content", "") + message["content"]
+    assert sorted(said) == sorted(thought), "not a character less"
+    assert len(client.calls()) == 1
+
+
+def test_line_ends_of_an_engine_s_arguments_are_escaped_in_strings_alone() -> None:
+    client = Client()
+    client.feed(native('{\n  "city": "a\nb'), native('c\\\\"\n}', None), NATIVE_END)
+    assert client.calls() == [("get_weather", '{\n  "city": "a\\nbc\\\\"\n}')]

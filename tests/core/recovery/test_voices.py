@@ -168,3 +168,43 @@ def test_halves_of_characters_do_not_end_a_stream() -> None:
     for voice in (MessagesVoice(), ResponsesVoice({})):
         events = spoken(voice, [("content", "a\ud83d")], "stop")
         assert "a?" in json.dumps(events)
+
+
+def test_an_end_for_want_of_tokens_is_completed_but_for_a_call_that_is_cut() -> None:
+    """As the engine says it; nobody must carry out half a call."""
+    call: list[Step] = [("call", "x"), ("piece", '{"a": 1')]
+    for steps, status in (
+        ([("content", "Hi")], "completed"),
+        (call, "incomplete"),
+        ([*call, ("piece", "}")], "completed"),
+        ([*call, ("content", "Hi")], "completed"),
+    ):
+        last = spoken(ResponsesVoice({}), steps, "length")[-1]["response"]
+        assert (last["status"], last["output"][-1]["status"]) == (status, status)
+        assert last["completed_at"] == (1 if status == "completed" else None)
+        assert (last["incomplete_details"] is None) == (status == "completed")
+
+
+def test_a_response_is_completed_when_its_last_chunk_was_made() -> None:
+    voice = ResponsesVoice({})
+    for created, delta in enumerate(deltas([("content", "Hi")])):
+        voice.chunk({**HEAD, "created": 7 + created, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+    response = SseDecoder().feed(voice.end())[-1].data
+    found = json.loads(response)["response"]
+    assert (found["created_at"], found["completed_at"]) == (7, 8)
+
+
+def test_a_message_begins_once_it_is_known_how_long_its_prompt_is() -> None:
+    voice = MessagesVoice()
+    role = {"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}
+    progress = {"total": 9, "cache": 2, "processed": 2, "time_ms": 0}
+    assert voice.chunk({**HEAD, "choices": [role]}) == b""
+    (start,) = SseDecoder().feed(voice.chunk({**HEAD, "choices": [role], "prompt_progress": progress}))
+    usage = json.loads(start.data)["message"]["usage"]
+    assert usage == {"cache_read_input_tokens": 2, "input_tokens": 7, "output_tokens": 0}
+    assert voice.chunk({**HEAD, "choices": [role], "prompt_progress": progress}) == b""
+
+
+def test_a_message_without_a_word_has_a_beginning_and_an_end() -> None:
+    kinds = [event["type"] for event in spoken(MessagesVoice(), [], "stop")]
+    assert kinds == ["message_start", "message_delta", "message_stop"]

@@ -187,3 +187,16 @@ def test_an_engine_that_was_ready_is_not_tried_otherwise() -> None:
     bench.tell(EngineGone(1, CRASH, again=True))
     assert bench.scheduler.view("a").state is EngineState.FAILED
     assert starts(bench.tell(TimePassed())) == []
+
+
+def test_the_view_says_when_a_model_failed_until_it_is_of_use_again() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.wait(7)
+    bench.gone(1, failure=BROKEN)
+    view = bench.scheduler.view("a")
+    assert (view.failure, view.failed_at) == (BROKEN, bench.now)
+    bench.wait(100)
+    bench.tell(LoadAsked("a"))
+    bench.up(2)
+    assert bench.scheduler.view("a").failed_at is None

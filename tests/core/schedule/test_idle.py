@@ -25,6 +25,19 @@ def test_an_idle_engine_ends_after_its_time() -> None:
     assert bench.gone(1) == []
 
 
+def test_the_view_says_when_an_idle_engine_will_end() -> None:
+    bench = Bench(a=ModelPolicy(ttl=30))
+    bench.tell(LoadAsked("a"))
+    assert bench.scheduler.view("a").expires_at is None, "it is not idle while it loads"
+    bench.up(1)
+    assert bench.scheduler.view("a").expires_at == bench.now + 30
+    bench.arrive(1, "a")
+    assert bench.scheduler.view("a").expires_at is None, "nor while it works"
+    bench.wait(5)
+    bench.done(1)
+    assert bench.scheduler.view("a").expires_at == bench.now + 30
+
+
 def test_without_a_time_it_stays() -> None:
     bench = Bench()
     bench.tell(LoadAsked("a"))

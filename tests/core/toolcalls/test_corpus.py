@@ -13,13 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.toolcalls import DIALECTS
-from tests.core.toolcalls.corpus import Case, dialects, malformations, negatives
+from supervisor.core.toolcalls import DIALECTS, Options
+from supervisor.core.toolcalls.dialects.closers import CLOSERS
+from supervisor.core.toolcalls.whole import Request, read_answer
+from tests.core.toolcalls.corpus import Case, closers, dialects, malformations, negatives
 from tests.core.toolcalls.support import Result, recover
 
-CASES = [*dialects.CASES, *malformations.CASES, *negatives.CASES]
+CASES = [*dialects.CASES, *malformations.CASES, *closers.CASES, *negatives.CASES]
 # what turns out to be no call only behind a string that has been given out cannot be taken back
-BROKEN_LATE = ("M3-in-string", "M9", "M39")
+BROKEN_LATE = ("M3-in-string", "M9", "M39", "E-prose-cut")
 ATOMIC_OR_NOT = [case for case in CASES if not case.id.startswith(BROKEN_LATE)]
 BY_ID = {case.id: case for case in CASES}
 
@@ -111,6 +113,62 @@ def test_without_tools_nothing_happens(case: Case, more: str) -> None:
     plain = Case("x", case.text + more, tools=None)
     assert recover(plain).content == case.text + more
     assert recover(plain).calls == ()
+
+
+@pytest.mark.parametrize("form", closers.FORMS, ids=lambda form: form.dialect)
+def test_cut_at_every_character_a_call_is_whole_or_text(form: closers.Form) -> None:
+    text = form.call("print(1)")
+    whole = recover(Case("x", text)).calls
+    assert len(whole) == 1
+    for upto in range(len(text)):
+        found = recover(Case("x", text[:upto], finish="length"))
+        assert found.calls in {(), whole}
+        assert found.calls or found.content == text[:upto]
+
+
+REPAIRED = {
+    *("D28-shell", "D28-shell-equals", "D28-shell-place", "D28-shell-flag", "D28-shell-assigned", "D38-quotes"),
+    *("I-two", "I-closed", "I-three", "I-then", "M2-xml", "M2-glm", "M3", "M3-two", "M3-bracket", "M3-array", "M3-end"),
+    *("M4-doubled", "M4-doubled-arguments", "M5", "M5-words", "M5-escape", "M5-words-in-json", "M6", "M6-array", "M7"),
+    *("M8", "M8-escapes", "M8-unicode", "M16", "M16-parameter", "M16-partial", "M16-wrapper", "M16-glm"),
+    *(
+        "M16-glm-value",
+        "M16-invoke",
+        "M16-m3",
+        "M16-m3-value",
+        "M17",
+        "M17-end",
+        "M17-next",
+        "M18",
+        "M22",
+        "M22-value-in-tag",
+        "M22-twice-equal",
+    ),
+    *("M25", "M25-no-first-key", "M25-line-key", "M25-opener-as-key"),
+    *("M27", "M27-single", "M27-space", "M27-parentheses", "M27-no-brace"),
+}
+
+
+@pytest.mark.parametrize("case", POSITIVE, ids=lambda case: case.id)
+def test_what_had_to_be_repaired_is_counted_as_such(case: Case) -> None:
+    asked = Request(case.tools, case.choice, Options(**{"pieces_after": None, **case.options}))
+    answer = read_answer(asked, [case.text], [case.reasoning_in], case.finish)
+    assert any(call.repaired for call in answer.calls) == (case.id in REPAIRED)
+
+
+@pytest.mark.parametrize("closer", sorted(CLOSERS))
+def test_a_closing_tag_that_closes_nothing_stays(closer: str) -> None:
+    """At the end of a text about something else; behind a call it disappears."""
+    for text in (f"That is how it ends: {closer}", f"Done.\n{closer}\n", closer):
+        check(Case("x", text, content=text), recover(Case("x", text), by_bytes(text, 1)))
+    text = f'<tool_call>{{"name": "ping"}}</tool_call>\nDone.\n{closer}\n'
+    assert recover(Case("x", text), by_bytes(text, 1)).content == "\nDone.\n"
+
+
+@pytest.mark.parametrize("tail", [" and more", "; and more", ", and more", "\nand (more)", "\n\nand [more]"])
+@pytest.mark.parametrize("case", [case for case in dialects.CASES if not case.reasoning_in], ids=lambda case: case.id)
+def test_text_behind_a_call_is_kept(case: Case, tail: str) -> None:
+    assert recover(Case("x", case.text + tail, options=case.options)).content.endswith(tail)
 
 
 def test_every_dialect_and_every_malformation_has_its_row() -> None:

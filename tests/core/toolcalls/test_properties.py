@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from supervisor.core.toolcalls import CallStart, Dropped, Options, Recoverer, Text, counted_ids
 from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
 from supervisor.core.toolcalls.dialects.closers import CLOSERS, THINK
-from tests.core.toolcalls.corpus import TOOLS, Case, dialects, malformations, negatives
+from tests.core.toolcalls.corpus import TOOLS, Case, closers, dialects, malformations, negatives
 from tests.core.toolcalls.support import folded, recover
 from tests.support.llama_source import llama_source
 
-CASES = [*dialects.CASES, *malformations.CASES, *negatives.CASES]
+CASES = [*dialects.CASES, *malformations.CASES, *closers.CASES, *negatives.CASES]
 FRAGMENTS = [
     *(*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values()),
     *(
@@ -220,6 +220,13 @@ HEADS = {
     "lines of parameters": "<function=get_weather>\n<parameter=city>\n",
     "closers": "</parameter>",
     "closers in a value": "</parameter> x",
+    "doubtful ends": "<function=get_weather><parameter=city>x</parameter></function> and ",
+    "doubtful ends in a value": "</parameter></function> x",
+    "calls in values": "<function=get_weather><parameter=city>" * 2 + "</parameter></function>",
+    "calls in pairs": "<tool_call>get_weather<arg_key>city</arg_key><arg_value>" * 2 + "</arg_value></tool_call>",
+    "parameters in a value": "<parameter=days>",
+    "kimi 3": '<|open|>call tool="ping"<|sep|><|open|>argument key="city"<|sep|>' * 2 + "<|close|>argument<|sep|>",
+    "gemma tokens": '<|"|>,city:<|"|>}',
     "pairs": "<tool_call>get_weather<arg_key>city</arg_key><arg_value>",
     "gemma": '<|tool_call>call:get_weather{city:<|"|>',
     "gemma bare": "call:get_weather{city:a,\n",
@@ -244,6 +251,15 @@ PREFIXES = {
     "after a call": '<tool_call>{"name": "ping"}</tool_call>',
     "in a string": '{"name": "write_file", "arguments": {"content": "',
 }
+VALUES = {
+    "in a parameter": "<function=get_weather><parameter=city>",
+    "in a gemma string": '<|tool_call>call:get_weather{city:<|"|>',
+}
+IN_VALUES = ("closers", "closers in a value", "doubtful ends in a value", "calls in values", "gemma tokens")
+COSTS = [
+    *((f"{head}, {name}", prefix + "\0" + HEADS[head]) for head in HEADS for name, prefix in PREFIXES.items()),
+    *((f"{head}, {name}", prefix + "\0" + HEADS[head]) for head in IN_VALUES for name, prefix in VALUES.items()),
+]
 
 
 def seconds(text: str, size: int) -> float:
@@ -255,10 +271,11 @@ def seconds(text: str, size: int) -> float:
     return time.process_time() - begun
 
 
-@pytest.mark.parametrize("prefix", PREFIXES.values(), ids=PREFIXES)
-@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
-def test_cost_grows_no_faster_than_length(head: str, prefix: str) -> None:
+@pytest.mark.cost
+@pytest.mark.parametrize("begun", [text for _, text in COSTS], ids=[name for name, _ in COSTS])
+def test_cost_grows_no_faster_than_length(begun: str) -> None:
     """Twice the text in about twice the time; generous, since a quadratic cost would show as four times at least."""
+    prefix, head = begun.split("\0")
     short = prefix + head * (40_000 // len(head))
     long = prefix + head * (160_000 // len(head))
     for size in (8, 1 << 30):
@@ -269,6 +286,7 @@ def test_cost_grows_no_faster_than_length(head: str, prefix: str) -> None:
         assert ratio < 8, f"four times the text took {ratio:.1f} times as long"
 
 
+@pytest.mark.cost
 @pytest.mark.parametrize("make", [lambda n: "plain text, " * (n // 12), lambda n: "<a href='x'>" * (n // 12)])
 def test_memory_does_not_grow_with_the_text(make: Callable[[int], str]) -> None:
     text = make(1_000_000)
@@ -294,6 +312,7 @@ def test_a_call_that_never_ends_is_let_go_of() -> None:
     assert folded([*said, *recoverer.finish("stop")]).content == head + "x" * 20_000
 
 
+@pytest.mark.cost
 def test_one_argument_of_a_megabyte() -> None:
     body = "0123456789" * 100_000
     text = f'<tool_call>{{"name": "write_file", "arguments": {{"content": "{body}"}}}}</tool_call>'
@@ -342,6 +361,7 @@ def test_no_call_is_found_in_the_engine_s_source() -> None:
     assert size > 5_000_000
 
 
+@pytest.mark.cost
 def test_no_call_is_found_in_a_little_ordinary_text() -> None:
     for path in ordinary_files((".txt", ".html", ".py"), 1_500_000):
         text = path.read_text("utf-8", errors="replace")

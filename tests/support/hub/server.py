@@ -38,6 +38,10 @@ class Fault:
         rate: bytes per second of the body.
         corrupt: bytes of the body are changed.
         hold: the answer waits until this is set.
+        says: headers in place of those of the right answer.
+        body: in place of the right one.
+        endless: zero bytes follow the body for as long as somebody reads.
+        dribble: of the answer comes only ever one more byte.
     """
 
     where: str
@@ -49,6 +53,10 @@ class Fault:
     rate: float | None = None
     corrupt: bool = False
     hold: threading.Event | None = None
+    says: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    endless: bool = False
+    dribble: bool = False
 
 
 @dataclass
@@ -299,6 +307,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(status, json.dumps({"error": message}).encode(), headers)
 
     def _reply(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        fault = self._fault or Fault("")
+        if fault.dribble:
+            self._dribble()
+            return
+        body = body if fault.body is None else fault.body
+        headers = {**headers, **fault.says}
         wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
         told = dict(headers)
         if status == 200 and wanted and "Accept-Ranges" in told and self.owner.knows_ranges:
@@ -315,7 +329,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in told.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        if fault.endless:
+            self.close_connection = True
+        elif "Content-Length" not in told:
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
             self._send(body, seen)
@@ -333,3 +350,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(piece)
             if fault is not None and fault.rate is not None:
                 time.sleep(len(piece) / fault.rate)
+        while fault is not None and fault.endless:
+            seen.sent += _CHUNK
+            self.wfile.write(bytes(_CHUNK))
+
+    def _dribble(self) -> None:
+        """A head that goes on for as long as somebody reads."""
+        self.close_connection = True
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while True:
+            self.wfile.write(b"s")
+            time.sleep(0.05)

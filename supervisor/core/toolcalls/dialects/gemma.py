@@ -10,8 +10,10 @@ import re
 from typing import Final, cast
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
+from supervisor.core.toolcalls.dialects.closers import CLOSERS
 from supervisor.core.toolcalls.jsonscan import JsonScan
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, Json, loads
+from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.schema import ANY_JSON, typed
 from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, run_of, skip_space, take, take_one
 from supervisor.core.toolcalls.tools import MAX_NAME
@@ -19,6 +21,7 @@ from supervisor.core.toolcalls.tools import MAX_NAME
 _NAME: Final = re.compile(r"[\w.:\-]*")
 _KEY: Final = re.compile(r"[^\s:=,{}\[\]()\"'<>]*")
 _TOKENS: Final = Literals(['<|"|>', "<escape>"])
+_BEHIND_CALL: Final = Literals([*CLOSERS, "<|tool_call>", "<start_function_call>", "call:"])
 _BARE: Final = re.compile(r"[^,{}\[\]()<]*")
 _BRACKETS: Final = {"{": "}", "(": ")"}
 
@@ -88,22 +91,23 @@ class _Values:
     """Reads brackets and what is in them; the source stands at the opening one."""
 
     def __init__(self, block: Block) -> None:
+        self.block = block
         self.src = block.src
         self.repaired = False
-        self._depth = 0
+        self._open: list[str] = []  # the brackets that have to be closed
 
     def members(self, closer: str) -> Wait[dict[str, object] | None]:
         """Keys and values; None if it is something else, or does not end."""
         src = self.src
         src.pos += 1
-        self._depth += 1
+        self._open.append(closer)
         found: dict[str, object] = {}
-        while self._depth <= MAX_DEPTH:
+        while len(self._open) <= MAX_DEPTH:
             over = yield from self._closed(closer)
             if over is None or (over and self.repaired and not found):
                 return None
             if over:
-                self._depth -= 1
+                self._open.pop()
                 return found
             key = yield from self._key()
             if not key:
@@ -119,14 +123,14 @@ class _Values:
 
     def _items(self) -> Wait[list[object] | None]:
         self.src.pos += 1
-        self._depth += 1
+        self._open.append("]")
         found: list[object] = []
-        while self._depth <= MAX_DEPTH:
+        while len(self._open) <= MAX_DEPTH:
             over = yield from self._closed("]")
             if over is None:
                 return None
             if over:
-                self._depth -= 1
+                self._open.pop()
                 return found
             value = yield from self._value(",]", keyed=False)
             if value is None:
@@ -184,7 +188,7 @@ class _Values:
             return (yield from self._items())
         token = yield from take_one(src, _TOKENS)
         if token:
-            return (yield from self._until(token))
+            return (yield from self._string(token))
         if char in {'"', "'"}:
             start = src.pos
             text = yield from self._quoted()
@@ -195,6 +199,43 @@ class _Values:
                 return text
             src.seek(start)
         return (yield from self._bare(stops, keyed=keyed))
+
+    def _string(self, token: str) -> Wait[str | None]:
+        """The string up to the token that ends it, which is passed; the token may be part of the text, too."""
+        raw = RawValue(self.block, Literals([token]), self._judge)
+        good = yield from raw.scan(None)
+        return raw.text(raw.start, raw.stop) if good and raw.ended else None
+
+    def _judge(self, literal: str) -> Wait[Ending | None]:
+        """See `rawvalue.Judge`: behind a string stand closing brackets, and a comma or what follows a call."""
+        src = self.src
+        src.pos += len(literal)
+        resume = src.pos
+        yield from skip_space(src)
+        left = list(self._open)
+        while left and (yield from take(src, left[-1])):
+            left.pop()
+            yield from skip_space(src)
+        if src.at_end():
+            return Ending(resume, sure=not src.cut)
+        if left and (yield from take(src, ",")):
+            yield from skip_space(src)
+            sure = yield from self._begins(left[-1])
+        else:
+            sure = bool((yield from one_of(src, _BEHIND_CALL)))
+        return Ending(resume, sure) if sure or len(left) < len(self._open) else None
+
+    def _begins(self, closer: str) -> Wait[bool]:
+        """Whether a member or an item begins here, or the bracket closes."""
+        char = yield from peek(self.src)
+        if char == closer:
+            return True
+        if closer == "]":
+            return char in {'"', "'", "{", "["} or bool((yield from one_of(self.src, _TOKENS)))
+        repaired = self.repaired
+        key = yield from self._key()
+        self.repaired = repaired
+        return bool(key)
 
     def _until(self, token: str) -> Wait[str | None]:
         """The text up to the token, which is passed."""

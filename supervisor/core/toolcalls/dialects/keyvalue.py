@@ -13,7 +13,7 @@ from typing import Final
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
 from supervisor.core.toolcalls.dialects import python
-from supervisor.core.toolcalls.rawvalue import RawValue
+from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.source import (
     Literals,
     Resume,
@@ -59,7 +59,7 @@ def pairs_of(prefix: str, suffix: str) -> Pairs:
     sep = f"<{prefix}tool_sep{suffix}>"
     return Pairs(
         *(opener, end, sep, key, key_end, value, value_end),
-        closers=Literals([value_end, end]),
+        closers=Literals([value_end, end, opener]),
         after_name=Literals([key, end, key_end, value_end, opener, sep]),
         after_value=Literals([key, end, value_end, opener]),
     )
@@ -106,6 +106,7 @@ class _Call:
         self.dialect = dialect
         self.writer = CallWriter(block, NOWHERE, dialect)
         self.count = 0
+        self.inside = 0  # calls that are open inside of the value that is being read
 
     def read(self) -> Wait[bool]:
         src = self.src
@@ -208,11 +209,27 @@ class _Call:
         if not opened:
             src.seek(start)
             self.writer.repaired = True
+        self.inside = 0
         value = RawValue(self.block, pairs.closers, self._judge, framing="pair")
         return (yield from value.read(self.writer, key))
 
-    def _judge(self, literal: str) -> Wait[int]:
-        """See `rawvalue.Judge`."""
+    def _judge(self, literal: str) -> Wait[Ending | None]:
+        """See `rawvalue.Judge`. A call that is complete inside of the value belongs to it."""
+        src, pairs = self.src, self.pairs
+        if literal == pairs.opener:
+            src.pos += len(literal)
+            yield from until(src, _KEY_STOP, MAX_NAME)
+            self.inside += bool((yield from take(src, pairs.key)))
+            return None
+        if literal == pairs.end and self.inside:
+            self.inside -= 1
+            return None
+        ending = yield from self._ending(literal)
+        if ending is None or not self.inside:
+            return ending
+        return Ending(ending.resume, sure=False)
+
+    def _ending(self, literal: str) -> Wait[Ending | None]:
         src, pairs = self.src, self.pairs
         start = src.pos
         for _ in range(4):
@@ -226,12 +243,13 @@ class _Call:
             yield from skip_space(src)
             follows = yield from one_of(src, pairs.after_value)
             good = follows == pairs.opener or (src.at_end() and not src.cut)
-            return start if good else -1
+            return Ending(start) if good else None
         follows = yield from one_of(src, pairs.after_value)
         if follows or (src.at_end() and not src.cut):
-            return resume
+            return Ending(resume)
         key = yield from self._bare_key()
-        return resume if key and "<" not in key else -1
+        types = self.writer.tool.types
+        return Ending(resume) if key and (key in types or not types) else None
 
 
 READERS: Final = {"<tool_calls:": read_suffixed, "<tool_call:": read_suffixed}

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.dialects.closers import ENDS
 from supervisor.core.toolcalls.jsonscan import JsonScan
 from supervisor.core.toolcalls.objects import write_text
-from supervisor.core.toolcalls.rawvalue import RawValue
+from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
-from supervisor.core.toolcalls.source import Literals, Wait, run_of, skip_space, take
+from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, run_of, skip_space, take
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _CALL: Final = '<|open|>call tool="'
@@ -20,7 +21,11 @@ _ARGUMENT: Final = "<|open|>argument "
 _JSON: Final = "<|open|>json"
 _ATTRIBUTES: Final = re.compile(r"[^<\n]*")
 _ATTRIBUTE: Final = re.compile(r'(\w+)="([^"]*)"')
-_ENDS: Final = Literals(["<|close|>argument<|sep|>", "<|close|>call<|sep|>"])
+_CALL_END: Final = "<|close|>call<|sep|>"
+_ENDS: Final = Literals(["<|close|>argument<|sep|>", _CALL_END, _CALL])
+_TOOLS_END: Final = "<|close|>tools<|sep|>"
+_NEXT: Final = Literals([_CALL, *ENDS])
+_BEHIND_CALL: Final = Literals([_CALL, _TOOLS_END, *ENDS])
 _HINTS: Final[Mapping[str, Types]] = {"string": STRING}
 
 
@@ -33,7 +38,7 @@ def read_section(block: Block, opener: str) -> Wait[bool]:
 
 def read_call(block: Block, opener: str) -> Wait[bool]:
     """One call, behind the quote that begins its name."""
-    attributes = yield from _attributes(block)
+    attributes = yield from _attributes(block.src)
     if attributes is None:
         return False
     tool = yield from block.resolve(attributes.partition('"')[0])
@@ -45,9 +50,9 @@ def read_call(block: Block, opener: str) -> Wait[bool]:
     return True
 
 
-def _attributes(block: Block) -> Wait[str | None]:
-    text = yield from run_of(block.src, _ATTRIBUTES, MAX_NAME)
-    closed = yield from take(block.src, "<|sep|>")
+def _attributes(src: Source) -> Wait[str | None]:
+    text = yield from run_of(src, _ATTRIBUTES, MAX_NAME)
+    closed = yield from take(src, "<|sep|>")
     return text if closed else None
 
 
@@ -56,7 +61,7 @@ def _arguments(block: Block, writer: CallWriter) -> Wait[bool]:
     count = 0
     while True:
         yield from skip_space(src)
-        closed = yield from take(src, "<|close|>call<|sep|>")
+        closed = yield from take(src, _CALL_END)
         if closed:
             return True
         if src.at_end():
@@ -70,7 +75,7 @@ def _arguments(block: Block, writer: CallWriter) -> Wait[bool]:
             count += 1
             continue
         count += 1
-        text = yield from _attributes(block)
+        text = yield from _attributes(block.src)
         named = dict(_ATTRIBUTE.findall(text or ""))
         if "key" not in named:
             return False
@@ -84,7 +89,7 @@ def _arguments(block: Block, writer: CallWriter) -> Wait[bool]:
 def _json(block: Block, writer: CallWriter) -> Wait[bool]:
     """All arguments as one JSON object."""
     begins = yield from take(block.src, _JSON)
-    attributes = yield from _attributes(block)
+    attributes = yield from _attributes(block.src)
     if not begins or attributes is None:
         return False
     scan = JsonScan(block.src)
@@ -96,15 +101,45 @@ def _json(block: Block, writer: CallWriter) -> Wait[bool]:
 
 
 class _Judge:
-    """An argument ends at its token; at that of the call, which stays, if its own is missing."""
+    """Judges one argument: it ends at its token; at that of the call, which stays, if its own is missing.
+
+    A call that is complete inside of the argument belongs to it.
+    """
 
     def __init__(self, block: Block) -> None:
         self.src = block.src
+        self._inside = 0
 
-    def judge(self, literal: str) -> Wait[int]:
+    def judge(self, literal: str) -> Wait[Ending | None]:
         """See `rawvalue.Judge`."""
-        yield from ()
-        return self.src.pos + (len(literal) if literal.startswith("<|close|>argument") else 0)
+        src = self.src
+        start = src.pos
+        src.pos += len(literal)
+        if literal == _CALL:
+            self._inside += (yield from _attributes(src)) is not None
+            return None
+        if literal == _CALL_END and self._inside:
+            self._inside -= 1
+            return None
+        yield from skip_space(src)
+        if literal == _CALL_END:
+            yield from take(src, _TOOLS_END)
+            yield from skip_space(src)
+            sure = yield from self._follows(_NEXT)
+            return Ending(start, sure)
+        resume = src.pos
+        another = yield from take(src, _ARGUMENT)
+        if not another:
+            closed = yield from take(src, _CALL_END)
+            yield from skip_space(src)
+            another = yield from self._follows(_BEHIND_CALL)
+            if not closed and not src.at_end():
+                return None
+        return Ending(resume, sure=another and not self._inside)
+
+    def _follows(self, literals: Literals) -> Wait[bool]:
+        found = yield from one_of(self.src, literals)
+        return bool(found) or (self.src.at_end() and not self.src.cut)
 
 
 READERS: Final = {_TOOLS: read_section, _CALL: read_call}

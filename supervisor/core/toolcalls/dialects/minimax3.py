@@ -6,15 +6,19 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.dialects.closers import ENDS
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, Json
+from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.schema import ANY_JSON, typed
-from supervisor.core.toolcalls.source import Literals, Resume, Wait, one_of, skip_space, take, until
+from supervisor.core.toolcalls.source import Literals, Resume, Wait, one_of, peek, skip_space, take, until
 from supervisor.core.toolcalls.tools import MAX_NAME, Tool
 
 _MARK: Final = "]<]minimax[>["
 _OPENER: Final = f"{_MARK}<tool_call>"
 _INVOKE: Final = f'{_MARK}<invoke name="'
 _INVOKE_END: Final = f"{_MARK}</invoke>"
+_BEHIND_CALL: Final = Literals([f"{_MARK}</tool_call>", _INVOKE, *ENDS])
+_BRACKET: Final = re.compile(r"\]")
 _FIND: Final = re.compile(re.escape(_MARK))
 _STOP: Final = re.compile(r"[<>\n]")
 _ENDS: Final = Literals([f"{_MARK}</tool_call>", _INVOKE])
@@ -48,6 +52,7 @@ def read_invoke(block: Block, opener: str) -> Wait[bool]:
     tool = yield from block.resolve(name.rstrip().removesuffix('"'))
     writer = CallWriter(block, tool, "minimax-m3")
     tree = _Tree(block, tool)
+    count = 0
     while True:
         yield from skip_space(src)
         ended = yield from take(src, _INVOKE_END)
@@ -56,7 +61,7 @@ def read_invoke(block: Block, opener: str) -> Wait[bool]:
         implied = yield from one_of(src, _ENDS)
         if implied or src.at_end():
             writer.repaired = True
-            if (src.cut and src.at_end()) or not tree.count:
+            if (src.cut and src.at_end()) or not count:
                 return False
             break
         key = yield from tree.opening()
@@ -65,6 +70,7 @@ def read_invoke(block: Block, opener: str) -> Wait[bool]:
         value = yield from tree.value(key, key)
         if value is None:
             return False
+        count += 1
         yield from writer.value(key, value[0])
     yield from writer.end()
     return True
@@ -74,10 +80,10 @@ class _Tree:
     """Reads nested tags."""
 
     def __init__(self, block: Block, tool: Tool) -> None:
+        self.block = block
         self.src = block.src
         self.tool = tool
-        self.count = 0
-        self._depth = 0
+        self._open: list[str] = []  # tags that hold nested ones
 
     def opening(self) -> Wait[str]:
         """The name of the tag that begins here; empty if none does. Goes past it."""
@@ -89,57 +95,71 @@ class _Tree:
         if not name or not closed or name.startswith("/"):
             src.seek(start)
             return ""
-        self.count += 1
         return name
 
     def value(self, tag: str, key: str = "") -> Wait[tuple[Json] | None]:
         """What stands in a tag, past its end: text that the schema types (of parameter `key`), or what is nested."""
         src = self.src
-        closer = f"{_MARK}</{tag}>"
         start = src.pos
+        yield from skip_space(src)
+        begins = yield from take(src, f"{_MARK}<")
+        slash = (yield from peek(src)) == "/"
+        src.seek(start)
+        if not begins or slash:
+            return (yield from self._leaf(tag, key))
+        self._open.append(tag)
         nested: list[tuple[str, Json]] = []
-        self._depth += 1
-        while self._depth <= MAX_DEPTH:
+        while len(self._open) <= MAX_DEPTH:
             found = src.find(_FIND)
             if found < 0 and not src.closed:
                 src.pos = max(src.pos, src.end - len(_MARK) + 1)
                 yield None
                 continue
             if found < 0:
-                return self._implied(start, key, nested)
-            src.pos = found
-            ended = yield from take(src, closer)
-            if ended:
-                self._depth -= 1
-                return (self._settled(src.slice(start, found), key, nested),)
-            inner = yield from self.opening()
-            if not inner:
                 return None
-            item = yield from self.value(inner)
+            src.pos = found
+            ended = yield from take(src, f"{_MARK}</{tag}>")
+            if ended:
+                self._open.pop()
+                return (_collected(nested),)
+            inner = yield from self.opening()
+            item = (yield from self.value(inner)) if inner else None
             if item is None:
                 return None
             nested.append((inner, item[0]))
         return None
 
-    def _implied(self, start: int, key: str, nested: list[tuple[str, Json]]) -> tuple[Json] | None:
-        """The text ends inside the value."""
-        src = self.src
-        if src.cut or nested:
+    def _leaf(self, tag: str, key: str) -> Wait[tuple[Json] | None]:
+        closer = f"{_MARK}</{tag}>"
+        raw = RawValue(self.block, Literals([closer]), self._judge, mark=_BRACKET)
+        good = yield from raw.scan(None)
+        text = raw.text(raw.start, raw.stop)
+        if not good or (not raw.ended and (_MARK in text or self._open)):
             return None
-        text = src.slice(start, src.end)
-        for length in range(min(len(_MARK) - 1, len(text)), 0, -1):
-            if text.endswith(_MARK[:length]):
-                text = text[:-length]
-                break
-        src.pos = src.end
-        return (self._settled(text, key, nested),)
+        return (self.tool.from_text(key, text) if key else typed(text, ANY_JSON),)
 
-    def _settled(self, text: str, key: str, nested: list[tuple[str, Json]]) -> Json:
-        if not nested:
-            return self.tool.from_text(key, text) if key else typed(text, ANY_JSON)
-        if all(name == "item" for name, _ in nested):
-            return [value for _, value in nested]
-        return dict(nested)
+    def _judge(self, literal: str) -> Wait[Ending | None]:
+        """See `rawvalue.Judge`: behind a value stands a tag, and behind the call's end another call or the block's."""
+        src = self.src
+        src.pos += len(literal)
+        resume = src.pos
+        yield from skip_space(src)
+        if src.at_end():
+            return Ending(resume, sure=not src.cut)
+        ended = yield from take(src, f"{_MARK}</{self._open[-1]}>" if self._open else _INVOKE_END)
+        if not ended or self._open:
+            another = ended or (yield from self.opening())
+            return Ending(resume) if another else None
+        yield from skip_space(src)
+        follows = yield from one_of(src, _BEHIND_CALL)
+        return Ending(resume, sure=bool(follows) or (src.at_end() and not src.cut))
+
+
+def _collected(nested: list[tuple[str, Json]]) -> Json:
+    """What nested tags amount to: items are an array, all else an object."""
+    if all(name == "item" for name, _ in nested):
+        return [value for _, value in nested]
+    return dict(nested)
 
 
 READERS: Final = {_OPENER: read_block, _INVOKE: read_invoke}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container, Set
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
@@ -27,6 +27,10 @@ NAME: Final = re.compile(r"[A-Za-z0-9_.\-]*")
 _BEGINS: Final = re.compile(r"[A-Za-z_]")
 _KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 _INTERESTING: Final = re.compile(r"[()\[\]{}\"'#]")
+_COMMENT: Final = re.compile(r"[^\n]*")
+_BARE: Final = re.compile(r"[^\s,()\[\]{}\"'#=]+(?:[ \t]+[^\s,()\[\]{}\"'#=]+)*")
+_ALNUM: Final = re.compile(r"\w")
+_OPERATORS: Final = frozenset({"if", "else", "lambda", "await", "and", "or", "not"})
 _QUOTES: Final = Literals(['"""', "'''", '"', "'"])
 _OPENING: Final = {"(": ")", "[": "]", "{": "}"}
 
@@ -88,11 +92,12 @@ def _statement(block: Block, dialect: str) -> Wait[bool]:
     return (yield from take(block.src, ")"))
 
 
-def read_call(block: Block, dialect: str, *, method: str = "") -> Wait[bool]:
+def read_call(block: Block, dialect: str, *, method: str = "", variables: Set[str] | None = None) -> Wait[bool]:
     """One call; the source stands at its name.
 
     Args:
         method: what is called of the name: `name.call(…)`.
+        variables: bare words other than these are strings where the schema says string. None: no bare word is.
     """
     src = block.src
     name = yield from run_of(src, NAME, MAX_NAME)
@@ -105,7 +110,7 @@ def read_call(block: Block, dialect: str, *, method: str = "") -> Wait[bool]:
     good = yield from _balanced(src)
     if not good:
         return False
-    arguments = arguments_of(src.slice(start + 1, src.pos - 1), tool)
+    arguments = arguments_of(src.slice(start + 1, src.pos - 1), tool, variables)
     if arguments is None:
         return False
     writer = CallWriter(block, tool, dialect)
@@ -127,20 +132,25 @@ def _balanced(src: Source) -> Wait[bool]:
             yield None
             continue
         char = src.ahead(1)
-        if char in "\"'":
-            good = yield from _string(src)
+        if char in "\"'#":
+            good = yield from (_comment(src) if char == "#" else _string(src))
             if not good:
                 return False
             continue
         src.pos += 1
         if char in _OPENING:
             stack.append(_OPENING[char])
-        elif char == "#" or stack.pop() != char:
+        elif stack.pop() != char:
             return False
         if len(stack) > MAX_DEPTH:
             return False
         if not stack:
             return True
+
+
+def _comment(src: Source) -> Wait[bool]:
+    yield from run_of(src, _COMMENT, 1 << 30)
+    return True
 
 
 def _string(src: Source) -> Wait[bool]:
@@ -168,9 +178,13 @@ def _string(src: Source) -> Wait[bool]:
         src.pos = min(src.pos + 2, src.end)
 
 
-def arguments_of(text: str, tool: Tool) -> dict[str, Json] | None:
-    """The arguments between the brackets of a call, positional ones under their names; None if they are no literals."""
-    reader = LiteralReader(text)
+def arguments_of(text: str, tool: Tool, variables: Set[str] | None = None) -> dict[str, Json] | None:
+    """The arguments between the brackets of a call, positional ones under their names; None if they are no literals.
+
+    Args:
+        variables: see `read_call`.
+    """
+    reader = LiteralReader(text, comments=True)
     found: dict[str, Json] = {}
     place = 0
     try:
@@ -184,11 +198,30 @@ def arguments_of(text: str, tool: Tool) -> dict[str, Json] | None:
                 place += 1
             if not key:
                 return None
-            found[key] = reader.value()
-            reader.space()
-            if reader.pos < len(text) and not reader.take(","):
-                return None
+            found[key] = _value(reader, variables if tool.says_string(key) else None)
+            reader.take(",")
             reader.space()
     except NotALiteral:
         return None
     return found
+
+
+def _value(reader: LiteralReader, variables: Set[str] | None) -> Json:
+    """A value with a comma or the end behind it. Raises NotALiteral."""
+    reader.space()
+    start = reader.pos
+    try:
+        value = reader.value()
+        if reader.is_last():
+            return value
+    except NotALiteral:
+        pass
+    reader.pos = start
+    words = "" if variables is None else reader.word(_BARE)
+    if not words or not reader.is_last() or any(not _is_plain(word, variables or ()) for word in words.split()):
+        raise NotALiteral
+    return words
+
+
+def _is_plain(word: str, variables: Container[str]) -> bool:
+    return bool(_ALNUM.search(word)) and word.partition(".")[0] not in variables and word not in _OPERATORS

@@ -9,7 +9,8 @@ from typing import Final
 from supervisor.core.toolcalls.block import Block
 from supervisor.core.toolcalls.dialects.gemma import read_call as read_gemma
 from supervisor.core.toolcalls.dialects.keyvalue import read_pairs
-from supervisor.core.toolcalls.dialects.xml import read_functions, tags_of
+from supervisor.core.toolcalls.dialects.tagvalue import tags_of
+from supervisor.core.toolcalls.dialects.xml import read_functions
 from supervisor.core.toolcalls.objects import read_calls
 from supervisor.core.toolcalls.rawvalue import Framing
 from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, peek, skip_space, take

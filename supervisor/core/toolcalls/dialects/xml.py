@@ -1,80 +1,24 @@
 """Calls as tags around parameters: `<function=NAME><parameter=KEY>…` and `<invoke name="NAME"><parameter name="KEY">…`.
 
 Also `<function name="NAME"><param name="KEY">…`, and all of them with a prefix on every tag. Values are plain text, the
-tool's schema types them. A closing tag that is missing is implied by what comes instead.
+tool's schema types them. A closing tag that is missing is implied by what comes instead. Where tags may be part of a
+value, `tagvalue` decides.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
+from supervisor.core.toolcalls.dialects.tagvalue import STOP, Tags, TagValue, read_header, tags_of
 from supervisor.core.toolcalls.objects import read_bare_arguments
-from supervisor.core.toolcalls.rawvalue import Framing, RawValue
-from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
-from supervisor.core.toolcalls.source import Literals, Resume, Wait, one_of, peek, skip_space, take, take_one, until
+from supervisor.core.toolcalls.rawvalue import Framing
+from supervisor.core.toolcalls.source import Resume, Wait, one_of, peek, skip_space, take, take_one, until
 from supervisor.core.toolcalls.tools import MAX_NAME
 
-_WRAPPERS: Final = ("tool_call", "tool_calls", "function_calls", "seed:tool_call", "minimax:tool_call")
-_OPENERS: Final = (
-    "<tool_call>",
-    "<seed:tool_call>",
-    "<minimax:tool_call>",
-    "<function=",
-    "<function name=",
-    "<invoke ",
-)
 _BARE: Final = {"<function=": "qwen3-coder", "<function name=": "minicpm5", "<invoke name=": "anthropic"}
-_STOP: Final = re.compile(r"[<>\n]")
 _NAME: Final = re.compile(r"""\s*=?\s*(?:name\s*=)?\s*["']?([^"'<>=\n]+?)["']?\s*""")
-_KEY: Final = re.compile(r"""\s*=\s*["']?([^\s<>"']+)["']?\s*|\s+name\s*=\s*["']([^\s<>"']+)["'](.*)""")
-_TYPED: Final = re.compile(r"""\s(?:string|type)\s*=\s*["'](\w+)["']""")
-_HINTS: Final[Mapping[str, Types]] = {"true": STRING, "string": STRING, "false": ANY_JSON}
-
-
-@dataclass(frozen=True, slots=True)
-class Tags:
-    """The tags of one prefix.
-
-    Attributes:
-        parameter: how a parameter begins.
-        calls: how a call begins, without the rest of its tag.
-        openers: how another call begins.
-        closers: all that may end a value.
-    """
-
-    prefix: str
-    parameter: str
-    parameter_closers: Literals
-    call_closers: Literals
-    outer_closers: Literals
-    calls: Literals
-    openers: Literals
-    closers: Literals
-
-
-@lru_cache(maxsize=64)
-def tags_of(prefix: str) -> Tags:
-    """The tags with this prefix before each name."""
-    parameter = [f"</{prefix}parameter>", f"</{prefix}param>"]
-    call = [f"</{prefix}function>", f"</{prefix}invoke>"]
-    outer = [f"</{name}>" for name in _WRAPPERS] + [f"</{prefix}function_calls>", f"</{prefix}tool_calls>"]
-    outer += ["<｜tool▁call▁end｜>", "<｜tool_call_end｜>"]
-    begin = f"<{prefix}param"
-    return Tags(
-        prefix=prefix,
-        parameter=begin,
-        parameter_closers=Literals(parameter),
-        call_closers=Literals(call),
-        outer_closers=Literals(outer),
-        calls=Literals([f"<{prefix}function", f"<{prefix}invoke"]),
-        openers=Literals([*_OPENERS, f"<{prefix}invoke "]),
-        closers=Literals([*parameter, *call, *outer, begin]),
-    )
 
 
 def read_functions(block: Block, dialect: str, prefix: str = "", framing: Framing = "each") -> Wait[bool]:
@@ -107,15 +51,15 @@ class _Function:
         self.block = block
         self.src = block.src
         self.tags = tags
-        self.framing = framing
+        self.raw = {"framing": framing, "cdata": dialect == "minicpm5"}
         self.dialect = dialect
         self.writer = CallWriter(block, NOWHERE, dialect)
+        self.values: list[TagValue] = []  # read, but not written: one before them may turn out to be several
         self.seen: set[str] = set()
         self.count = 0
-        self.cdata = dialect == "minicpm5"
 
     def read(self) -> Wait[bool]:
-        header = yield from until(self.src, _STOP, MAX_NAME)
+        header = yield from until(self.src, STOP, MAX_NAME)
         named = _NAME.fullmatch(header or "")
         closed = yield from take(self.src, ">")
         if named is None or not closed:
@@ -130,6 +74,8 @@ class _Function:
         good = yield from self._parameters()
         if not good:
             return (yield from self.writer.broken())
+        for value in self.values:
+            yield from value.write(self.writer, self.seen)
         yield from self.writer.end()
         return True
 
@@ -168,81 +114,18 @@ class _Function:
     def _parameter(self) -> Wait[bool]:
         """One parameter; the source stands behind `<param`."""
         self.count += 1
-        key, hint = yield from self._header()
-        before = self.writer.item(key)
+        key, hint = yield from read_header(self.src)
         self.writer.repaired |= not key or key in self.seen
+        value = TagValue(self.block, self.tags, key, hint, self.raw)
+        good = yield from value.read(self.writer, self.seen, early=not self.values)
         self.seen.add(key)
-        value = RawValue(self.block, self.tags.closers, self._judge, framing=self.framing, cdata=self.cdata)
-        good = yield from value.read(self.writer if key else None, key, hint)
-        if before and not value.ended:
-            self.writer.put_back(key, before)  # the second one is but a beginning
-        return good
-
-    def _header(self) -> Wait[tuple[str, Types | None]]:
-        """The parameter's name, empty if it is malformed, and what the tag says of its type."""
-        yield from take(self.src, "eter")
-        start = self.src.pos
-        text = yield from until(self.src, _STOP, MAX_NAME)
-        closed = yield from take(self.src, ">")
-        found = _KEY.fullmatch(text or "")
-        if found is None or not closed:
-            if not closed:
-                self.src.seek(start)
-            return "", None
-        said = _TYPED.search(found[3] or "")
-        return found[1] or found[2], _HINTS.get(said[1]) if said else None
-
-    def _judge(self, literal: str) -> Wait[int]:
-        """See `rawvalue.Judge`."""
-        src, tags = self.src, self.tags
-        start = src.pos
-        if literal == tags.parameter:
-            begins = yield from self._begins_parameter(start)
-            self.writer.repaired |= begins
-            return start if begins else -1
-        if literal in tags.parameter_closers.texts:
-            return (yield from self._judge_parameter())
-        src.pos += len(literal)
-        yield from skip_space(src)
-        follows = yield from self._follows(tags.outer_closers if literal in tags.call_closers.texts else None)
-        if follows:
-            self.writer.repaired = True
-        return start if follows else -1
-
-    def _judge_parameter(self) -> Wait[int]:
-        src, tags = self.src, self.tags
-        for _ in range(4):
-            closer = yield from take_one(src, tags.parameter_closers)
-            if not closer:
-                break
-            yield from skip_space(src)
-        resume = src.pos
-        closer = yield from one_of(src, tags.call_closers)
-        follows = bool(closer) or (yield from self._follows(tags.outer_closers))
-        if not follows:
-            follows = yield from take(src, tags.parameter)
-        return resume if follows else -1
-
-    def _follows(self, closers: Literals | None) -> Wait[bool]:
-        """Whether a new call, the end of the text, or one of the closers stands here."""
-        if self.src.at_end():
-            return not self.src.cut
-        if closers is not None:
-            closer = yield from one_of(self.src, closers)
-            if closer:
-                return True
-        opener = yield from one_of(self.src, self.tags.openers)
-        return bool(opener) or (self.src.at_end() and not self.src.cut)
-
-    def _begins_parameter(self, start: int) -> Wait[bool]:
-        """Whether a parameter that is known and has no value yet begins here, at the start of a line."""
-        src = self.src
-        if src.slice(start - 1, start) != "\n":
-            return False
-        src.pos += len(self.tags.parameter)
-        key, _ = yield from self._header()
-        known = self.writer.tool is NOWHERE or key in self.writer.tool.types
-        return bool(key) and key not in self.seen and known
+        self.writer.repaired |= value.repaired
+        if not good or not key:
+            return good
+        self.values.append(value)
+        if not value.splits and len(self.values) == 1:
+            yield from self.values.pop().write(self.writer, self.seen)
+        return True
 
 
 READERS: Final = dict.fromkeys(_BARE, read_bare)

@@ -329,6 +329,17 @@ CASES = [
         ),
         dialect="llama-4",
     ),
+    Case(
+        "D22-strings",
+        "[write_file(path='a', content='# [x](y) {\\'z\\'} )'), get_weather(city=''), "
+        'search(query="""a "b" #""")]',
+        (
+            ("write_file", {"path": "a", "content": "# [x](y) {'z'} )"}),
+            ("get_weather", {"city": ""}),
+            ("search", {"query": 'a "b" #'}),
+        ),
+        dialect="llama-4",
+    ),
     Case("D23", '<|tool_call_start|>[get_weather(city="Paris")]<|tool_call_end|>', ONE, dialect="lfm2"),
     Case(
         "D23-json-words",
@@ -395,6 +406,75 @@ CASES = [
         (PARIS, PING),
         dialect="gemma-3",
     ),
+    Case("D28-one-line", '```tool_code get_weather(city="Paris")```', ONE, dialect="gemma-3"),
+    Case("D28-one-line-print", '```tool_code print(get_weather(city="Paris")) ```\n', ONE, dialect="gemma-3"),
+    Case(
+        "D28-same-line", '```tool_code get_weather(city="Paris")\nget_time(zone="UTC")\n```', MIXED, dialect="gemma-3"
+    ),
+    Case(
+        "D28-semicolon", '```tool_code\nget_weather(city="Paris"); get_time(zone="UTC")\n```', MIXED, dialect="gemma-3"
+    ),
+    Case(
+        "D28-assigned",
+        '```tool_code\nweather = get_weather(city="Paris")\nprint(weather)\n'
+        'now = default_api.get_time(zone="UTC")\nnow\n```',
+        MIXED,
+        dialect="gemma-3",
+    ),
+    Case(
+        "D28-comments",
+        '```tool_code\n# the weather: get_weather(city="Rome")\nget_weather(\n'
+        '    city="Paris",  # the capital, "Paris"\n)  # done\n```',
+        ONE,
+        dialect="gemma-3",
+    ),
+    Case("D28-only-one-comment", '```tool_code # now\nget_weather(city="Paris")\n```', ONE, dialect="gemma-3"),
+    Case("D28-bare", "```tool_code\nget_weather(city=Paris)\n```", ONE, dialect="gemma-3"),
+    Case(
+        "D28-bare-place",
+        "```tool_code\nget_weather(Paris, 3)\n```",
+        (("get_weather", {"city": "Paris", "days": 3}),),
+        dialect="gemma-3",
+    ),
+    Case(
+        "D28-bare-words",
+        "```tool_code\nsearch(query=weather in Paris, limit=2, note=readme.md)\n```",
+        (("search", {"query": "weather in Paris", "limit": 2, "note": "readme.md"}),),
+        dialect="gemma-3",
+    ),
+    Case(
+        "D28-bare-digits",
+        "```tool_code\nget_weather(city=10 Downing Street)\n```",
+        (("get_weather", {"city": "10 Downing Street"}),),
+        dialect="gemma-3",
+    ),
+    Case(
+        "D28-shell",
+        "```tool_code\nget_weather --city Paris --days 3\n```",
+        (("get_weather", {"city": "Paris", "days": 3}),),
+        dialect="gemma-3",
+    ),
+    Case(
+        "D28-shell-equals",
+        '```tool_code\nget_weather --city="New York" days=3\n```',
+        (("get_weather", {"city": "New York", "days": 3}),),
+        dialect="gemma-3",
+    ),
+    Case("D28-shell-place", "```tool_code\nget_weather Paris\nping()\n```", (PARIS, PING), dialect="gemma-3"),
+    Case(
+        "D28-shell-flag",
+        "```tool_code search 'a | b' --exact --limit 2```",
+        (("search", {"query": "a | b", "exact": True, "limit": 2}),),
+        dialect="gemma-3",
+    ),
+    Case("D28-shell-assigned", "```tool_code\nx = get_weather --city Paris\n```", ONE, dialect="gemma-3"),
+    Case(
+        "D28-backticks",
+        '```tool_code\nwrite_file(path="a", content="```\\n# x\\n```")\n```',
+        (("write_file", {"path": "a", "content": "```\n# x\n```"}),),
+        dialect="gemma-3",
+    ),
+    Case("D28-open", '```tool_code\nget_weather(city="Paris")', ONE, dialect="gemma-3"),
     Case("D29", _GEMMA, ONE, dialect="gemma-4"),
     Case("D29-two", f"Yes.{_GEMMA}{_GEMMA}", (PARIS, PARIS), "Yes.", dialect="gemma-4"),
     Case(
@@ -513,6 +593,16 @@ CASES = [
     Case("D38-think", f"<think>Hm.</think>\n\n[{_J}]", ONE, reasoning="Hm.", dialect="xlam-2"),
     Case("D38-lone-closer", f"Hm.\n</think>\n\n[{_J}]", ONE, "Hm.\n</think>\n\n", dialect="xlam-2"),
     Case("D38-quotes", "[{'name': 'get_weather', 'arguments': {'city': 'Paris'}}]", ONE, dialect="xlam-2"),
+    Case("D1-seed", f"<seed:tool_call>{_J}</seed:tool_call>", ONE, dialect="hermes"),
+    Case("D1-longcat", f"<longcat_tool_call>{_J}</longcat_tool_call>", ONE, dialect="hermes"),
+    Case("D1-minimax", f"<minimax:tool_call>{_J}</minimax:tool_call>", ONE, dialect="hermes"),
+    Case("D37-open", f"Action:\n```json\n[{_P}]\n\nDone.", ONE, "\n\nDone.", dialect="command-r-plus"),
+    Case(
+        "D31-four-tokens",
+        "<|start|>assistant<|channel|>commentary to=functions.ping<|channel|>commentary <|constrain|>json<|message|>{}",
+        (PING,),
+        dialect="harmony",
+    ),
     Case(
         "D39",
         "<｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"

@@ -6,6 +6,7 @@ from tests.core.toolcalls.corpus import NOON, PARIS, PING, ROME, TOOLS, Case
 
 _J = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 _R = '{"name": "get_weather", "arguments": {"city": "Rome"}}'
+_M3 = "]<]minimax[>["
 _HEAD = "<tool_call>\n<function=get_weather>\n<parameter=city>\n"
 _XML = f"{_HEAD}Paris\n</parameter>\n</function>\n</tool_call>"
 _FILE = "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n"
@@ -512,6 +513,47 @@ CASES = [
     kept("M39-xml-closed", f"{_HEAD}Paris\n</parameter>", finish="length"),
     kept("M39-glm", f"<tool_call>get_weather{_GLM_CITY}", finish="length"),
     kept("M39-gemma", "<|tool_call>call:get_weather{city:Par", finish="length"),
+    kept("M39-m3-between", f'{_M3}<invoke name="search">{_M3}<query>x{_M3}</query>', finish="length"),
+    kept("M39-m3-nested", f'{_M3}<invoke name="search">{_M3}<filter>{_M3}<k>1{_M3}</k>', finish="length"),
+    kept("M39-m3-open", f'{_M3}<invoke name="search">{_M3}<filter>{_M3}<k>1{_M3}</k>'),
+    Case(
+        "M16-m3",
+        f'{_M3}<invoke name="search">{_M3}<query>x{_M3}</query>',
+        (("search", {"query": "x"}),),
+        dialect="minimax-m3",
+    ),
+    Case(
+        "M16-m3-value",
+        f'{_M3}<invoke name="search">{_M3}<query>x{_M3}</qu',
+        (("search", {"query": "x"}),),
+        dialect="minimax-m3",
+    ),
+    # many brackets beside each other are not many inside each other
+    Case(
+        "S-siblings-m3",
+        f'{_M3}<invoke name="search">{_M3}<tags>'
+        + f"{_M3}<item>{_M3}<k>1{_M3}</k>{_M3}</item>" * 120
+        + f"{_M3}</tags>{_M3}</invoke>",
+        (("search", {"tags": [{"k": 1}] * 120}),),
+        dialect="minimax-m3",
+    ),
+    Case(
+        "S-siblings-gemma",
+        "<|tool_call>call:search{tags:[" + "{k:[1]}," * 120 + "]}<tool_call|>",
+        (("search", {"tags": [{"k": [1]}] * 120}),),
+        dialect="gemma-4",
+    ),
+    Case(
+        "S-siblings-python",
+        "[search(tags=[" + "{'k': (1,)}," * 120 + "])]",
+        (("search", {"tags": [{"k": [1]}] * 120}),),
+        dialect="llama-4",
+    ),
+    hermes(
+        '{"name": "search", "arguments": {"tags": [' + ",".join(['{"k": [1]}'] * 120) + "]}}",
+        "S-siblings-json",
+        (("search", {"tags": [{"k": [1]}] * 120}),),
+    ),
     kept("M39-brace", f"<tool_call>\n{_J[:-1]}", finish="length"),
     Case("M39-complete", f"<tool_call>\n{_J}\n</tool_ca", ONE, finish="length", dialect="hermes"),
     hermes(

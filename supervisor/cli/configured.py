@@ -1,0 +1,60 @@
+"""Which configuration counts: that of the running daemon, which may be another one than this command would find."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from supervisor.cli.client import Json
+from supervisor.cli.options import command_name
+from supervisor.errors import ConfigError
+from supervisor.paths import places
+
+_NAME = "supervisor.yaml"
+
+
+def other_configuration(
+    status: Json, env: Mapping[str, str], cwd: Path, explicit: str | None = None
+) -> tuple[Path, str] | None:
+    """The file that a daemon started by this command would use, where the running one (`status`) uses another.
+
+    With it, what to tell the user. None: they are the same, or this command finds no file.
+    """
+    used = (status.get("config") or {}).get("path")
+    if not _may_differ(used, env, cwd, explicit):
+        return None
+    from supervisor.config import find_config  # noqa: PLC0415 - 150 ms that only another file costs
+
+    try:
+        found = find_config(explicit, env, cwd, places(env).config)
+    except ConfigError:
+        return None  # the daemon does not use it; whoever starts one will be told
+    if found is None or _same(found, used):
+        return None
+    me = command_name(env)
+    told = (
+        f"The running daemon uses {used or 'no configuration file'}, not {found}. "
+        f"To change that: `{me} stop`, then `{me} start --config {found}`."
+    )
+    return found, told
+
+
+def configuration_of(status: Json) -> str:
+    """The daemon's configuration file in words."""
+    return str((status.get("config") or {}).get("path") or "none; the defaults")
+
+
+def _may_differ(used: str | None, env: Mapping[str, str], cwd: Path, explicit: str | None) -> bool:
+    """Whether the first file that might count is not the daemon's; costs a look at a few names."""
+    named = explicit or env.get("SUPERVISOR_CONFIG")
+    candidates = [Path(named).expanduser()] if named else [cwd / _NAME, places(env).config / _NAME]
+    first = next((path for path in candidates if os.path.isfile(path)), None)
+    return first is not None and not _same(first, used)
+
+
+def _same(path: Path, used: str | None) -> bool:
+    try:
+        return used is not None and os.path.samefile(path, used)
+    except OSError:
+        return False

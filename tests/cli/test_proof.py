@@ -1,0 +1,125 @@
+"""The daemon proves itself before it is told anything: whoever else sits at its port learns nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli.client import Client
+from supervisor.errors import DaemonUnproven
+from supervisor.owned import own_folder
+from supervisor.proof import PROOF_HEADER, is_proven, new_challenge, new_secret, prove
+from tests.cli.conftest import Cli
+from tests.fakes.fake_daemon import FakeDaemon
+
+KEY = "a-key-that-nobody-else-may-see"
+Answer = Callable[[bytes], bytes]
+
+
+class Impostor:
+    """Took the port of a daemon; `heard` is all that it was ever sent."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.heard = b""
+        self._answer = answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                while data := connection.recv(65_536):
+                    self.heard += data
+                    answer = self._answer(data)
+                    if not answer:
+                        break
+                    connection.sendall(answer)
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@contextmanager
+def impostor(answer: Answer) -> Iterator[Impostor]:
+    found = Impostor(answer)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def ok(*headers: str, body: str = '{"status": "ok"}') -> bytes:
+    lines = ["HTTP/1.1 200 OK", f"Content-Length: {len(body)}", *headers, "", body]
+    return "\r\n".join(lines).encode()
+
+
+def write_endpoint(state: Path, url: str) -> None:
+    found = {"url": url, "pid": os.getpid(), "secret": new_secret(), "version": "0.1.0", "started_at": 0}
+    (own_folder(state) / "endpoint.json").write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda _: ok(),
+        lambda _: ok(f"{PROOF_HEADER}: {'0' * 64}"),
+        lambda _: ok(f"{PROOF_HEADER}: \xff"),
+        lambda _: ok("Connection: close"),
+        lambda _: ok(body=json.dumps({"pid": os.getpid(), "version": "0.1.0", "models": []})),
+        lambda _: b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n",
+        lambda _: b"SSH-2.0-OpenSSH\r\n",
+        lambda _: b"",
+    ],
+    ids=["no proof", "a wrong one", "no text", "closes", "a status", "asks for the key", "no HTTP", "hangs up"],
+)
+def test_an_impostor_is_told_nothing(cli: Cli, answer: Answer) -> None:
+    with impostor(answer) as found:
+        write_endpoint(cli.state, found.url)
+        shown = Cli(cli.folder, SUPERVISOR_API_KEY=KEY)("ps")
+        assert shown.code != 0
+        assert b"/health" in found.heard
+        assert b"/api" not in found.heard
+        assert KEY.encode() not in found.heard
+        assert b"authorization" not in found.heard.lower()
+
+
+def test_a_proof_of_another_port_counts_for_nothing() -> None:
+    with FakeDaemon(key=KEY) as daemon:
+
+        def pass_on(data: bytes) -> bytes:
+            with socket.create_connection(("127.0.0.1", int(daemon.url.rpartition(":")[2]))) as there:
+                there.sendall(data)
+                return there.recv(65_536)
+
+        with impostor(pass_on) as found, pytest.raises(DaemonUnproven):
+            Client(found.url, KEY, daemon.secret).get("/api/v1/status")
+        assert KEY.encode() not in found.heard
+        assert Client(daemon.url, KEY, daemon.secret).get("/api/v1/status")["pid"] == daemon.pid
+
+
+def test_a_url_that_the_user_gives_gets_the_users_key(cli: Cli) -> None:
+    with FakeDaemon(key=KEY) as daemon:
+        assert cli("ps", "--url", daemon.url, "--api-key", KEY).code == 0
+
+
+def test_a_proof_is_of_one_secret_one_challenge_and_one_port() -> None:
+    secret, challenge = new_secret(), new_challenge()
+    answer = prove(secret, challenge, 8686)
+    assert is_proven(secret, challenge, 8686, answer)
+    assert not is_proven(secret, challenge, 8687, answer)
+    assert not is_proven(new_secret(), challenge, 8686, answer)
+    assert not is_proven(secret, new_challenge(), 8686, answer)
+    assert not is_proven(secret, challenge, 8686, None)
+    assert prove(secret, "x" * 129, 8686) is None

@@ -1,0 +1,26 @@
+"""Which name was meant: only one that is near, and a longer one first."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.cli.main import VERBS
+from supervisor.core.nearest import did_you_mean
+
+
+@pytest.mark.parametrize("typed", ["show", "kill", "info", "x", "quit", "up", ""])
+def test_a_word_that_is_like_no_name_gets_no_suggestion(typed: str) -> None:
+    assert did_you_mean(typed, VERBS) == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("laod", "load"), ("LOAD", "load"), ("est", "estimate"), ("mod", "models"), ("unlod", "unload"), ("pl", "plan")],
+)
+def test_the_name_that_was_meant(typed: str, meant: str) -> None:
+    assert did_you_mean(typed, VERBS) == f"; did you mean {meant}?"
+
+
+def test_a_name_that_begins_with_what_was_typed_comes_before_a_shorter_one_that_is_more_alike() -> None:
+    assert did_you_mean("ctx", ("cts", "ctx_size")) == "; did you mean ctx_size?"
+    assert did_you_mean("qwen3", ("qwen2", "Qwen3-Coder-30B", "Qwen3-4B")) == "; did you mean Qwen3-4B?"

@@ -1,0 +1,69 @@
+"""Plans that clients ask for are computed beside the loop, one after the other, and not endlessly many wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from supervisor.core.devices import Machine
+from supervisor.core.registry import ModelEntry, Registry
+from supervisor.errors import QueueFull
+from supervisor.planning import MOST_WAITING, Known, Planner, Rules
+from supervisor.probe.profiles import load_profile
+
+pytestmark = pytest.mark.anyio
+
+
+def machine(again: bool, ours: object) -> Machine:
+    return load_profile("1x8gb")
+
+
+async def read(entry: ModelEntry) -> Known:
+    raise AssertionError("nothing is read here")
+
+
+def planner() -> Planner:
+    return Planner(Registry(), read, machine, Rules(), tuple)
+
+
+async def test_the_loop_goes_on_while_a_plan_is_computed() -> None:
+    loop_went_on = threading.Event()
+    asyncio.get_running_loop().call_soon(loop_went_on.set)
+    assert await planner().aside(lambda: loop_went_on.wait(60))
+
+
+async def test_one_plan_is_computed_at_a_time() -> None:
+    some, running, most = planner(), 0, 0
+
+    def work() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        threading.Event().wait(0.001)
+        running -= 1
+
+    await asyncio.gather(*(some.aside(work) for _ in range(20)))
+    assert most == 1
+
+
+async def test_more_than_so_many_do_not_wait() -> None:
+    some, go = planner(), threading.Event()
+    waiting = [asyncio.ensure_future(some.aside(lambda: go.wait(60))) for _ in range(MOST_WAITING)]
+    await asyncio.sleep(0)
+    with pytest.raises(QueueFull) as caught:
+        await some.aside(lambda: None)
+    assert caught.value.retry_after >= 1
+    go.set()
+    assert all(await asyncio.gather(*waiting))
+    await some.aside(lambda: None)
+
+
+async def test_what_was_seen_does_not_change_under_a_plan() -> None:
+    some = planner()
+    sight = await some.look()
+    some.adopt(Rules(reserves=None))
+    await some.look(again=True)
+    assert some.sight is not sight
+    assert sight.budgets == some.sight.budgets

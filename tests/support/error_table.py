@@ -1,0 +1,56 @@
+"""The table of errors in docs/rest.md, made from the classes: `python -m tests.support.error_table` writes it anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+from supervisor import errors
+from supervisor.api.errors import STATUSES
+from supervisor.core.failures import MEANINGS
+
+PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
+Kind: TypeAlias = type[errors.SupervisorError]
+_TABLE = re.compile(r"\| code \| status \| \|\n\|---\|---\|---\|\n(?:\|.*\|\n)+")
+
+
+def error_classes(
+    kind: type[errors.SupervisorError] = errors.SupervisorError,
+) -> Iterator[type[errors.SupervisorError]]:
+    """Every error with a code of its own, as the tree in supervisor/errors has them."""
+    if "code" in vars(kind):
+        yield kind
+    for below in kind.__subclasses__():
+        yield from error_classes(below)
+
+
+def status_of(kind: Kind) -> int:
+    """The HTTP status of a class."""
+    return next(STATUSES[one] for one in kind.__mro__ if one in STATUSES)
+
+
+def table() -> str:
+    """The table; the causes of a failed load stand behind their class."""
+    lines = ["| code | status | |", "|---|---|---|"]
+    for kind in error_classes():
+        lines.append(_line(kind.code, status_of(kind), " ".join((kind.__doc__ or "").partition("\n\n")[0].split())))
+        if kind is errors.ModelLoadFailed:
+            lines += [_line(code, status_of(kind), meaning) for code, meaning in MEANINGS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def shown() -> str:
+    """The table as the page has it."""
+    found = _TABLE.search(PAGE.read_text(encoding="utf-8"))
+    return found[0] if found else ""
+
+
+def _line(code: str, status: int, meaning: str) -> str:
+    return f"| `{code}` | {status} | {meaning} |"
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(page.replace(shown(), table()), encoding="utf-8")
