@@ -4,7 +4,10 @@ Rule 1: on loopback, without keys, the Host header must name a loopback host: a 
         127.0.0.1 (DNS rebinding) is turned away.
 Rule 2: a browser's request must come from an allowed origin: the daemon's own, or one of the configuration. That holds
         with a right key too, because a browser may hold the key.
-Rule 3: where keys are configured, everything but /health needs one (`Authorization: Bearer`, `x-api-key`).
+Rule 3: where keys are configured, everything but reading /health needs one (`Authorization: Bearer`, `x-api-key`),
+        whatever the method.
+
+A preflight is a browser's question whether it may ask. It carries no key, so the guard answers it by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from functools import lru_cache
 
 from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError, Unauthorized
 
-_OPEN_PATHS = frozenset({"/health"})
+_OPEN = frozenset({("GET", "/health"), ("HEAD", "/health")})
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,14 @@ def check(rules: AccessRules, method: str, path: str, headers: Mapping[str, str]
         )
     if origin is None and headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
         return OriginNotAllowed("Pages of other sites may not use this daemon.")
-    if path in _OPEN_PATHS or method == "OPTIONS":
+    if (method, path) in _OPEN or is_preflight(method, headers):
         return None
     return _check_key(rules, headers)
+
+
+def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
+    """True for a CORS preflight, which is for the guard alone; any other `OPTIONS` is a request like all others."""
+    return method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
 
 
 def origin_allowed(rules: AccessRules, origin: str, host: str) -> bool:

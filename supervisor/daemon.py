@@ -9,6 +9,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from supervisor import __version__
 from supervisor.auth import is_loopback
@@ -25,19 +26,46 @@ except ImportError:  # Windows has neither; there the address alone keeps a seco
     resource = None  # type: ignore[assignment]  # likewise
 
 _OPEN_FILES = 10_240  # macOS takes no more
+_RESERVE = 512  # files for engines, logs and the hub, where there are that many
 _ANSWER_SECONDS = 2.0
 _ANSWER_BYTES = 1 << 22  # the status of some thousand models
 _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
 
 
-def allow_many_files() -> None:
-    """Let this process and its engines open more files than a shell's usual 256 or 1024: a stream takes two."""
+@dataclass(frozen=True)
+class FileShares:
+    """What the files that this process may open are good for.
+
+    connections: of clients; each may need a second file, for its engine. backlog: connections that wait to be
+    accepted; all of them may be at once, before the first is counted.
+    """
+
+    connections: int
+    backlog: int
+
+
+def file_shares(open_files: int) -> FileShares:
+    """Divide the files: a part is kept for engines and management."""
+    backlog = min(_BACKLOG, open_files // 8)
+    reserve = min(_RESERVE, open_files // 4)
+    return FileShares(max(1, (open_files - reserve - backlog) // 2), max(1, backlog))
+
+
+def allow_many_files() -> int:
+    """Let this process and its engines open more files than a shell's usual 256 or 1024: a stream takes two.
+
+    Returns how many it may open.
+    """
+    allowed = _OPEN_FILES
     if resource is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             with contextlib.suppress(ValueError, OSError):  # macOS may have a lower limit that it does not tell
                 resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        allowed = _OPEN_FILES if soft == resource.RLIM_INFINITY else min(soft, _OPEN_FILES)
+    return allowed
 
 
 def check_bind(server: ServerSettings, *, insecure: bool) -> None:
@@ -65,14 +93,14 @@ def daemon_lock(places: Places) -> Iterator[None]:
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
     """A socket that listens already: who learns of it is not turned away. Port 0: a free one. Raises AddressInUse."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(_BACKLOG)
+        listener.listen(backlog)
     except OSError as error:
         listener.close()
         taken = error.errno == errno.EADDRINUSE

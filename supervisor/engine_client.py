@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -20,6 +20,10 @@ _CONNECT_S = 10.0
 _RETRY_S = 0.005
 _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 _PIECE = 1 << 16  # bytes read at once
+
+
+Payload = bytes | Sequence[bytes | memoryview]
+"""A body in one, or in pieces that are sent one after the other."""
 
 
 class EngineUnreachable(Exception):
@@ -37,18 +41,18 @@ class EngineClient:
         self._path = path
         self._open: set[EngineResponse] = set()
 
-    def post(self, path: str, body: bytes) -> EngineRequest:
+    def post(self, path: str, body: Payload) -> EngineRequest:
         """POST JSON. `async with` gives the response."""
-        head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {_size(body)}\r\n"
         return EngineRequest(self._path, self._open, head, body)
 
     def get(self, path: str) -> EngineRequest:
         """GET; `async with` gives the response."""
         return EngineRequest(self._path, self._open, f"GET {path} HTTP/1.1\r\n", b"")
 
-    def send(self, method: str, target: str, body: bytes, content_type: str) -> EngineRequest:
+    def send(self, method: str, target: str, body: Payload, content_type: str) -> EngineRequest:
         """Any request; `target`: path and query, percent-encoded. `async with` gives the response."""
-        length = f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n" if body or method != "GET" else ""
+        length = f"Content-Type: {content_type}\r\nContent-Length: {_size(body)}\r\n" if body or method != "GET" else ""
         return EngineRequest(self._path, self._open, f"{method} {target} HTTP/1.1\r\n{length}", body)
 
     def close(self) -> None:
@@ -64,17 +68,18 @@ class EngineRequest:
     EngineUnreachable.
     """
 
-    def __init__(self, path: str, among: set[EngineResponse], head: str, body: bytes) -> None:
+    def __init__(self, path: str, among: set[EngineResponse], head: str, body: Payload) -> None:
         self._path = path
         self._among = among
-        self._message = f"{head}Host: engine\r\nConnection: close\r\n\r\n".encode() + body
+        first, *self._more = (body,) if isinstance(body, bytes) else (b"", *body)
+        self._message = f"{head}Host: engine\r\nConnection: close\r\n\r\n".encode() + first
         self._response: EngineResponse | None = None
 
     async def __aenter__(self) -> EngineResponse:
         self._response = response = EngineResponse(await _connected(self._path))
         self._among.add(response)
         try:
-            await response.send(self._message)
+            await response.send(self._message, self._more)
             await response.head()
         except BaseException:
             self._leave(response)
@@ -90,6 +95,10 @@ class EngineRequest:
     def _leave(self, response: EngineResponse) -> None:
         self._among.discard(response)
         response.abort()
+
+
+def _size(body: Payload) -> int:
+    return len(body) if isinstance(body, bytes) else sum(map(len, body))
 
 
 async def _connected(path: str) -> socket.socket:
@@ -176,19 +185,25 @@ class EngineResponse:
 
     # what the request uses
 
-    async def send(self, message: bytes) -> None:
-        """Send the request, and listen to the answer."""
+    async def send(self, message: bytes, more: Sequence[bytes | memoryview] = ()) -> None:
+        """Send the request, in one or in pieces, and listen to the answer."""
         try:
-            sent = self._socket.send(message)
+            sent = self._sent_at_once(message)
             if sent < len(message):
                 await self._loop.sock_sendall(self._socket, memoryview(message)[sent:])
-        except BlockingIOError:
-            await self._loop.sock_sendall(self._socket, message)
+            for piece in more:
+                await self._loop.sock_sendall(self._socket, piece)
         except OSError as error:  # it may have answered before it closed
             self._broken = EngineUnreachable(f"The engine does not take the request: {error}.")
             self._receive()
             return
         self._listen()
+
+    def _sent_at_once(self, message: bytes) -> int:
+        try:
+            return self._socket.send(message)
+        except BlockingIOError:
+            return 0
 
     async def head(self) -> None:
         """Return when status and headers are there."""

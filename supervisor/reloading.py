@@ -31,7 +31,7 @@ from supervisor.targets import configured_models
 from supervisor.workshop import adopt
 
 WATCH_SECONDS = 1.0
-_FIXED = {"server": ("host", "port", "max_body_mib"), "hub": tuple(HubSettings.model_fields)}
+_FIXED = {"server": ("host", "port", "max_body_mib", "max_buffered_mib"), "hub": tuple(HubSettings.model_fields)}
 """Settings that count from the next start on."""
 
 Signature: TypeAlias = tuple[object, ...]

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from supervisor.proxy.connections import Connections
 from supervisor.proxy.server import RelayingProtocol
 
 
@@ -29,11 +31,13 @@ class Stop:
 class Server(uvicorn.Server):
     """uvicorn whose signals set our own event: engines end first, so that open streams get a proper ending."""
 
-    def __init__(self, stop: Stop, app: ASGIApp) -> None:
+    def __init__(self, stop: Stop, app: ASGIApp, connections: Connections, backlog: int) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                http=RelayingProtocol,
+                http=partial(RelayingProtocol, connections),  # type: ignore[arg-type]  # it is called, as a class would be
+                ws="none",
+                backlog=backlog,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -24,9 +24,20 @@ from supervisor.api.service import Service
 from supervisor.auth import AccessRules, is_loopback
 from supervisor.choosing import settled
 from supervisor.config import Settings, find_config, load_settings
+from supervisor.config.settings import ServerSettings
 from supervisor.core.loglevel import LogLevel
 from supervisor.core.schedule import Pins, Scheduler
-from supervisor.daemon import allow_many_files, check_bind, daemon_lock, endpoint_file, has_terminal, listen, url_of
+from supervisor.daemon import (
+    FileShares,
+    allow_many_files,
+    check_bind,
+    daemon_lock,
+    endpoint_file,
+    file_shares,
+    has_terminal,
+    listen,
+    url_of,
+)
 from supervisor.edges import pool_edges
 from supervisor.engine_log import OutputLog
 from supervisor.errors import SupervisorError
@@ -41,6 +52,8 @@ from supervisor.prepare import EngineMaker
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.proof import new_secret
+from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.connections import ClientLimits, Connections
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -81,8 +94,8 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     settings = configured.settings
     _take_log_settings(control, settings)
     check_bind(settings.server, insecure=options.insecure)
-    allow_many_files()
-    with daemon_lock(where), listen(settings.server.host, settings.server.port) as listener:
+    shares = file_shares(allow_many_files())
+    with daemon_lock(where), listen(settings.server.host, settings.server.port, shares.backlog) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         keep_newest(where.engine_logs(), _ENGINE_LOGS)
@@ -91,7 +104,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
         with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
             maker = engine_maker(settings, where, env, learning)
             source = _Source(configured, partial(_configured, options, env, where), insecure=options.insecure)
-            runner.run(_serve(source, maker, prober, (own_log, control), listener))
+            runner.run(_serve(source, maker, prober, (own_log, control), _Door(listener, shares)))
     return 0
 
 
@@ -109,6 +122,26 @@ class _Source:
         check_bind(settings.server.model_copy(update={"host": here}), insecure=self.insecure)
 
 
+@dataclass(frozen=True)
+class _Door:
+    """Where clients come in, and how many may."""
+
+    listener: socket.socket
+    shares: FileShares
+
+    def limits(self, server: ServerSettings) -> ClientLimits:
+        """What a client may take; never more connections than there are files for."""
+        most = self.shares.connections
+        return ClientLimits(
+            connections=min(server.max_connections or most, most),
+            head=server.max_header_kib << 10,
+            fields=server.max_headers,
+            head_s=server.header_timeout,
+            body_s=server.body_timeout,
+            idle_s=server.idle_timeout,
+        )
+
+
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
     settings = load_settings(file, env)
@@ -121,7 +154,7 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
 
 
 async def _serve(
-    source: _Source, maker: EngineMaker, prober: Prober, log: tuple[OutputLog, logs.LogControl], listener: socket.socket
+    source: _Source, maker: EngineMaker, prober: Prober, log: tuple[OutputLog, logs.LogControl], door: _Door
 ) -> None:
     own_log, control = log
     settings = source.first.settings
@@ -133,11 +166,13 @@ async def _serve(
     share = settings.memory_watch.share
     edges = pool_edges(maker, planner, remembered, share, lambda model: len(pool.status(model).engines))
     calls = ToolCalls(settings.server.tool_calls)
+    connections = Connections(door.limits(settings.server), render_error, time.monotonic)
 
     def took(changed: Settings) -> None:
         guard.rules = _access(changed, settings.server.host)
         calls.default = changed.server.tool_calls
         _take_log_settings(control, changed)
+        connections.limits = door.limits(changed.server)
 
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
         maker.fetcher.on_change = pool.changed
@@ -149,7 +184,7 @@ async def _serve(
             planner=planner,
             reloader=reloader,
             own_log=own_log,
-            url=url_of(listener, settings.server.host),
+            url=url_of(door.listener, settings.server.host),
             secret=new_secret(),
             started_at=time.time(),
             to_epoch=Epoch(),
@@ -161,8 +196,8 @@ async def _serve(
             log_control=control,
         )
         guard = _application(settings, service)
-        server = Server(stop, guard)
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        server = Server(stop, guard, connections, door.shares.backlog)
+        serving = asyncio.create_task(server.serve(sockets=[door.listener]))
         await _first_loads(settings, maker, remembered, pool)
         with endpoint_file(maker.places, service.url, service.started_at, service.secret):
             with _watching(reloader, service, stop):
@@ -258,12 +293,18 @@ def _application(settings: Settings, service: Service) -> Guard:
     pool, inflight = service.pool, service.inflight
     waiting = Waiting(pool, inflight, lambda: service.reloader.settings.server.keep_alive, downloaded)
     relaying = Relaying(
-        *(pool, service.maker.registry, inflight, server.max_body_mib << 20),
+        *(pool, service.maker.registry, inflight, _bodies(server)),
         *(render_error, service.tool_calls, waiting),
     )
     rules = _access(settings, server.host)
     upstream = upstream_endpoint(relaying, lambda: service.reloader.settings.kv_store.max_mib << 20)
     return create_app(service, relay_endpoints(relaying), upstream, rules)
+
+
+def _bodies(server: ServerSettings) -> Bodies:
+    """Room for what is relayed."""
+    keys = ("server.max_body_mib", "server.max_buffered_mib")
+    return Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20, keys)
 
 
 def _access(settings: Settings, host: str) -> AccessRules:

@@ -148,10 +148,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.responses": ("core.fold",),
     "core.raw_completions": ("core.fold",),
     "core.affinity": (),
+    "core.outline": (),
+    "core.outliner": ("core.outline",),
     "core.nearest": (),
     "core.engine_errors": (),
     "core.relay": ("core.apis", "core.sse"),
     "core.apis": ("core.sse",),
+    "core.browsers": (),
     "core.upstream": ("core.chat", "core.completions", "core.fold", "core.raw_completions", "core.responses"),
     # the imperative shell
     "config": (*CORE, "paths"),

@@ -14,10 +14,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, inflight, manage, openai, peers
+from supervisor.api import files, inflight, manage, openai, pages, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Guard
+from supervisor.api.schema import Documented
 from supervisor.api.service import Service
+from supervisor.api.small import SmallBodies
 from supervisor.auth import AccessRules
 from supervisor.config.settings import ModelOptions
 from supervisor.core.nearest import did_you_mean
@@ -30,19 +32,26 @@ def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIA
 
     `relayed`: POST paths that are served by ASGI endpoints of the proxy. `upstream`: the one for all below /upstream/.
     """
-    app = FastAPI(title="llama-supervisor", version=__version__, description="Manages and relays to llama.cpp engines.")
+    return Guard(_Dispatch(framework(service), relayed, upstream), rules)
+
+
+def framework(service: Service) -> FastAPI:
+    """What FastAPI serves of the application: all but the relayed paths."""
+    about = "Manages and relays to llama.cpp engines."
+    app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
     app.state.service = service
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.include_router(inflight.router)
     app.include_router(peers.router)
     app.include_router(files.router)
+    app.include_router(pages.router)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(ClientDisconnect, _left)
     app.add_exception_handler(Exception, _bug)
-    return Guard(_Dispatch(app, relayed, upstream), rules)
+    return app
 
 
 class _Dispatch:
@@ -52,7 +61,7 @@ class _Dispatch:
     """
 
     def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp], upstream: ASGIApp) -> None:
-        self._app = app
+        self._app = SmallBodies(app)
         self._upstream = ServerErrorMiddleware(upstream, _bug)
         self._relayed = {path: ServerErrorMiddleware(endpoint, _bug) for path, endpoint in relayed.items()}
 
@@ -66,18 +75,18 @@ class _Dispatch:
         await (relayed or self._app)(scope, receive, send)
 
 
-def _supervisor_error(_request: Request, error: Exception) -> Response:
+def _supervisor_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, SupervisorError)
-    return error_response(error)
+    return _answer(request, error)
 
 
-def _validation_error(_request: Request, error: Exception) -> Response:
+def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return error_response(InvalidRequest(f"The request body is not valid JSON: {first['ctx']['error']}."))
+        return _answer(request, InvalidRequest(f"The request body is not valid JSON: {first['ctx']['error']}."))
     where = ".".join(str(part) for part in first["loc"] if part not in {"body", "query", "path"})
-    return error_response(InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
+    return _answer(request, InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
 
 
 def _told(fault: Mapping[str, Any]) -> str:
@@ -97,8 +106,8 @@ def _told(fault: Mapping[str, Any]) -> str:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code in {404, 405}:
-        return error_response(RouteNotFound(f"There is no {request.method} {request.url.path}; see /docs."))
-    return error_response(InvalidRequest(str(error.detail)))
+        return _answer(request, RouteNotFound(f"There is no {request.method} {request.scope['path']}; see /docs."))
+    return _answer(request, InvalidRequest(str(error.detail)))
 
 
 def _left(_request: Request, _error: Exception) -> Response:
@@ -106,7 +115,11 @@ def _left(_request: Request, _error: Exception) -> Response:
     return Response(status_code=499)
 
 
-def _bug(_request: Request, error: Exception) -> Response:
+def _bug(request: Request, error: Exception) -> Response:
     """A bug of ours: the server logs the traceback, the client gets an envelope like any other."""
     name = type(error).__name__
-    return error_response(SupervisorError(f"Internal error ({name}); `supervisor logs` has the details."))
+    return _answer(request, SupervisorError(f"Internal error ({name}); `supervisor logs` has the details."))
+
+
+def _answer(request: Request, error: SupervisorError) -> Response:
+    return error_response(error, request.scope["path"])

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from supervisor import errors as e
+from supervisor.core.apis import api_of
 from supervisor.core.failures import FINAL
 
 # The first class of an error's ancestry that stands here decides.
@@ -36,6 +37,8 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.OptionNotSupported: 400,
     e.EngineError: 503,
     e.PayloadTooLarge: 413,
+    e.HeadersTooLarge: 431,
+    e.RequestTimeout: 408,
     e.Unauthorized: 401,
     e.HostNotAllowed: 403,
     e.OriginNotAllowed: 403,
@@ -43,6 +46,8 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.RequestNotFound: 404,
     e.RequestError: 400,
     e.QueueFull: 429,
+    e.BodiesFull: 503,
+    e.TooManyConnections: 503,
     e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
@@ -55,10 +60,12 @@ _TYPES: Mapping[int, str] = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    408: "invalid_request_error",
     409: "invalid_request_error",
     413: "invalid_request_error",
     422: "invalid_request_error",
     429: "rate_limit_error",
+    431: "invalid_request_error",
     499: "cancelled_error",
     507: "unavailable_error",
     503: "unavailable_error",
@@ -84,7 +91,8 @@ def envelope(error: e.SupervisorError) -> dict[str, Any]:
 
 
 _MAY_PASS = (
-    *(e.QueueFull, e.ShuttingDown, e.ModelLoadFailed, e.HubBusy, e.HubUnreachable, e.DownloadFailed),
+    *(e.QueueFull, e.BodiesFull, e.TooManyConnections, e.RequestTimeout, e.ShuttingDown),
+    *(e.ModelLoadFailed, e.HubBusy, e.HubUnreachable, e.DownloadFailed),
     *(e.EngineLost, e.EngineStreamInvalid, e.EngineStartFailed),
 )
 """Errors that a repetition of the same request may not meet again."""
@@ -106,17 +114,19 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
-        case e.QueueFull():
+        case e.QueueFull() | e.BodiesFull():
             return {"retry-after": str(math.ceil(error.retry_after))}
+        case e.TooManyConnections():
+            return {"retry-after": "1"}
         case _ if not may_pass(error) and (status_of(error) in _REPEATED or status_of(error) >= 499):
             return {"x-should-retry": "false"}
         case _:
             return {}
 
 
-def error_response(error: e.SupervisorError) -> JSONResponse:
-    """The answer for an error."""
-    return JSONResponse(envelope(error), status_of(error), headers_of(error))
+def error_response(error: e.SupervisorError, path: str) -> JSONResponse:
+    """The answer for an error, in the form of the API that the path belongs to."""
+    return JSONResponse(api_of(path).envelope(envelope(error)), status_of(error), headers_of(error))
 
 
 def render_error(error: e.SupervisorError) -> tuple[int, bytes, dict[str, str]]:

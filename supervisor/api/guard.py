@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.errors import error_response
-from supervisor.auth import AccessRules, check
+from supervisor.auth import AccessRules, check, is_preflight
+from supervisor.errors import Unauthorized
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
+_POLICY_VIOLATION = 1008  # a websocket's close code
 
 
 class Guard:
     """ASGI middleware that enforces `AccessRules` and answers CORS preflights of allowed origins.
 
-    `rules` may be replaced; requests from then on are measured by the new ones.
+    `rules` may be replaced; requests from then on are measured by the new ones. Nothing but HTTP is let through.
     """
 
     def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
@@ -25,33 +27,41 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through or answer it."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         refusal = check(self.rules, scope["method"], scope["path"], headers)
-        if refusal is not None:
-            await error_response(refusal)(scope, receive, send)
-        elif "origin" in headers:
-            await self._with_cors(scope, receive, send, headers)
-        else:
-            await self._app(scope, receive, send)
-
-    async def _with_cors(self, scope: Scope, receive: Receive, send: Send, headers: Mapping[str, str]) -> None:
-        cors = [(b"access-control-allow-origin", headers["origin"].encode("latin-1")), (b"vary", b"Origin")]
-        if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            asked = headers.get("access-control-request-headers", "").encode("latin-1")
-            cors += [
-                (b"access-control-allow-methods", _CORS_METHODS),
-                (b"access-control-allow-headers", asked),
-                (b"access-control-max-age", b"600"),
-            ]
-            await send({"type": "http.response.start", "status": 204, "headers": cors})
-            await send({"type": "http.response.body", "body": b""})
+        if refusal is None and is_preflight(scope["method"], headers):
+            await _answer_preflight(send, headers)
             return
+        app = self._app if refusal is None else error_response(refusal, scope["path"])
+        if "origin" in headers and isinstance(refusal, Unauthorized | None):
+            send = _with_cors(send, headers)
+        await app(scope, receive, send)
 
-        async def send_with_cors(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *cors]
-            await send(message)
 
-        await self._app(scope, receive, send_with_cors)
+def _cors(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(b"access-control-allow-origin", headers["origin"].encode("latin-1")), (b"vary", b"Origin")]
+
+
+async def _answer_preflight(send: Send, headers: Mapping[str, str]) -> None:
+    allowed = [
+        *_cors(headers),
+        (b"access-control-allow-methods", _CORS_METHODS),
+        (b"access-control-allow-headers", headers.get("access-control-request-headers", "").encode("latin-1")),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": allowed})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _with_cors(send: Send, headers: Mapping[str, str]) -> Send:
+    """`send` that lets an allowed page read the answer."""
+
+    async def send_with_cors(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *_cors(headers)]
+        await send(message)
+
+    return send_with_cors

@@ -12,7 +12,7 @@ import psutil
 from fastapi import APIRouter, Header, Response
 
 from supervisor.api.service import Service, ServiceOf
-from supervisor.config.base import Target
+from supervisor.config.base import Name, Target
 from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, prove
 
 router = APIRouter()
@@ -31,7 +31,7 @@ _TEXT = {"input_modalities": ["text"], "output_modalities": ["text"]}  # what th
 
 @router.get("/health")
 async def health(
-    service: ServiceOf, response: Response, challenge: Annotated[str | None, Header(alias=CHALLENGE_HEADER)] = None
+    service: ServiceOf, response: Response, challenge: Annotated[Name | None, Header(alias=CHALLENGE_HEADER)] = None
 ) -> dict[str, str]:
     """Liveness of the daemon; never wakes a model. A challenge of the command line is answered with a proof."""
     proof = None if challenge is None else prove(service.secret, challenge, service.port)

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 
@@ -20,9 +20,22 @@ from supervisor.api.openai import card, command_of, router_status
 from supervisor.api.service import Service, ServiceOf
 from supervisor.choosing import Asked
 from supervisor.config.base import Target
-from supervisor.errors import InvalidRequest
+from supervisor.core.browsers import from_browser
+from supervisor.errors import InvalidRequest, OriginNotAllowed
 
 router = APIRouter()
+
+
+def _refuse_browsers(request: Request) -> None:
+    if from_browser(request.headers):
+        raise OriginNotAllowed(
+            f"GET {request.scope['path']} changes something, and any page can make a browser send it. "
+            "Use POST /api/models/unload, or a program that is no browser."
+        )
+
+
+NOT_FOR_BROWSERS = Depends(_refuse_browsers)
+"""For every GET that changes something."""
 
 _SWAP_STATES: Mapping[str, str] = {
     "reserved": "starting",
@@ -78,9 +91,9 @@ async def running(service: ServiceOf) -> dict[str, Any]:
     return {"running": [_running(service, one) for one in service.models() if one["state"] in _SWAP_STATES]}
 
 
-@router.get("/unload", response_class=PlainTextResponse)
+@router.get("/unload", response_class=PlainTextResponse, dependencies=[NOT_FOR_BROWSERS])
 async def unload_all(service: ServiceOf) -> str:
-    """llama-swap's: unload everything, after the running requests."""
+    """llama-swap's: unload everything, after the running requests. Not for browsers: any page can have them ask it."""
     await _unload_all(service)
     return "OK"
 

@@ -99,6 +99,8 @@ NoSeconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False), 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 Port = Annotated[int, Field(ge=0, le=65_535), _NUMBER]
+HeaderKibibytes = Annotated[int, Field(ge=4, le=1024), _NUMBER]
+HeaderCount = Annotated[int, Field(ge=16, le=2000), _NUMBER]
 Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS), _NUMBER]
 AllLayers = Annotated[int, Field(ge=-1, le=MOST_LAYERS), _NUMBER]  # -1: all
 Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS), _NUMBER]

@@ -15,6 +15,8 @@ from supervisor.config.base import (
     BodyMebibytes,
     Context,
     Flag,
+    HeaderCount,
+    HeaderKibibytes,
     JsonObject,
     Layers,
     Mebibytes,
@@ -67,6 +69,13 @@ class ServerSettings(_Strict):
     allowed_hosts: Names = ()
     allowed_origins: Names = ()
     max_body_mib: BodyMebibytes = 256
+    max_buffered_mib: BodyMebibytes = 1024
+    max_header_kib: HeaderKibibytes = 64
+    max_headers: HeaderCount = 100
+    max_connections: Positive | None = None
+    header_timeout: Seconds = 20
+    body_timeout: Seconds = 60
+    idle_timeout: Seconds = 75
     drain: Seconds = _LIMITS.drain
     watch_config: Flag = True
     keep_alive: NoSeconds = 5

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-_CHARS = 4096  # of each text; the beginning is what an engine can use again
+CHARACTERS = 4096
+"""Of each text; the beginning is what an engine can use again."""
 
 
-def affinity_of(body: Mapping[str, object]) -> str | None:
+def affinity_of(body: Mapping[str, object], heads: Callable[[object], object] = lambda value: value) -> str | None:
     """An opaque key for a request's body; None: nothing ties it to another one.
+
+    heads: a value of the body with the beginnings of its texts, where the body is an outline.
+
 
     The client's `prompt_cache_key` counts (OpenAI); else the messages up to the first one of the user, with which all
     turns of a conversation begin; else the beginning of `prompt`.
@@ -28,7 +32,7 @@ def affinity_of(body: Mapping[str, object]) -> str | None:
     else:
         return None
     digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
+    for part in map(heads, parts):
         text = part if isinstance(part, str) else json.dumps(part)
-        digest.update(text[:_CHARS].encode("utf-8", "surrogatepass") + b"\0")
+        digest.update(text[:CHARACTERS].encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()

@@ -59,6 +59,11 @@ _APIS: Final[Mapping[str, Api]] = {
 }
 
 
+_UPSTREAM: Final = "/upstream/"
+
+
 def api_of(path: str) -> Api:
-    """The API of a relayed path."""
+    """The API of a path; of one below /upstream/MODEL the API of the engine's path."""
+    if path.startswith(_UPSTREAM):
+        return next((api for name, api in _APIS.items() if path.endswith(name)), OPENAI)
     return _APIS.get(path, OPENAI)

@@ -51,6 +51,8 @@ SupervisorError                     internal_error
 ├─ RequestError
 │  ├─ InvalidRequest                invalid_request
 │  │  └─ PayloadTooLarge            payload_too_large
+│  ├─ HeadersTooLarge               headers_too_large
+│  ├─ RequestTimeout                request_timeout
 │  ├─ Unauthorized                  unauthorized
 │  ├─ HostNotAllowed                host_not_allowed
 │  ├─ OriginNotAllowed              origin_not_allowed
@@ -64,6 +66,8 @@ SupervisorError                     internal_error
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
    ├─ QueueFull                     queue_full
+   ├─ BodiesFull                    bodies_full
+   ├─ TooManyConnections            too_many_connections
    ├─ RequestCancelled              request_cancelled
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
@@ -87,6 +91,7 @@ from supervisor.errors.base import (
 )
 from supervisor.errors.daemon import (
     AddressInUse,
+    BodiesFull,
     DaemonAlreadyRunning,
     DaemonError,
     DaemonUnproven,
@@ -99,6 +104,7 @@ from supervisor.errors.daemon import (
     ShuttingDown,
     StoreTooNew,
     StoreUnusable,
+    TooManyConnections,
 )
 from supervisor.errors.engine import (
     BuildFailed,
@@ -149,18 +155,21 @@ from supervisor.errors.model import (
     file_refused,
 )
 from supervisor.errors.request import (
+    HeadersTooLarge,
     HostNotAllowed,
     InvalidRequest,
     OriginNotAllowed,
     PayloadTooLarge,
     RequestError,
     RequestNotFound,
+    RequestTimeout,
     RouteNotFound,
     Unauthorized,
 )
 
 __all__ = [
     "AddressInUse",
+    "BodiesFull",
     "BuildFailed",
     "BuildLocked",
     "BuildToolMissing",
@@ -187,6 +196,7 @@ __all__ = [
     "EstimateRefused",
     "FolderRefused",
     "GgufError",
+    "HeadersTooLarge",
     "HostNotAllowed",
     "HubBusy",
     "HubError",
@@ -216,6 +226,7 @@ __all__ = [
     "RequestCancelled",
     "RequestError",
     "RequestNotFound",
+    "RequestTimeout",
     "RouteNotFound",
     "ShardMissing",
     "ShuttingDown",
@@ -223,6 +234,7 @@ __all__ = [
     "StoreUnusable",
     "SupervisorError",
     "SystemRefused",
+    "TooManyConnections",
     "Unauthorized",
     "UsageError",
     "VariantAmbiguous",

@@ -62,6 +62,27 @@ class QueueFull(DaemonError):
         self.retry_after = retry_after
 
 
+class BodiesFull(DaemonError):
+    """The bodies of requests that wait or run take all the memory that they may.
+
+    Args:
+        message: as in SupervisorError.
+        retry_after: seconds after which it is worth another try.
+    """
+
+    code = "bodies_full"
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class TooManyConnections(DaemonError):
+    """The server has as many connections as it can serve."""
+
+    code = "too_many_connections"
+
+
 class RequestCancelled(DaemonError):
     """Somebody ended the request by its number."""
 

@@ -23,6 +23,18 @@ class PayloadTooLarge(InvalidRequest):
     code = "payload_too_large"
 
 
+class HeadersTooLarge(RequestError):
+    """The request line and the headers are over the limit, in size or number."""
+
+    code = "headers_too_large"
+
+
+class RequestTimeout(RequestError):
+    """The request did not arrive in time."""
+
+    code = "request_timeout"
+
+
 class Unauthorized(RequestError):
     """The API key is missing or wrong."""
 

@@ -69,9 +69,7 @@ else:
 
 
 @contextlib.asynccontextmanager
-async def engine_lock(
-    path: Path, *, wait: bool, report: Report, poll: float = _POLL_SECONDS
-) -> AsyncIterator[None]:
+async def engine_lock(path: Path, *, wait: bool, report: Report, poll: float = _POLL_SECONDS) -> AsyncIterator[None]:
     """Hold the lock under which engines are built and installed; it is tried for every `poll` seconds, and told once.
 
     Raises BuildLocked, naming the holder, where another process has it and `wait` is false.

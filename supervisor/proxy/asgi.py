@@ -11,7 +11,6 @@ from starlette.types import Receive, Send
 
 from supervisor.core.apis import OPENAI, Api
 from supervisor.core.sse import SseEvent, encode
-from supervisor.errors import InvalidRequest, PayloadTooLarge
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
 SSE_HEADERS = [
@@ -26,35 +25,6 @@ _WRITE_BUFFER = 1 << 16  # bytes that may wait for a slow client before the engi
 
 class ClientGone(Exception):
     """The client closed its connection; there is nobody to answer."""
-
-
-async def read_body(receive: Receive, limit: int) -> bytes:
-    """The request body, of at most `limit` bytes. Raises PayloadTooLarge, ClientGone."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise PayloadTooLarge(
-                f"The request body is larger than {limit >> 20} MiB; send less or raise server.max_body_mib."
-            )
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def parse_object(body: bytes) -> dict[str, Any]:
-    """The body as a JSON object. Raises InvalidRequest."""
-    try:
-        parsed = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
-    if not isinstance(parsed, dict):
-        raise InvalidRequest("The request body must be a JSON object.")
-    return parsed
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,14 +22,15 @@ from supervisor.core.apis import Api, api_of
 from supervisor.core.fold import StreamFold
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
-from supervisor.core.registry import Registry
+from supervisor.core.registry import ModelEntry, Registry
 from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
+from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.inflight import Inflight, InflightRequest
 from supervisor.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
-from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
+from supervisor.proxy.asgi import ClientGone, Responder, while_connected
+from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import PATHS as STREAMED
@@ -48,13 +50,13 @@ RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 class Relaying:
     """What all relayed paths share.
 
-    max_body: bytes. render_error: status, body and headers for an error, in the form of the paths' API.
+    render_error: status, body and headers for an error, in the form of the paths' API.
     """
 
     pool: Pool
     registry: Registry
     inflight: Inflight
-    max_body: int
+    bodies: Bodies
     render_error: RenderError
     tool_calls: ToolCalls
     waiting: Waiting
@@ -76,24 +78,22 @@ class RelayEndpoint:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), api_of(self.path))
         try:
-            body = await read_body(receive, self.relaying.max_body)
-            await while_connected(receive, self._answer(body, responder))
+            with self.relaying.bodies.room() as room:
+                body = await read_json(receive, room, declared_size(scope))
+                await while_connected(receive, self._answer(body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(error))
 
-    async def _answer(self, body: bytes, responder: Responder) -> None:
-        asked: Mapping[str, object] = parse_object(body)
-        entry = self.relaying.registry.find(_model_name(asked))
-        if entry.filters:
-            body, asked = entry.filters.apply(body, asked)
-        prepared = self.relaying.tool_calls.prepare(self.path, body, asked, entry)
+    async def _answer(self, body: ClientJson, responder: Responder) -> None:
+        entry = self.relaying.registry.find(_model_name(body.fields))
+        prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = plan_upstream(prepared.path, prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.path, stream=asked.get("stream") is True) as request:
-            affinity = affinity_of(asked) if entry.policy.replicas_max > 1 else None
+            affinity = affinity_of(asked, body.heads) if entry.policy.replicas_max > 1 else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
-            await self._cancellable(_Job(request, acquire, plan, prepared, api_of(self.path)), responder)
+            await self._cancellable(_Job(request, acquire, plan, prepared, body, api_of(self.path)), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or say that the request was cancelled."""
@@ -110,6 +110,13 @@ class RelayEndpoint:
         finally:
             if job.prepared.watch is not None:
                 job.prepared.watch.settle()
+
+    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, Any]]:
+        """The request for the engine, and what the client asks for, as the model's filters leave it."""
+        if entry.filters:
+            text, asked = entry.filters.apply(body.text, body.fields)
+            body = replace(body, text=text, fields=asked)
+        return self.relaying.tool_calls.prepare(self.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """How to wait for an engine, where the client can hear something meanwhile."""
@@ -198,22 +205,26 @@ class _Job:
     acquire: Callable[[], Awaitable[Lease]]
     plan: UpstreamPlan
     prepared: Prepared
+    body: ClientJson
     api: Api
     filtered: Filter | None = None
     folding: StreamFold | None = None
     has_kept: bool = False
 
-    async def question(self, client: EngineClient) -> tuple[str, bytes]:
+    async def question(self, client: EngineClient) -> tuple[str, Payload]:
         """Path and body of the request to the engine."""
         prepared, watch = self.prepared, self.prepared.watch
-        changes = {**self.plan.changes, **prepared.needs}
-        body = await watch.changed(client) if watch is not None else None
-        raw = await watch.raw_payload(client, body) if watch is not None and watch.raw else None
+        changed = await watch.changed(client) if watch is not None else None
+        raw = await watch.raw_payload(client, changed) if watch is not None and watch.raw else None
         if raw is not None:
             return COMPLETION_PATH, raw
-        if body is not None:
-            return prepared.path, json.dumps({**body, **changes}).encode()
-        return prepared.path, set_fields(prepared.body, changes)
+        return prepared.path, await self.body.work(partial(self._payload, changed))
+
+    def _payload(self, changed: Mapping[str, Any] | None) -> Payload:
+        changes = {**self.plan.changes, **self.prepared.needs}
+        if changed is not None:
+            return self.body.payload(json.dumps({**changed, **changes}).encode())
+        return self.body.payload(set_fields(self.prepared.body, changes))
 
     def new_filter(self) -> Filter:
         """The way of the answer's bytes; without a form they are not looked into."""

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,12 +38,14 @@ from supervisor.core.relay import Relay
 from supervisor.core.toolcalls.whole import Request
 from supervisor.core.toolmode import ToolMode
 from supervisor.core.upstream import set_fields
-from supervisor.engine_client import EngineClient
+from supervisor.engine_client import EngineClient, Payload
+from supervisor.proxy.bodies import ClientJson
 from supervisor.proxy.spoken import Spoken
 
 _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
 _ANY_CHAT = ({"role": "user", "content": "Hi"},)
+_MOST_RAW = 1 << 20  # bytes of a request of which the engine's rendered prompt is read
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -114,8 +117,9 @@ class ToolCalls:
         self._unparsable: set[str] = set()
         self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
 
-    def prepare(self, path: str, body: bytes, asked: Mapping[str, Any], entry: ModelEntry) -> Prepared:
+    def prepare(self, path: str, request: ClientJson, entry: ModelEntry) -> Prepared:
         """What to ask the engine, and the watch over its answer. Raises InvalidRequest."""
+        body, asked = request.text, request.fields
         form = FORMS.get(path)
         if form is None:
             return Prepared(path, body, asked)
@@ -124,9 +128,10 @@ class ToolCalls:
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):
             asked, body = stripped, json.dumps(stripped).encode()
+            request = replace(request, fields=asked, text=body)
         if mode == "off":
-            return plainly(path, body, asked)
-        chat = form.chat(asked)
+            return plainly(path, request)
+        chat = form.chat(asked) if not request.opaque else None
         if chat is None:
             return Prepared(path, body, asked)
         changes = _changes(chat, helping)
@@ -139,7 +144,7 @@ class ToolCalls:
             body = json.dumps(chat).encode()
         needs = form.needs(chat)
         chat = {**chat, **changes, **(needs if chat.get("stream") else {})}
-        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, asked)
+        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request)
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
     def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
@@ -202,11 +207,11 @@ class Prepared:
         return Relay(drop_progress=drop_progress and form.verbatim, api=OPENAI, one_created=form.verbatim)
 
 
-def plainly(path: str, body: bytes, asked: Mapping[str, Any]) -> Prepared:
+def plainly(path: str, request: ClientJson) -> Prepared:
     """What to ask the engine where nothing is looked for in the answer."""
-    form = FORMS.get(path)
-    chat = form.chat(asked) if form is not None and form.always else None
-    return Prepared(path, body, asked) if form is None or chat is None else _spoken(form, chat, asked)
+    form, asked = FORMS.get(path), request.fields
+    chat = form.chat(asked) if form is not None and form.always and not request.opaque else None
+    return Prepared(path, request.text, asked) if form is None or chat is None else _spoken(form, chat, asked)
 
 
 def _spoken(form: Form, chat: Mapping[str, Any], asked: Mapping[str, Any]) -> Prepared:
@@ -228,17 +233,18 @@ class Watch:
         ways: tuple[ToolPolicy, AgentHelp, Form],
         model: str,
         chat: Mapping[str, Any],
-        asked: Mapping[str, Any],
+        request: ClientJson,
     ) -> None:
         self._policy, helping, form = ways
-        self.raw = owner.goes_raw(self._policy, model) and can_go_raw(chat)
         self._owner = owner
         self._model = model
         self._asked = chat
-        self._may_go_raw = can_go_raw(chat)
+        self._request = request
+        self._may_go_raw = self._can_go_raw()
+        self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
         self._nudges = helping.nudges
         self._nudged = False
-        self._new_voice: Callable[[], Voice] = lambda: form.voice(asked)
+        self._new_voice: Callable[[], Voice] = lambda: form.voice(request.fields)
         self._voice: Voice = self._new_voice()
         self.verbatim = self._voice.verbatim
         self._goes_on = False
@@ -289,12 +295,12 @@ class Watch:
             return asked
         facts = await self._owner.template_facts(client)
         if self._policy.mode != "raw":
-            self._may_go_raw = can_go_raw(self._asked) and not facts.is_harmony
+            self._may_go_raw = self._can_go_raw() and not facts.is_harmony
             wanted = self.raw or (self._policy.mode == "auto" and facts.swallows)
             self.raw = self._may_go_raw and wanted
         if facts.tools or not await self._is_accepted(client):
             return asked
-        return emulated(self._asked, facts)
+        return await self._request.work(partial(emulated, self._asked, facts))
 
     async def _is_accepted(self, client: EngineClient) -> bool:
         """Whether the engine takes the request as it is; where it does not, its own words are the answer.
@@ -302,14 +308,17 @@ class Watch:
         Asked with another conversation: the template may refuse the client's, which is to be written anew.
         """
         asked = {**self._asked, "messages": _ANY_CHAT}
-        async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
+        async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
             await rendered.read()
             return rendered.status < 400
+
+    async def _payload(self, asked: Mapping[str, Any]) -> Payload:
+        return await self._request.work(lambda: self._request.payload(json.dumps(asked).encode()))
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
         """The body of the raw route; None where the engine does not render the prompt."""
         asked = template_request(body or self._asked)
-        async with client.post(TEMPLATE_PATH, json.dumps(asked).encode()) as rendered:
+        async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
             answer = await rendered.json() if rendered.status == 200 else {}
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
@@ -325,6 +334,9 @@ class Watch:
             self._owner.unparsed(self._model)
         self._owner.settle(self._model, self._tally, failed=failed)
 
+    def _can_go_raw(self) -> bool:
+        return can_go_raw(self._asked) and self._request.size <= _MOST_RAW
+
     def _chunks(self) -> RawChunks | None:
         if not self.raw:
             return None
@@ -339,7 +351,7 @@ class Watch:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _request(self) -> Request:
+    def _tools(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
@@ -347,7 +359,7 @@ class Watch:
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._request(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER

@@ -1,9 +1,9 @@
 """`/upstream/MODEL/…`: whatever an engine answers, of whatever path, as it is.
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
-goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it. A generation
-is asked for as on the relayed paths, so that a client that leaves frees its slot; the client gets what the engine would
-have answered.
+goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does a
+browser's GET of which nobody knows which page it comes from. A generation is asked for as on the relayed paths, so that
+a client that leaves frees its slot; the client gets what the engine would have answered.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.apis import Api, api_of
+from supervisor.core.browsers import from_unknown_page
 from supervisor.core.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable
-from supervisor.errors import EngineLost, InvalidRequest, ModelNotFound, ModelNotLoaded, SupervisorError
+from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
+from supervisor.errors import EngineLost, ModelNotFound, ModelNotLoaded, SupervisorError
 from supervisor.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
-from supervisor.proxy.asgi import ClientGone, Responder, parse_object, read_body, while_connected
+from supervisor.proxy.asgi import ClientGone, Responder, while_connected
+from supervisor.proxy.bodies import ClientJson, declared_size, read_any
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
@@ -47,7 +50,7 @@ class _Call:
     method: str
     target: str
     content_type: str
-    body: bytes
+    body: Payload
 
 
 @dataclass(frozen=True)
@@ -59,28 +62,33 @@ class UpstreamEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send, transport_of(scope))
+        responder = Responder(send, transport_of(scope), api_of(scope["path"]))
         try:
-            body = await read_body(receive, self.relaying.max_body)
-            await while_connected(receive, self._answer(scope, body, responder))
+            with self.relaying.bodies.room() as room:
+                model, path = self._split(scope)
+                generates = scope["method"] == "POST" and path in GENERATING
+                body, said = await read_any(receive, room, declared_size(scope), as_json=generates)
+                await while_connected(receive, self._answer(scope, (model, path), (body, said), responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(error))
 
-    async def _answer(self, scope: Scope, body: bytes, responder: Responder) -> None:
-        model, target = self._split(scope)
+    async def _answer(
+        self, scope: Scope, where: tuple[str, str], given: tuple[Payload, ClientJson | None], responder: Responder
+    ) -> None:
+        (model, target), (body, said) = where, given
         query = scope.get("query_string", b"").decode("latin-1")
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
-        if scope["method"] == "GET" and target in _LOOKS:
+        if scope["method"] == "GET" and (target in _LOOKS or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):
             options = self.relaying.registry.find(model).options
             await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
             call = replace(call, content_type=JSON)
-        generation = _generation(call, target)
+        generation = None if said is None else await said.work(partial(_generation, call, target, said))
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, PREFIX + model + target, stream=stream) as request:
             try:
@@ -123,6 +131,10 @@ class UpstreamEndpoint:
         return self.relaying.registry.find(unquote(rest).strip("/")).id, "/"
 
 
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
 def _cuts(path: str) -> Iterator[tuple[str, str]]:
     """Every way to cut the path before a slash, and the whole."""
     at = path.find("/")
@@ -160,17 +172,11 @@ class _Generation:
         await responder.end(relay.partial)
 
 
-def _generation(call: _Call, path: str) -> _Generation | None:
-    """How to ask for what is generated; None for all else, and for what only the engine can judge."""
-    if call.method != "POST" or path not in GENERATING:
-        return None
-    try:
-        asked = parse_object(call.body)
-    except InvalidRequest:
-        return None
-    prepared = plainly(path, call.body, asked)
+def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
+    """How to ask for what is generated."""
+    prepared = plainly(path, request)
     plan = plan_upstream(prepared.path, prepared.asked)
-    body = set_fields(prepared.body, {**plan.changes, **prepared.needs})
+    body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
     sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
     return _Generation(sent, prepared, plan, api_of(path))
 

@@ -15,8 +15,18 @@ from supervisor.errors import ModelLoadFailed, SupervisorError
 
 # What a later try of the same request may not meet again. A new class that is none of these says `false`.
 PASSING = {
-    *("QueueFull", "ShuttingDown", "ModelLoadFailed", "LoadCancelled", "HubBusy", "HubUnreachable", "DownloadFailed"),
+    *(
+        "QueueFull",
+        "BodiesFull",
+        "ShuttingDown",
+        "ModelLoadFailed",
+        "LoadCancelled",
+        "HubBusy",
+        "HubUnreachable",
+        "DownloadFailed",
+    ),
     *("EngineLost", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
+    *("RequestTimeout", "TooManyConnections"),
 }
 
 

@@ -18,6 +18,7 @@ from supervisor.engine_client import EngineResponse
 from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
 from supervisor.inflight import Inflight
 from supervisor.pool import Pool
+from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -66,7 +67,7 @@ async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
     inflight = Inflight(lambda: 0.0)
     pool = cast(Pool, engine)
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, 1 << 20, render_error, ToolCalls(), waiting)
+    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
     endpoint = RelayEndpoint("/v1/chat/completions", relaying)
     body = json.dumps({"model": "m", "stream": stream}).encode()
     sent = await answer_of(endpoint, {}, body)

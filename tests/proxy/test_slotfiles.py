@@ -14,6 +14,7 @@ from supervisor.core.registry import ModelEntry, Registry, Source
 from supervisor.errors import DiskFull, InvalidRequest
 from supervisor.inflight import Inflight
 from supervisor.pool import Pool
+from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import ToolCalls
@@ -60,7 +61,7 @@ def test_the_engine_is_not_even_asked(path: bytes) -> None:
     inflight = Inflight(lambda: 0.0)
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf", KEPT),))
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, 1 << 20, render_error, ToolCalls(), waiting)
+    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
     scope: dict[str, Any] = {"method": "POST", "raw_path": path, "query_string": b"action=save", "headers": []}
     sent = asyncio.run(answer_of(upstream_endpoint(relaying, lambda: 1 << 30), scope))
     assert sent[0]["status"] == 400

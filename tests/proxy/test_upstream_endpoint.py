@@ -13,6 +13,7 @@ from supervisor.core.registry import ModelEntry, Registry, Source
 from supervisor.engine_client import EngineClient
 from supervisor.inflight import Inflight
 from supervisor.pool import Pool
+from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -38,8 +39,14 @@ def test_looking_at_an_engine_that_is_just_told_to_end_is_looking_at_none(
     inflight = Inflight(lambda: 0.0)
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, 1 << 20, render_error, ToolCalls(), waiting)
+    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
     endpoint = upstream_endpoint(relaying, lambda: 0)
-    scope = {"method": "GET", "raw_path": b"/upstream/m/slots", "query_string": b"", "headers": []}
+    scope = {
+        "method": "GET",
+        "path": "/upstream/m/slots",
+        "raw_path": b"/upstream/m/slots",
+        "query_string": b"",
+        "headers": [],
+    }
     sent = asyncio.run(answer_of(endpoint, scope))
     assert sent[0]["status"] == status

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from supervisor.daemon import allow_many_files, listen
+from supervisor.daemon import allow_many_files, file_shares, listen
 from supervisor.errors import AddressInUse
 
 
@@ -30,3 +30,10 @@ def test_a_shells_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == before[1]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("files", [16, 256, 1024, 4096, 10_240])
+def test_connections_leave_files_for_engines_and_management(files: int) -> None:
+    shares = file_shares(files)
+    assert shares.connections >= 1
+    assert files - 2 * shares.connections - shares.backlog >= min(512, files // 4)

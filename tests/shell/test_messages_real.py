@@ -12,6 +12,7 @@ import pytest
 from supervisor.core.apis import api_of
 from supervisor.core.sse import SseDecoder
 from supervisor.core.upstream import plan_upstream, set_fields
+from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.toolcalls import plainly
 from tests.shell.bare_engine import CHAT, MESSAGES, USABLE, bare_engine, comparable, message, post
 from tests.shell.fold_model import FOLD_SCRIPT
@@ -69,9 +70,14 @@ def named(answer: dict[str, Any]) -> Any:
     return comparable({**answer, "id": "id"})
 
 
+def request_of(asked: dict[str, Any]) -> ClientJson:
+    text = json.dumps(asked).encode()
+    return ClientJson(text, asked, len(text), Bodies(len(text), len(text)))
+
+
 def ours(engine: str, asked: dict[str, Any]) -> Any:
     """The whole answer; the events of a streamed one."""
-    prepared = plainly(MESSAGES, json.dumps(asked).encode(), asked)
+    prepared = plainly(MESSAGES, request_of(asked))
     assert prepared.path == CHAT
     assert prepared.form is not None
     plan = plan_upstream(prepared.path, prepared.asked)
@@ -126,6 +132,6 @@ def test_what_the_engine_refuses_is_refused_in_its_words(engine: str, broken: di
     asked = {**message("x"), **broken} if broken else {"max_tokens": 3}
     refused = post(engine, MESSAGES, json.dumps(asked).encode())
     assert refused[0] >= 400
-    prepared = plainly(MESSAGES, json.dumps(asked).encode(), asked)
+    prepared = plainly(MESSAGES, request_of(asked))
     changes = {**plan_upstream(prepared.path, prepared.asked).changes, **prepared.needs}
     assert post(engine, prepared.path, set_fields(prepared.body, changes)) == refused

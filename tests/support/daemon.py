@@ -109,14 +109,20 @@ def environment(home: Path, engine: Path, **more: str) -> dict[str, str]:
 
 
 def start_daemon(
-    home: Path, engine: Path, settings: Settings = None, *args: str, env: Mapping[str, str] | None = None
+    home: Path,
+    engine: Path,
+    settings: Settings = None,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    open_files: int | None = None,
 ) -> RunningDaemon:
-    """Start a daemon on a free port and wait until it answers."""
+    """Start a daemon on a free port and wait until it answers. open_files: how many files it may have open."""
     config = home / "test.yaml"
     config.write_text(yaml.safe_dump(dict(settings or {})))
     log = (home / "daemon-output.log").open("ab")
+    limited = [] if open_files is None else ["sh", "-c", f'ulimit -n {open_files} && exec "$@"', "sh"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "supervisor", "serve", "--port", "0", "--config", str(config), *args],
+        [*limited, sys.executable, "-P", "-m", "supervisor", "serve", "--port", "0", "--config", str(config), *args],
         env=environment(home, engine, **(env or {})),
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -142,10 +148,15 @@ def start_daemon(
 
 @contextlib.contextmanager
 def running_daemon(
-    home: Path, engine: Path, settings: Settings = None, *args: str, env: Mapping[str, str] | None = None
+    home: Path,
+    engine: Path,
+    settings: Settings = None,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    open_files: int | None = None,
 ) -> Iterator[RunningDaemon]:
     """A daemon for the length of the block; afterwards neither it nor a child of it lives."""
-    daemon = start_daemon(home, engine, settings, *args, env=env)
+    daemon = start_daemon(home, engine, settings, *args, env=env, open_files=open_files)
     try:
         yield daemon
     finally:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from supervisor.core.recovery.arguments import value_of
+
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _GEMMA_MARK: Final = "<start_of_turn>"
 _MEASURED_BUILD: Final = 11434
@@ -191,7 +193,7 @@ def _written(message: Message, style: Style, names: Mapping[str, str]) -> Messag
 
 def _arguments(given: object) -> object:
     try:
-        return json.loads(given) if isinstance(given, str) else given
+        return value_of(given) if isinstance(given, str) else given
     except ValueError:
         return {}
 

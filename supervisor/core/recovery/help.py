@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from supervisor.core.recovery.arguments import value_of
 from supervisor.errors import InvalidRequest
 
 FIELD: Final = "agent_help"
@@ -96,7 +97,7 @@ def _key(call: Mapping[str, Any]) -> str:
     function = call.get("function") or {}
     arguments = function.get("arguments")
     try:
-        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        value = value_of(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
         value = arguments
     return json.dumps([function.get("name"), value], sort_keys=True)

@@ -1,25 +1,31 @@
 """Calls of earlier turns in a request: arguments that no engine could read are mended, or emptied.
 
 The engine parses the arguments of every earlier call; one that is no JSON object fails the request, and every later one
-of the same conversation.
+of the same conversation. Mending takes time, so that a request has a limit of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from supervisor.core.recovery.arguments import is_object
 from supervisor.core.toolcalls.jsonscan import read_json
 from supervisor.core.toolcalls.jsontext import loads
 from supervisor.core.toolcalls.source import finished
 
+_MOST: Final = 1 << 13
+"""Of what takes time in broken arguments, so many are mended in one request; what is broken beyond that is emptied."""
+
+_SLOW: Final = (",", ":", "\\", "\n")
+
 
 def mended_messages(messages: object) -> list[Any] | None:
     """The messages with arguments that can be read; None where all can."""
     if not isinstance(messages, list):
         return None
-    mended = [_message(message) for message in messages]
+    mender = _Mender()
+    mended = [_message(message, mender) for message in messages]
     return mended if any(new is not old for new, old in zip(mended, messages, strict=True)) else None
 
 
@@ -28,7 +34,8 @@ def mended_input(asked: Mapping[str, Any]) -> dict[str, Any]:
     items = asked.get("input")
     if not isinstance(items, list):
         return {}
-    mended = [_item(item) for item in items]
+    mender = _Mender()
+    mended = [_item(item, mender) for item in items]
     return {"input": mended} if any(new is not old for new, old in zip(mended, items, strict=True)) else {}
 
 
@@ -49,24 +56,37 @@ def mended_arguments(text: str) -> str:
     return "{}"
 
 
-def _item(item: object) -> object:
+class _Mender:
+    """Mends the arguments of one request."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+
+    def mended(self, text: str) -> str:
+        """See `mended_arguments`."""
+        if is_object(text):
+            return text
+        self._left -= sum(map(text.count, _SLOW))
+        return mended_arguments(text) if self._left >= 0 else "{}"
+
+
+def _item(item: object, mender: _Mender) -> object:
     if not isinstance(item, Mapping) or item.get("type") != "function_call":
         return item
     text = item.get("arguments")
-    if not isinstance(text, str) or is_object(text):
-        return item
-    return {**item, "arguments": mended_arguments(text)}
+    mended = mender.mended(text) if isinstance(text, str) else text
+    return item if mended == text else {**item, "arguments": mended}
 
 
-def _message(message: object) -> object:
+def _message(message: object, mender: _Mender) -> object:
     calls = message.get("tool_calls") if isinstance(message, Mapping) else None
     if not isinstance(message, Mapping) or not isinstance(calls, list):
         return message
-    mended = [_call(call) for call in calls]
+    mended = [_call(call, mender) for call in calls]
     return {**message, "tool_calls": mended} if any(a is not b for a, b in zip(mended, calls, strict=True)) else message
 
 
-def _call(call: object) -> object:
+def _call(call: object, mender: _Mender) -> object:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping):
         return call
@@ -74,5 +94,5 @@ def _call(call: object) -> object:
     text = "{}" if arguments is None else arguments
     if not isinstance(text, str):
         return call
-    mended = mended_arguments(text)
+    mended = mender.mended(text)
     return call if mended == arguments else {**call, "function": {**function, "arguments": mended}}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from supervisor.core.recovery.arguments import is_object
 from supervisor.core.recovery.history import mended_arguments, mended_input, mended_messages
 
 
@@ -53,3 +54,17 @@ def test_items_of_the_other_api() -> None:
     assert mended_input({"input": [whole, {"role": "user", "content": "Hi"}]}) == {}
     assert mended_input({"input": "Hi"}) == {}
     assert mended_input({"input": [whole, broken]}) == {"input": [whole, {**broken, "arguments": '{"a": 1}'}]}
+
+
+def test_very_many_broken_arguments_are_emptied() -> None:
+    broken = [{"tool_calls": [{"function": {"name": "f", "arguments": '{"a": [' + "1," * 5000}}]} for _ in range(3)]
+    mended = mended_messages([*broken, {"tool_calls": [{"function": {"name": "f", "arguments": '{"a": 1}'}}]}])
+    assert mended is not None
+    arguments = [json.loads(message["tool_calls"][0]["function"]["arguments"]) for message in mended]
+    assert len(arguments[0]["a"]) == 5000
+    assert arguments[1:] == [{}, {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("text", ['{"a": ' + "[" * 100_000, '{"a": "\\ud800"}', '{"a": NaN}', '{"a": "\n"}', "[]", ""])
+def test_what_the_engine_could_not_read_is_no_object(text: str) -> None:
+    assert not is_object(text)

@@ -1,0 +1,79 @@
+"""`/docs`: the interface, to read and to try, without anything from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+router = APIRouter(prefix="/docs", include_in_schema=False)
+
+_POLICY = "; ".join((
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self' 'unsafe-inline'",  # the viewer makes style elements
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+))
+_HEADERS: Mapping[str, str] = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+_PACKED: Mapping[str, str] = {**_HEADERS, "content-encoding": "gzip", "cache-control": "max-age=3600"}
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>llama-supervisor</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/docs/viewer.css">
+</head>
+<body>
+<div id="interface"></div>
+<script src="/docs/viewer.js"></script>
+<script src="/docs/start.js"></script>
+</body>
+</html>
+"""
+_START = """SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#interface",
+  deepLinking: true,
+  validatorUrl: null,
+});
+"""
+
+
+@router.get("")
+async def page() -> Response:
+    """The page."""
+    return Response(_PAGE, media_type="text/html", headers=dict(_HEADERS))
+
+
+@router.get("/start.js")
+async def start() -> Response:
+    """What begins it; a script within the page would be against the page's own policy."""
+    return Response(_START, media_type="text/javascript", headers=dict(_HEADERS))
+
+
+@router.get("/viewer.js")
+async def viewer() -> Response:
+    """The viewer (viewer/README.md)."""
+    return Response(_packed("swagger-ui-bundle.js.gz"), media_type="text/javascript", headers=dict(_PACKED))
+
+
+@router.get("/viewer.css")
+async def style() -> Response:
+    """Its style."""
+    return Response(_packed("swagger-ui.css.gz"), media_type="text/css", headers=dict(_PACKED))
+
+
+def _packed(name: str) -> bytes:
+    return (files("supervisor.api") / "viewer" / name).read_bytes()

@@ -1,0 +1,299 @@
+"""What clients send: read within limits, small bodies parsed at once, large ones only as far as is needed.
+
+A large body lies in a mapping of memory of its own: it takes what has arrived and not more, and goes back to the system
+with the request. It is read while it arrives (`core/outliner.py`), so that no step takes long on the loop that relays;
+what is left of it to be parsed is small, and parsed in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mmap
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.types import Receive, Scope
+
+from supervisor.core.affinity import CHARACTERS
+from supervisor.core.outline import Outline, Payload
+from supervisor.core.outliner import Outliner
+from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
+from supervisor.proxy.asgi import ClientGone
+
+DIRECT = 1 << 18
+"""Bytes up to which a body is parsed as a whole, unless it is all arrays and objects: some 10 ms at most."""
+
+_DENSE = 1 << 13  # arrays and objects in such a body; what is built of more than that keeps the collector busy
+_SMALL = 1 << 12  # bytes of a request that takes its turn without asking
+_TURN_S = 0.005  # of computing with requests before others on the loop are served
+_PIECE = 1 << 18  # bytes that are looked at in one go
+_RETRY_S = 2.0
+
+_Result = TypeVar("_Result")
+
+
+class Bodies:
+    """Room for the bodies of all requests of one kind that wait or run.
+
+    Args:
+        most: bytes of one body.
+        total: bytes of all together, at least `most`.
+        keys: of the configuration, which set the two; empty where nothing does.
+
+    Attributes:
+        held: bytes that are here.
+        turns: of those who compute on the loop.
+        thread: where large requests are parsed and changed. One: of two that compute, the loop would wait for both.
+    """
+
+    def __init__(self, most: int, total: int, keys: tuple[str, ...] = ()) -> None:
+        self.most = most
+        self.held = 0
+        self.turns = Turns()
+        self.thread: Executor = ThreadPoolExecutor(1, "bodies")
+        self._total = max(total, most)
+        self._most_key, self._total_key = keys or ("", "")
+
+    def room(self) -> Room:
+        """Room for one request."""
+        return Room(self)
+
+    def take(self, size: int) -> None:
+        """Count bytes that have arrived; raises BodiesFull."""
+        if self.held + size > self._total:
+            where = f" ({self._total_key})" if self._total_key else ""
+            raise BodiesFull(
+                f"Requests that wait or run hold {self.held >> 20} of {self._total >> 20} MiB{where}. "
+                "Repeat the request later.",
+                retry_after=_RETRY_S,
+            )
+        self.held += size
+
+    def check(self, size: int) -> None:
+        """Raise PayloadTooLarge for a body of so many bytes where that is too many."""
+        if size > self.most:
+            advice = f"send less or raise {self._most_key}" if self._most_key else "send less"
+            raise PayloadTooLarge(f"The request body is larger than {self.most >> 20} MiB; {advice}.")
+
+
+class Room:
+    """One request's share, given back at the end of a `with` block.
+
+    Attributes:
+        size: bytes of its body that have arrived.
+    """
+
+    __slots__ = ("bodies", "size")
+
+    def __init__(self, bodies: Bodies) -> None:
+        self.bodies = bodies
+        self.size = 0
+
+    def __enter__(self) -> Room:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.bodies.held -= self.size
+
+    def take(self, size: int) -> None:
+        """Count a piece; raises PayloadTooLarge, BodiesFull."""
+        self.bodies.check(self.size + size)
+        self.bodies.take(size)
+        self.size += size
+
+
+class Turns:
+    """Lets many compute on the loop, together for some milliseconds at a time. clock: seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._spent = 0.0  # since others were served
+        self._counting = False
+
+    async def run(self, function: Callable[[], _Result]) -> _Result:
+        """What a function returns that takes some milliseconds at most."""
+        while self._spent >= _TURN_S:  # noqa: ASYNC110 - what is waited for is that others were served
+            await asyncio.sleep(0)
+        begun = self._clock()
+        try:
+            return function()
+        finally:
+            self._spent += self._clock() - begun
+            if not self._counting:
+                self._counting = True
+                asyncio.get_running_loop().call_soon(self._served)
+
+    def _served(self) -> None:
+        self._spent = 0.0
+        self._counting = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClientJson:
+    """A client's JSON object.
+
+    Attributes:
+        text: the body, or of a large one its outline.
+        fields: what that says.
+        size: bytes of the body.
+    """
+
+    text: bytes
+    fields: Mapping[str, Any]
+    size: int
+    _bodies: Bodies
+    _outline: Outline | None = None
+
+    @property
+    def opaque(self) -> bool:
+        """Whether there are fields in which nothing can be looked at."""
+        return self._outline is not None and self._outline.opaque
+
+    def payload(self, text: bytes) -> Payload:
+        """What to send for JSON that was made of `text` or `fields`."""
+        return text if self._outline is None else self._outline.pieces(text)
+
+    def heads(self, value: Any) -> Any:
+        """A value of `fields` of which only the beginnings of texts count."""
+        return value if self._outline is None else self._outline.heads(value, CHARACTERS)
+
+    async def work(self, function: Callable[[], _Result]) -> _Result:
+        """What a function returns that computes with all of this request; for a large one it runs in a thread."""
+        if self._outline is None:
+            return function() if self.size <= _SMALL else await self._bodies.turns.run(function)
+        return await _in_thread(self._bodies.thread, function)
+
+
+async def read_json(receive: Receive, room: Room, declared: int | None) -> ClientJson:
+    """The body as a JSON object. Raises InvalidRequest, PayloadTooLarge, BodiesFull, ClientGone."""
+    body = _Body(room, declared, as_json=True)
+    await body.take(receive)
+    return await body.json()
+
+
+async def read_any(
+    receive: Receive, room: Room, declared: int | None, *, as_json: bool
+) -> tuple[Payload, ClientJson | None]:
+    """The body as it is; with `as_json` as a JSON object, too, where it is one.
+
+    Raises PayloadTooLarge, BodiesFull, ClientGone.
+    """
+    body = _Body(room, declared, as_json=as_json)
+    try:
+        await body.take(receive)
+        return body.whole(), await body.json() if as_json else None
+    except PayloadTooLarge:
+        raise
+    except InvalidRequest:
+        await body.take(receive)
+        return body.whole(), None
+
+
+def declared_size(scope: Scope) -> int | None:
+    """Bytes that the client says it sends; None where it does not say."""
+    found = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"")
+    return int(found) if found.isdigit() else None
+
+
+def parse_object(text: bytes) -> dict[str, Any]:
+    """A JSON object. Raises InvalidRequest."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("The request body must be a JSON object.")
+    return parsed
+
+
+class _Body:
+    """The bytes of a body as they arrive. declared: that the client says there are. as_json: it will be parsed."""
+
+    def __init__(self, room: Room, declared: int | None, *, as_json: bool) -> None:
+        room.bodies.check(declared or 0)
+        self._room = room
+        self._most = room.bodies.most if declared is None else declared
+        self._reads = as_json
+        self._more = True
+        self._parts: list[bytes] = []
+        self._mapped: mmap.mmap | None = None
+        self._outliner: Outliner | None = None
+
+    async def take(self, receive: Receive) -> None:
+        """Take the body to its end; a large one that will be parsed is read meanwhile.
+
+        Raises InvalidRequest where it is no JSON object; called again it goes on and reads no more.
+        """
+        while self._more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            self._more = message.get("more_body", False)
+            large = self._add(message.get("body", b""))
+            if large and self._reads:
+                await self._read(large)
+
+    def whole(self) -> bytes | tuple[memoryview]:
+        """All of it; of a large one, where it lies."""
+        if self._mapped is not None:
+            return (memoryview(self._mapped)[: self._room.size],)
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    async def json(self) -> ClientJson:
+        """What it says."""
+        room, whole = self._room, self.whole()
+        bodies = room.bodies
+        if isinstance(whole, bytes):
+            if len(whole) <= _SMALL:
+                return ClientJson(whole, parse_object(whole), room.size, bodies)
+            if whole.count(b"[") + whole.count(b"{") <= _DENSE:
+                return ClientJson(whole, await bodies.turns.run(partial(parse_object, whole)), room.size, bodies)
+            await self._read(whole)
+            whole = (memoryview(whole),)
+        outliner, (view,), marker = self._outliner, whole, secrets.token_hex(8)
+        assert outliner is not None  # it has been read
+
+        def outlined() -> tuple[Outline, dict[str, Any]]:
+            outline = outliner.finish(view, marker)
+            return outline, parse_object(outline.text)
+
+        outline, fields = await _in_thread(bodies.thread, outlined)
+        return ClientJson(outline.text, fields, room.size, bodies, outline)
+
+    def _add(self, piece: bytes) -> bytes:
+        """Keep a piece; where the body is large, what has come since this was last asked."""
+        room = self._room
+        begun = room.size
+        room.take(len(piece))
+        if room.size > self._most:
+            raise PayloadTooLarge("The request body is longer than its Content-Length.")
+        if self._mapped is None:
+            self._parts.append(piece)
+            if room.size <= DIRECT:
+                return b""
+            begun, piece = 0, b"".join(self._parts)
+            self._parts.clear()
+            self._mapped = mmap.mmap(-1, self._most, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._mapped[begun : room.size] = piece
+        return piece
+
+    async def _read(self, data: bytes) -> None:
+        self._outliner = self._outliner or Outliner()
+        try:
+            for start in range(0, len(data), _PIECE):
+                piece, at = data[start : start + _PIECE], 0
+                while at < len(piece):
+                    at = await self._room.bodies.turns.run(partial(self._outliner.feed, piece, at))
+        except InvalidRequest:
+            self._reads = False
+            raise
+
+
+async def _in_thread(thread: Executor, function: Callable[[], _Result]) -> _Result:
+    return await asyncio.get_running_loop().run_in_executor(thread, function)

@@ -1,0 +1,121 @@
+"""How much of a body is taken, on every path."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from starlette.types import ASGIApp, Message
+
+from supervisor.api.app import create_app
+from supervisor.api.errors import render_error
+from supervisor.api.service import Service
+from supervisor.api.small import MOST
+from supervisor.auth import AccessRules
+from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.inflight import Inflight
+from supervisor.pool import Pool
+from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.relay import PATHS, Relaying, relay_endpoints
+from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.waiting import Waiting
+
+RELAYED = 2 << 20
+PIECE = 1 << 16
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def application() -> ASGIApp:
+    """All routes, with no engine behind them."""
+    registry, inflight = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),)), Inflight(lambda: 0.0)
+    pool = cast(Pool, None)
+    waiting = Waiting(pool, inflight, lambda: 0.0)
+    relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting)
+    rules = AccessRules((), (), (), check_host=False, any_address=True)
+    return create_app(cast(Service, None), relay_endpoints(relaying), upstream_endpoint(relaying, lambda: 0), rules)
+
+
+def endless() -> Iterator[bytes]:
+    """A body of one JSON string that never ends."""
+    yield b'{"model": "m", "messages": [{"content": "'
+    while True:
+        yield b"x" * PIECE
+
+
+APP = application()
+
+
+async def ask(method: str, path: str, body: Iterator[bytes], *headers: tuple[bytes, bytes]) -> tuple[Any, int]:
+    """Status and error of the answer, and how many bytes were taken for it."""
+    sent: list[Message] = []
+    taken = 0
+
+    async def receive() -> Message:
+        nonlocal taken
+        piece = next(body, None)
+        taken += len(piece or b"")
+        assert taken < 1 << 28
+        return {"type": "http.request", "body": piece or b"", "more_body": piece is not None}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), *headers],
+    }
+    await APP(scope, receive, send)
+    shown = json.loads(b"".join(message.get("body", b"") for message in sent) or b"{}")
+    return (sent[0]["status"], shown.get("error", shown)), taken
+
+
+def routes() -> list[tuple[str, str]]:
+    """Every path that there is, with each method."""
+    (_, schema), _ = asyncio.run(ask("GET", "/openapi.json", iter(())))
+    found = {path.replace("{model}", "m").replace("{number}", "1") for path in schema["paths"]}
+    found |= {*PATHS, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
+    return [(method, path) for path in sorted(found) for method in METHODS]
+
+
+def limit_of(method: str, path: str) -> int:
+    return RELAYED if path.startswith("/upstream/") or (path in PATHS and method == "POST") else MOST
+
+
+ROUTES = routes()
+
+
+def test_the_list_of_routes_has_all_kinds() -> None:
+    assert {("POST", "/api/v1/models/load"), ("POST", "/models/unload"), ("POST", "/v1/embeddings")} <= set(ROUTES)
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_no_path_takes_more_than_its_kind(method: str, path: str) -> None:
+    chunked = (b"transfer-encoding", b"chunked")
+    (status, error), taken = asyncio.run(ask(method, path, endless(), chunked))
+    assert (status, error["code"]) == (413, "payload_too_large")
+    assert taken <= limit_of(method, path) + PIECE
+    declared = (b"content-length", str(limit_of(method, path) + 1).encode())
+    (status, error), taken = asyncio.run(ask(method, path, endless(), declared))
+    assert (status, error["code"], taken) == (413, "payload_too_large", 0)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/plan", "/models/load"])
+def test_a_body_of_too_many_values_is_refused_before_it_is_parsed(path: str) -> None:
+    body = b'{"model": "m", "target": [' + b"[]," * 340_000 + b"[]]}"
+    length = (b"content-length", str(len(body)).encode())
+    (status, error), _ = asyncio.run(ask("POST", path, iter((body,)), length))
+    assert (status, error["code"]) == (413, "payload_too_large")
+
+
+def test_a_small_body_of_management_is_read_as_before() -> None:
+    length = (b"content-length", b"9")
+    (status, error), taken = asyncio.run(ask("POST", "/api/v1/plan", iter((b'{"x": ', b"[]}")), length))
+    assert (status, error["code"], error["param"], taken) == (400, "invalid_request", "target", 9)
