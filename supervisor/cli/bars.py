@@ -25,7 +25,7 @@ def print_estimate(spec: ModelSpec, found: MemoryEstimate, options: EstimateOpti
         print_table(("LAYERS", "KIND", "WEIGHTS", "CACHE", "STATE"), kinds)
     if len(found.devices) > 1:
         print()
-        print_table(("DEVICE", "WEIGHTS", "CACHE", "STATE", "COMPUTE"), _device_rows(found))
+        print_table(("DEVICE", "WEIGHTS", "CACHE", "STATE", "COMPUTE"), _device_rows(options, found))
     print()
     print_table(("CONTEXT", "CACHE", "TOTAL", "CACHE AS q8_0", "TOTAL"), _context_rows(spec, options, found))
     for growth in found.host_growth:
@@ -68,16 +68,20 @@ def _kind_rows(found: MemoryEstimate) -> list[tuple[str, str, str, str, str]]:
     return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
 
 
-def _device_rows(found: MemoryEstimate) -> list[tuple[str, str, str, str, str]]:
+def _device_rows(options: EstimateOptions, found: MemoryEstimate) -> list[tuple[str, str, str, str, str]]:
+    """Without devices that hold nothing; the one that is assumed where nobody names any is no name of this machine."""
+    default = EstimateOptions().devices
+    assumed = default if options.devices == default else ()
     return [
         (
-            device.name,
+            "one GPU (as if)" if device.name in assumed else device.name,
             size(device.weights_bytes),
             size(device.kv_bytes),
             size(device.recurrent_bytes),
             size(device.compute_bytes),
         )
         for device in found.devices
+        if device.total_bytes
     ]
 
 

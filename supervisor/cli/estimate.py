@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
             if number:
                 print()
             print_estimate(spec, one, options)
-        if options.n_gpu_layers is None and not options.tensor_split:
-            note("for one GPU that holds all layers; -ngl 0: the processor alone; `plan` says where it goes here")
+        if options.devices == EstimateOptions().devices and options.n_gpu_layers != 0:
+            note("as if on one GPU, whether there is one or not; -ngl 0: the CPU alone; `plan` says where it goes here")
     return OK
 
 

@@ -47,7 +47,7 @@ from supervisor.config.base import Strict as _Strict
 from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
 from supervisor.core.loglevel import LogLevel
-from supervisor.core.plan import Policy
+from supervisor.core.plan import Overcommit, Policy
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.toolmode import ToolMode
 
@@ -108,6 +108,7 @@ class PlacementSettings(_Strict):
     kv_types: Annotated[tuple[CacheType, ...], Field(min_length=1, max_length=9)] = ("f16",)
     cpu_moe: Flag = _DEFAULT.cpu_moe
     partial_offload: Flag = _DEFAULT.partial_offload
+    overcommit: Overcommit = _DEFAULT.overcommit
 
 
 class EngineSettings(_Strict):
@@ -176,6 +177,7 @@ class ModelOptions(_Strict):
     repack: Flag | None = None
     load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None = None
     fit: Literal["on", "off"] | None = None
+    overcommit: Overcommit | None = None
     embeddings: Literal["auto", "on", "off"] = "auto"
     pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
     reranking: Flag = False
@@ -303,6 +305,7 @@ class Settings(_Strict):
             kv_types=placement.kv_types,
             cpu_moe=placement.cpu_moe,
             partial_offload=placement.partial_offload,
+            overcommit=placement.overcommit,
         )
 
     def limits(self) -> SchedulerLimits:

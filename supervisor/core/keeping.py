@@ -18,6 +18,7 @@ _FREE = frozenset(
     {"ctx_size", "parallel", "kv_unified", "batch_size", "ubatch_size", "cache_ram", "ctx_checkpoints", "threads"}
     | {"threads_batch", "rpc", "device", "n_gpu_layers", "tensor_split", "split_mode", "main_gpu", "cpu_moe"}
     | {"n_cpu_moe", "n_cpu_ffn", "override_tensor", "kv_offload", "op_offload", "repack", "load_mode", "fit", "jinja"}
+    | {"overcommit"}
     | {"chat_template", "chat_template_file", "chat_template_kwargs", "skip_chat_parsing", "reasoning"}
     | {"reasoning_format", "reasoning_effort", "reasoning_budget", "reasoning_budget_message", "reasoning_preserve"}
     | {"slot_save_path", "keep_kv", "context_shift", "cache_type_k", "cache_type_v"}

@@ -83,8 +83,14 @@ def test_the_table_for_people(cli: Cli, demo_model: Path) -> None:
 
 
 def test_it_is_said_that_a_gpu_is_assumed(cli: Cli, demo_model: Path) -> None:
-    assert "for one GPU that holds all layers" in cli("estimate", str(demo_model)).err
-    assert cli("estimate", str(demo_model), "-ngl", "0").err == ""
+    assumed = cli("estimate", str(demo_model))
+    assert "as if on one GPU, whether there is one or not" in assumed.err
+    assert "one GPU (as if)" in assumed.out
+    assert "GPU0" not in assumed.out
+    assert "GPU1" in cli("estimate", str(demo_model), "-ts", "1,1").out
+    alone = cli("estimate", str(demo_model), "-ngl", "0")
+    assert alone.err == ""
+    assert "GPU" not in alone.out
     assert "no list of shares, such as 3,1" in cli("estimate", str(demo_model), "-ts", "a,b").err
 
 

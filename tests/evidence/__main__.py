@@ -28,11 +28,13 @@ from tests.evidence.subjects import (
     kind_of,
     metadata_of,
     pack_tensors,
+    read_lines,
     recorded_subjects,
     write_lines,
 )
 from tests.support.engine_binary import find_engine_binary
 
+NOT_MADE = DATA / "not-made.jsonl"
 REPORT = Path(__file__).parents[2] / "docs" / "memory-accuracy.md"
 
 
@@ -57,22 +59,29 @@ def _tensors(engine: Path, only: re.Pattern[str]) -> int:
     from supervisor.core.architectures import ARCHITECTURES  # noqa: PLC0415 - the other commands do without
 
     names = [fixture.name for architecture in sorted(ARCHITECTURES) for fixture in fixtures_of(architecture)]
-    records: dict[str, list[dict[str, object]]] = {TINY: [], KNOWN: []}
-    refused = []
-    for name in (*names, *known_models.BY_NAME):
+    records = {kind: {record["subject"]: record for record in read_lines(_tensor_file(kind))} for kind in (TINY, KNOWN)}
+    refused = {record["subject"]: record for record in read_lines(NOT_MADE)}
+    order = [*names, *known_models.BY_NAME]
+    for name in filter(only.search, order):
+        records[kind_of(name)].pop(name, None)
+        refused.pop(name, None)
         with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
             header = Path(folder) / "header.gguf"
             write_model(header, metadata_of(name), ())
             tensors = tensors_of(engine.parent, header)
         if isinstance(tensors, str):
             say(f"{name}: {tensors}")
-            refused.append({"subject": name, "reason": tensors})
+            refused[name] = {"subject": name, "reason": tensors}
         else:
-            records[kind_of(name)].append({"subject": name, "tensors": pack_tensors(name, tensors)})
+            records[kind_of(name)][name] = {"subject": name, "tensors": pack_tensors(name, tensors)}
     for kind, lines in records.items():
-        write_lines(DATA / f"{kind}-tensors.jsonl", lines)
-    write_lines(DATA / "not-made.jsonl", refused)
+        write_lines(_tensor_file(kind), [lines[name] for name in order if name in lines])
+    write_lines(NOT_MADE, [refused[name] for name in order if name in refused])
     return 0
+
+
+def _tensor_file(kind: str) -> Path:
+    return DATA / f"{kind}-tensors.jsonl"
 
 
 def _measure(engine: Path, only: re.Pattern[str]) -> int:

@@ -1,8 +1,9 @@
 """Hyper-parameters of a tiny model for every architecture, after llama.cpp's `tests/test-llama-archs.cpp` (b11434).
 
-`metadata` follows that file's `get_gguf_ctx` key by key. It knows two sizes: UPSTREAM has that file's own numbers;
-WIDE has the same keys with more layers, several heads and a longer window, so that the logs' 0.01 MiB tell layers,
-heads and windows apart. Where WIDE cannot keep upstream's value, the line says so.
+`metadata` follows that file's `get_gguf_ctx` key by key. UPSTREAM has that file's own numbers. WIDE has the same keys
+with more layers, several heads and a longer window, so that the logs' 0.01 MiB tell layers, heads and windows apart.
+Numbered sizes are drawn at random, by a seed (`draw`), so that no rule of the estimate can fit one shape only. Where
+another size than UPSTREAM cannot keep that one's value, the line says so; they are the wide ones here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+
+from tests.evidence import draw
 
 Metadata: TypeAlias = dict[str, "bool | int | float | str | list[int] | list[float] | list[str] | Wide"]
 
@@ -23,7 +26,11 @@ class Wide:
 
 @dataclass(frozen=True)
 class Size:
-    """The dimensions of a fixture. `period` is the distance of attention layers in hybrids and of full ones in SWA."""
+    """The dimensions of a fixture.
+
+    `period` is the distance of attention layers in hybrids and of full ones in SWA; the last `nextn` layers predict
+    further tokens; `head` is the size of a head where it is not the embedding's share.
+    """
 
     name: str
     layers: int
@@ -35,11 +42,23 @@ class Size:
     window: int
     vocabulary: int
     period: int
+    nextn: int = 0
+    head: int = 0
+
+    @property
+    def head_size(self) -> int:
+        return self.head or self.embedding // self.heads
+
+    @property
+    def wide(self) -> bool:
+        return self.name != "upstream"
 
 
 UPSTREAM = Size("upstream", 2, 256, 2, 2, 384, 256, 32, 128, 2)
 WIDE = Size("wide", 8, 512, 8, 4, 768, 32768, 512, 4096, 4)
 SIZES = {size.name: size for size in (UPSTREAM, WIDE)}
+DRAWN = ("1", "2", "3")
+"""Names of the sizes that are drawn, of every fixture."""
 
 MLA = frozenset(
     {"deepseek2", "deepseek32", "glm-dsa", "dots3note", "kimi-linear", "kimi-k3", "bailingmoe3", "glm5-next", "hy_v4"}
@@ -107,25 +126,28 @@ class Fixture:
 
 def fixtures_of(architecture: str) -> Iterator[Fixture]:
     """As upstream: dense unless it is always a mixture of experts; both where both exist."""
-    for size in SIZES.values():
+    drawn = () if architecture in draw.NOT_DRAWN else DRAWN
+    for size in (*SIZES, *drawn):
         if architecture not in EXPERTS_ONLY:
-            yield Fixture(architecture, False, size)
+            yield fixture(f"{architecture}/{size}")
         if architecture in EXPERTS_ONLY | EXPERTS_TOO:
-            yield Fixture(architecture, True, size)
+            yield fixture(f"{architecture}+experts/{size}")
     if architecture in NEXTN:
-        yield Fixture(architecture, architecture in EXPERTS_ONLY, WIDE, nextn=True)
+        for size in (WIDE.name, *(() if architecture in draw.NO_NEXTN else DRAWN[:1])):
+            yield fixture(f"{architecture}{'+experts' * (architecture in EXPERTS_ONLY)}+nextn/{size}")
 
 
 def fixture(name: str) -> Fixture:
     """The fixture of that name."""
     kind, _, size = name.partition("/")
     architecture, *parts = kind.split("+")
-    return Fixture(architecture, "experts" in parts, SIZES[size], "nextn" in parts)
+    found = SIZES.get(size) or draw.size_of(name, size)
+    return Fixture(architecture, "experts" in parts, found, "nextn" in parts)
 
 
 def dimensions(architecture: str, size: Size) -> Size:
-    """The size, with what this architecture needs otherwise; every branch is upstream's unless it says WIDE."""
-    wide = size is WIDE
+    """The size, with what this architecture needs otherwise; every branch is upstream's unless it says wide."""
+    wide = size.wide
     special: dict[str, dict[str, Any]] = {
         "llama4": {"layers": 8 if wide else 4},
         "gemma3n": {"layers": 22} if wide else {"layers": 22, "embedding": 64, "heads": 1, "feed_forward": 96},
@@ -136,8 +158,20 @@ def dimensions(architecture: str, size: Size) -> Size:
         "qwen3tts": {"vocabulary": 4096 if wide else 3072},
         "chameleon": {"vocabulary": 10240},
         "hrm_text": {"layers": 6},
-        "exaone4": {"layers": 64 if wide else 2},  # WIDE: its window counts in a model of 64 layers only
+        "exaone4": {"layers": 64 if wide else 2},  # wide: its window counts in a model of 64 layers only
     }
+    if size.name in DRAWN:
+        special = {
+            "llama4": {"layers": max(size.layers, 4)},
+            "gemma3n": {"layers": 18 + size.layers},  # the first 20 own a cache
+            "deepseek4": {"layers": max(size.layers, 4)},
+            "nemotron_h": {"layers": 3 * (1 + size.layers // 3)},
+            "nemotron_h_moe": {"layers": 3 * (1 + size.layers // 3)},
+            "qwen3tts": {"vocabulary": max(size.vocabulary, 3072)},
+            "chameleon": {"vocabulary": 10240},
+            "hrm_text": {"layers": 6},
+            "exaone4": {"layers": 64 if size.layers % 2 else size.layers},
+        }
     found = replace(size, **special.get(architecture, {}))
     if not wide:
         if architecture in {"step35", "laguna"}:
@@ -158,7 +192,7 @@ def metadata(subject: Fixture) -> Metadata:
     architecture, size = subject.architecture, dimensions(subject.architecture, subject.size)
     keys: Metadata = {}
     if subject.nextn:
-        size = replace(size, layers=size.layers + 1)
+        size = replace(size, layers=size.layers + 1, nextn=1)
     keys |= _general(size)
     keys |= _attention(architecture, size)
     keys |= _latent(architecture, size)
@@ -167,6 +201,8 @@ def metadata(subject: Fixture) -> Metadata:
     keys |= _experts(architecture, size) if subject.experts else {}
     keys |= _recurrent(architecture, size)
     keys |= _beyond_upstream(architecture)
+    if size.name in DRAWN:
+        keys |= draw.varied(subject.name, architecture, size, keys)
     if subject.nextn:
         keys["nextn_predict_layers"] = 1
         if architecture == "glm4moe":  # with sections it takes itself for the one that sees, which predicts nothing
@@ -202,10 +238,10 @@ def _general(size: Size) -> Metadata:
 
 
 def _is_attention(layer: int, size: Size) -> bool:
-    """In hybrids: upstream has one recurrent layer, WIDE one attention layer in `period`; NextN blocks attend."""
-    if size.name != WIDE.name:
+    """In hybrids: upstream has one recurrent layer, wide ones one attention layer in `period`; NextN blocks attend."""
+    if not size.wide:
         return layer != 1
-    return layer % size.period == size.period - 1 or layer == WIDE.layers
+    return layer % size.period == size.period - 1 or layer >= size.layers - size.nextn
 
 
 def _attention(architecture: str, size: Size) -> Metadata:
@@ -216,12 +252,14 @@ def _attention(architecture: str, size: Size) -> Metadata:
     if architecture in HYBRID_BY_HEADS:
         heads = [size.heads if _is_attention(layer, size) else 0 for layer in layers]
         kv_heads = [size.kv_heads if _is_attention(layer, size) else 0 for layer in layers]
-        if size.name == WIDE.name or architecture == "glm5-next":
+        if size.wide or architecture == "glm5-next":
             heads = size.heads  # files have it whole: the KDA and Mamba layers count heads, too
     if architecture in {"nemotron_h", "nemotron_h_moe"}:
-        if size.name == WIDE.name:  # Mamba, attention and feed-forward layers in turn; a NextN block has both latter
-            kv_heads = [size.kv_heads if layer % 3 == 1 or layer == 9 else 0 for layer in layers]
-            keys["feed_forward_length"] = [size.feed_forward if layer % 3 == 2 or layer == 9 else 0 for layer in layers]
+        if size.wide:  # Mamba, attention and feed-forward layers in turn; a NextN block has both latter
+            trunk = size.layers - size.nextn
+            kv_heads = [size.kv_heads if layer % 3 == 1 or layer >= trunk else 0 for layer in layers]
+            wide = [size.feed_forward if layer % 3 == 2 or layer >= trunk else 0 for layer in layers]
+            keys["feed_forward_length"] = wide
         else:
             keys["feed_forward_length"] = [0 if layer <= 1 else size.feed_forward for layer in layers]
     return keys | {
@@ -270,36 +308,37 @@ def _latent(architecture: str, size: Size) -> Metadata:
 
 def _window(architecture: str, size: Size) -> Metadata:
     layers = range(size.layers)
-    wide = size.name == WIDE.name
+    wide = size.wide
     keys: Metadata = {"attention.sliding_window": size.window}
     if architecture == "gemma4":
         head = size.embedding // size.heads
         keys |= {
             "embedding_length_per_layer_input": size.embedding // 2,
-            "attention.shared_kv_layers": size.layers // 2 if wide else 0,
+            "attention.shared_kv_layers": size.layers - 4 * max(1, size.layers // 8) if wide else 0,
             "attention.key_length_swa": head,
             "attention.value_length_swa": head,
             "rope.freq_base_swa": 10000.0,
-            # upstream's scalar is refused: converted files carry an array, every 5th layer (WIDE: 4th) looks at all
+            # upstream's scalar is refused: converted files carry an array, every 5th layer (wide: 4th) looks at all
             "attention.sliding_window_pattern": [int((layer + 1) % (4 if wide else 5) != 0) for layer in layers],
         }
     elif architecture in SWA_ARRAY:
         pattern = [int((layer + 1) % 4 != 0) if wide else layer % 2 for layer in layers]
         keys["attention.sliding_window_pattern"] = pattern
-    elif not wide:  # WIDE leaves the architectures' own periods in force, as most converted files do
+    elif not wide:  # wide ones leave the architectures' own periods in force, as most converted files do
         keys["attention.sliding_window_pattern"] = 2
     return keys
 
 
 def _owners(architecture: str, size: Size) -> list[int]:
     """Which layers own an indexer: in dots3note those without a window, else every other one, from the first on."""
-    if architecture == "dots3note" and size.name == WIDE.name:
+    if architecture == "dots3note" and size.wide:
         return [int((layer + 1) % 4 == 0) for layer in range(size.layers)]
     return [0 if layer % 2 else 1 for layer in range(size.layers)]
 
 
 def _sparse(architecture: str, size: Size) -> Metadata:
-    head = size.embedding // size.heads
+    head = size.head_size
+    trunk = size.layers - size.nextn
     keys: Metadata = {
         "attention.indexer.head_count": size.heads if architecture == "minimax-m3" else 64,
         "attention.indexer.key_length": head if architecture == "qwen4exp" else 128,
@@ -310,7 +349,7 @@ def _sparse(architecture: str, size: Size) -> Metadata:
         "attention.indexer.local_blocks": 1,
         "rope.dimension_sections": [8, 12, 12, 0] if architecture == "bailingmoe3" else [head // 4] * 4,
     }
-    if architecture == "minimax-m3" and size.name == WIDE.name:
+    if architecture == "minimax-m3" and size.wide:
         keys["attention.indexer.head_count"] = size.kv_heads  # one per KV head, of which upstream has as many as heads
     if architecture in {"dots3note", "hy_v4"}:
         keys["attention.indexer.types"] = _owners(architecture, size)
@@ -329,7 +368,7 @@ def _sparse(architecture: str, size: Size) -> Metadata:
         keys |= {
             "attention.output_group_count": 8,
             "attention.output_lora_rank": 32,
-            "attention.compress_ratios": [0, 0] + [4, 128] * (size.layers // 2 - 1) + [0] * (size.layers % 2),
+            "attention.compress_ratios": [0, 0] + [4, 128] * (trunk // 2 - 1) + [0] * (trunk % 2 + size.nextn),
             "attention.compress_rope_freq_base": 160000.0,
             "hyper_connection.count": 4,
             "hyper_connection.sinkhorn_iterations": 2,
@@ -373,7 +412,7 @@ def _experts(architecture: str, size: Size) -> Metadata:
         "expert_shared_feed_forward_length": size.feed_forward // 2,
         "expert_latent_length": size.feed_forward,
         "interleave_moe_layer_step": 2,
-        "expert_count": 2 if size.name == UPSTREAM.name else 8,
+        "expert_count": 8 if size.wide else 2,
         "expert_used_count": 2,
         "expert_shared_count": 1,
         "expert_gating_func": 4 if architecture == "deepseek4" else 2,

@@ -128,7 +128,7 @@ def _rows(measurement: Measurement, found: MemoryEstimate) -> Iterator[Row]:
     if measurement.model:
         yield row("weights", HOST, found.weights_bytes / MIB, sum(measurement.model.values()), WHOLE)
     if measurement.knows_compute:
-        lines = len(measurement.output)
+        lines = len(measurement.output) * (2 if measurement.setting.startswith("mtp") else 1)  # a context that drafts
         yield row("output", HOST, found.output_bytes / MIB, sum(measurement.output.values()), ROUNDING * lines)
         compute = (found.compute_bytes + found.host_compute_bytes) / MIB
         yield row("compute", HOST, compute, sum(measurement.compute.values()), ROUNDING)

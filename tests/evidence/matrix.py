@@ -10,10 +10,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tests.evidence import known_models
-from tests.evidence.architectures import fixture
+from tests.evidence import draw, known_models
+from tests.evidence.architectures import DRAWN, fixture
 from tests.evidence.measure import Measurement, Server
-from tests.evidence.settings import NEXTN, ONE_DEVICE, TEN, TWO_DEVICES, TWO_DEVICES_EXPERTS, Setting
+from tests.evidence.settings import MORE, NEXTN, ONE_DEVICE, TEN, TWO_DEVICES, TWO_DEVICES_EXPERTS, Setting
 from tests.evidence.subjects import DATA, KNOWN, TINY, kind_of, read_lines, write_lines, write_subject
 
 BUILD = DATA / "build.json"
@@ -25,7 +25,9 @@ ON_TWO_DEVICES = frozenset(
 
 def settings_of(subject: str) -> tuple[Setting, ...]:
     if kind_of(subject) == TINY:
-        return TEN + NEXTN if fixture(subject).nextn else TEN
+        one = fixture(subject)
+        chosen = draw.settings_of(subject, TEN + MORE) if one.size.name in DRAWN else TEN
+        return chosen + NEXTN if one.nextn else chosen
     settings = ONE_DEVICE
     if subject in ON_TWO_DEVICES:
         settings += TWO_DEVICES

@@ -10,7 +10,8 @@ _TIED = (
 REASONS: dict[tuple[str, str], str] = {("weights", "gemma3n"): _TIED, ("weights", "gemma4"): _TIED}
 
 _TINY = "fixtures of upstream's size, whose buffers are a few MiB: terms that overlap in time are added, as a bound"
-_SPARSE = "sparse attention: the index's score buffers are bounded by the whole context, on fixtures it has less"
+_SPARSE = "sparse attention: what overlaps in time is added, as a bound, which shows most where a choice is small"
+_NARROW = "narrow fixtures, whose states or indexer's queries are wider than the residual stream: all of it is added"
 _SPREAD = "caches or experts kept on the host (-nkvo, -cmoe), where every device is given the largest of its terms"
 
 ABOVE: dict[str, str] = {
@@ -19,11 +20,12 @@ ABOVE: dict[str, str] = {
     "granitehybrid": f"{_TINY}; two devices, of which one holds only recurrent layers",
     "mamba2": _SPREAD,
     "qwen3next": _SPREAD,
+    "qwen35": _NARROW,
+    "other deepseek4": _NARROW,
     "other dsa": _SPARSE,
-    "other msa": _SPARSE,
     "other hybrid": _TINY,
     "other iswa": f"{_TINY}; {_SPREAD}",
     "other none": _TINY,
-    "other plain": f"{_TINY}; refact, cogvlm without flash attention or with wide terms that their graphs lack",
+    "other plain": f"{_TINY}; cogvlm, which has wide parts that its graph for text lacks",
 }
 """Why the bound of a family's compute buffer is, in its worst case, more than half above the log."""

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from supervisor.core.architectures import lookup
 from tests.evidence import known_models, matrix
+from tests.evidence.architectures import DRAWN, fixture
 from tests.evidence.compare import Comparison, Row, compare
 from tests.evidence.reasons import ABOVE, REASONS
-from tests.evidence.settings import NEXTN, ONE_DEVICE, TEN, TWO_DEVICES, TWO_DEVICES_EXPERTS
+from tests.evidence.settings import MORE, NEXTN, ONE_DEVICE, TEN, TWO_DEVICES, TWO_DEVICES_EXPERTS
 from tests.evidence.subjects import DATA, TINY, architecture_of, kind_of, read_lines, tensors_of
 
 EXACT = ("n_ctx", "n_ctx_seq", "n_seq", "cache", "state", "context", "weights", "output")
@@ -31,8 +32,9 @@ Every figure is the estimate for a header and flags, beside the real llama-serve
 
 * **Fixtures**: a tiny model for every architecture that llama.cpp can build from hyper-parameters. These are those of
   its `tests/test-llama-archs.cpp`, as they are (`upstream`) and with more layers, heads and a longer window (`wide`);
-  `+experts` and `+nextn` are variants. llama.cpp itself says which tensors a model has; the server loads the file on
-  the CPU.
+  `+experts` and `+nextn` are variants. Of most there are three more (`1`, `2`, `3`) whose dimensions are drawn at
+  random, by a seed, each with four of the settings, drawn too: a rule that fits one shape only shows there. llama.cpp
+  itself says which tensors a model has; the server loads the file on the CPU.
 * **Known models**: published dimensions, in files of a header and a hole. The server's own fit pass computes their
   sizes without allocating them; RPC workers stand for one or two GPUs.
 * **Equal** means: to half of the log's last digit (0.01 MiB) for every line of a sum; whole MiB where the log has no
@@ -76,8 +78,9 @@ def text(comparisons: Sequence[Comparison]) -> str:
 
 
 def _settings() -> Iterator[str]:
-    kinds = (TEN, "fixtures"), (NEXTN, "+nextn"), (ONE_DEVICE, "known models"), (TWO_DEVICES, "two devices")
-    for settings, kind in (*kinds, (TWO_DEVICES_EXPERTS, "two devices, experts")):
+    kinds = (TEN, "fixtures"), (MORE, "drawn fixtures"), (NEXTN, "+nextn"), (ONE_DEVICE, "known models")
+    devices = (TWO_DEVICES, "two devices"), (TWO_DEVICES_EXPERTS, "two devices, experts")
+    for settings, kind in (*kinds, *devices):
         for setting in settings:
             yield f"| {setting.name} ({kind}) | `{setting.flags}` |"
 
@@ -106,6 +109,10 @@ def _summary(comparisons: Sequence[Comparison], rows: Sequence[Row]) -> Iterator
         yield ""
         yield f"Compute buffer, {len(errors)} figures: {under} more than 1 % too small; error p10 {_p(errors, 0.1)},"
         yield f"median {_p(errors, 0.5)}, p90 {_p(errors, 0.9)}, largest {errors[-1]:+.1%}."
+        drawn = sorted(row.error for row in rows if row.part == "compute" and row.logged and _is_drawn(row.subject))
+        under = sum(error < -0.01 for error in drawn)
+        yield f"Of fixtures whose dimensions are drawn, {len(drawn)} figures: {under} more than 1 % too small; error"
+        yield f"p10 {_p(drawn, 0.1)}, median {_p(drawn, 0.5)}, p90 {_p(drawn, 0.9)}, largest {drawn[-1]:+.1%}."
 
 
 _PARTS = {
@@ -118,6 +125,10 @@ _PARTS = {
     "weights": "weights by device",
     "output": "output buffer",
 }
+
+
+def _is_drawn(subject: str) -> bool:
+    return kind_of(subject) == TINY and fixture(subject).size.name in DRAWN
 
 
 def _families(rows: Sequence[Row]) -> Iterator[str]:

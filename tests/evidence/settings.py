@@ -35,6 +35,15 @@ TEN: tuple[Setting, ...] = (
 )
 """For every fixture, on the CPU."""
 
+MORE: tuple[Setting, ...] = (
+    Setting("np5", "-c 9000 -np 5"),
+    Setting("ub1024", "-c 12288 -np 2 -ub 1024"),
+    Setting("long", "-c 32768 -np 1"),
+    Setting("kvu-q8", "-c 6000 -np 4 -kvu -ctk q8_0 -ctv q8_0"),
+    Setting("kvu-faoff", "-c 4096 -np 3 -kvu -fa off"),
+)
+"""Further ones, for fixtures whose dimensions are drawn: some of these and of `TEN` each."""
+
 NEXTN: tuple[Setting, ...] = (
     Setting("mtp", f"-c 4096 --spec-type draft-mtp {UNMAPPED}"),
     Setting("mtp-np2", "-c 4096 -np 2 --spec-type draft-mtp --spec-draft-n-max 2 -ctk q8_0 -ctv q8_0"),
@@ -65,4 +74,4 @@ TWO_DEVICES_EXPERTS: tuple[Setting, ...] = (
 )
 """The weights of a layer go to its device, with exceptions: for known models of several kinds."""
 
-EVERY = {setting.name: setting for setting in (*TEN, *NEXTN, *ONE_DEVICE, *TWO_DEVICES, *TWO_DEVICES_EXPERTS)}
+EVERY = {setting.name: setting for setting in (*TEN, *MORE, *NEXTN, *ONE_DEVICE, *TWO_DEVICES, *TWO_DEVICES_EXPERTS)}

@@ -86,3 +86,19 @@ def test_everything_on_record_can_be_made() -> None:
     measured = {one.subject for one in matrix.recorded()}
     assert measured == set(recorded_subjects())
     assert all(recorded_tensors("tiny").values())
+
+
+def test_drawn_dimensions_depend_on_name_and_seed_alone() -> None:
+    assert fixture("llama+experts/2") == fixture("llama+experts/2")
+    sizes = {fixture(f"{name}/{number}").size for name in ("llama", "qwen3", "llama+experts") for number in "123"}
+    assert len(sizes) == 9
+    assert metadata(fixture("qwen35/1")) == metadata(fixture("qwen35/1"))
+
+
+def test_every_architecture_that_can_has_drawn_fixtures_on_record() -> None:
+    drawn = {subject.partition("/")[0].partition("+")[0] for subject in recorded_subjects() if subject[-2:] == "/1"}
+    fixed = {
+        subject.partition("/")[0].partition("+")[0] for subject in recorded_subjects() if subject.endswith("/upstream")
+    }
+    assert fixed - drawn == {"plm", "rwkv6qwen2", "t5", "wavtokenizer-dec"}
+    assert all(len(matrix.settings_of(subject)) >= 4 for subject in recorded_subjects() if subject[-2:] == "/1")

@@ -30,6 +30,9 @@ def explicit_of(options: LaunchOptions) -> Explicit:
         n_cpu_moe=options.n_cpu_moe,
         cache_type_k=options.cache_type_k,
         cache_type_v=options.cache_type_v,
+        overcommit=options.overcommit,
+        mapped=options.load_mode in {None, "auto", "mmap"} and not options.repack,
+        fit=options.fit == "on",
     )
 
 

@@ -12,6 +12,7 @@ Embeddings = Literal["auto", "on", "off"]
 Switch = Literal["on", "off", "auto"]
 SplitMode = Literal["none", "layer", "row", "tensor"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]
+Overcommit = Literal["off", "mmap"]
 RopeScaling = Literal["none", "linear", "yarn"]
 
 MACHINE_FIELDS = frozenset({"chat_template_file", "env", "lora", "mmproj", "rpc", "slot_save_path", "spec_draft_model"})
@@ -73,6 +74,7 @@ class LaunchOptions:
     repack: bool | None = None
     load_mode: LoadMode | None = None
     fit: Literal["on", "off"] | None = None
+    overcommit: Overcommit | None = None  # ours: whether the host's weights may be more than its memory
     # what it serves
     embeddings: Embeddings = "auto"
     pooling: str | None = None

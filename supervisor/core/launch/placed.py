@@ -30,7 +30,8 @@ class Placed:
 def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> LaunchOptions:
     """The options with the plan's choices in place, so that the engine has nothing left to choose for memory.
 
-    What the plan has honoured of the user's own wishes is in the placement already.
+    What the plan has honoured of the user's own wishes is in the placement already. With `fit: on` the engine chooses
+    layers, split and context; the devices are the plan's all the same. Weights that are paged stay in the file's pages.
     """
     placement, chosen = placed.placement, placed.placement.options
     several, alone = len(placement.devices) > 1, not placement.devices
@@ -52,6 +53,17 @@ def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> Laun
         spec_draft_device=(placement.draft_device,) if placement.draft_device else options.spec_draft_device,
         fit="off" if flags is not None and "--fit" in flags else None,
     )
+    if options.repack is None and not chosen.repack:
+        moved = replace(moved, repack=False, load_mode="mmap")
+    if options.fit == "on":
+        moved = replace(
+            moved,
+            fit="on",
+            n_gpu_layers=options.n_gpu_layers,
+            tensor_split=options.tensor_split,
+            n_cpu_moe=options.n_cpu_moe,
+            ctx_size=options.ctx_size,
+        )
     return _renamed(moved, placed.names)
 
 

@@ -13,6 +13,7 @@ from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.graph import core_of, input_bytes
+from supervisor.core.memory.graph_sparse import leaf_bytes
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.spec import ModelSpec
 
@@ -89,6 +90,7 @@ def compute_buffers(
         near = caches if everywhere or cut is _HOST_CACHE else _attended(facts.spec, caches, places, device)
         size = max(getattr(core, cut.device_core) + rows * row, beside)
         size += cut.copies * input_bytes(facts.spec, context, near)
+        size += leaf_bytes(facts.spec, context, _here(places, device, everywhere))
         size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
         if cut is _PIPELINE:
             last = device == used[-1] and not everywhere
@@ -98,8 +100,15 @@ def compute_buffers(
     if used and facts.widths.per_layer:
         host += 4 * context.n_tokens * facts.widths.per_layer + row
     host += cut.states * facts.widths.state + (_torn_scans(facts, context) if cut is _HOST_CACHE else 0)
+    if -1 in places[:-1] or cut is _HOST_CACHE:
+        host += leaf_bytes(facts.spec, context, _here(places, -1, everywhere or cut is _HOST_CACHE))
     found[-1] = _with_margin(host + cut.copies * inputs)
     return found
+
+
+def _here(places: Sequence[int], device: int, everywhere: bool) -> list[int]:
+    """Layers on a device; all of them where the placement stands for others."""
+    return [layer for layer, place in enumerate(places[:-1]) if everywhere or place == device]
 
 
 def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], device: int) -> Sequence[Cache]:

@@ -15,7 +15,7 @@ from supervisor.core.ggml import tensor_type
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.graph_recurrent import has_diagonal, recurrent_terms
-from supervisor.core.memory.graph_sparse import sparse_terms
+from supervisor.core.memory.graph_sparse import chooses_blocks, hyper_rows, pool_inputs, sparse_terms
 from supervisor.core.memory.widths import Widths
 from supervisor.core.spec import ModelSpec
 
@@ -23,14 +23,16 @@ _F32 = 4
 _F16 = 2
 _I64 = 8
 
-_MORE_ROWS = {"cohere2": 1, "grok": 2, "hrm_text": 1, "llada-moe": 1, "llama-embed": 1, "minicpm3": 1, "rnd1": 1}
-_MORE_ROWS |= {"smallthinker": 1, "cohere2moe": 3, "falcon-h1": 1, "jamba": 1, "llama4": 2}
+_MORE_ROWS = {"cohere2": 1, "grok": 3, "hrm_text": 1, "llada-moe": 1, "llama-embed": 1, "minicpm3": 1, "rnd1": 1}
+_MORE_ROWS |= {"smallthinker": 1, "cohere2moe": 5, "falcon-h1": 1, "jamba": 1, "llama4": 2, "phi2": 1, "mistral4": 1}
+_MORE_ROWS |= {"nemotron_h": 1, "nemotron_h_moe": 1}
 """Rows of the residual stream that these graphs keep for longer: of parallel branches, scales, routers."""
 _PLAIN_SCORES = frozenset({Layout.PLAIN, Layout.ISWA})
 _WHOLE_QUERIES = frozenset({"bloom", "gpt2", "graniteswitch", "jais", "mpt", "starcoder", "talkie"})
 """Attend with views of one tensor of queries, keys and values, which stays whole."""
 _SCANS = frozenset({RecurrentFamily.MAMBA, RecurrentFamily.MAMBA2})
 _PARALLEL = frozenset({"command-r", "plamo", "plamo2"})  # attention and feed-forward part side by side
+_BUCKETS = frozenset({"t5", "t5encoder"})  # a number for every pair of tokens: how far they are apart
 _UNCACHED = frozenset({"llama-embed", "t5encoder"})  # attend within the batch, though they have a cache
 
 
@@ -53,11 +55,17 @@ class Core:
 
 def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
     """What is put in before a batch runs, but for tokens: masks, places of rows, rotations of quantised heads."""
-    n = context.n_tokens
+    n, name = context.n_tokens, spec.architecture.name
     item = _F16 if context.flash_attn else _F32
     if spec.architecture.layout is Layout.NONE or spec.architecture.name in _UNCACHED:
-        return n * n * item * (2 if spec.window else 1)
-    size = sum(cache.cells * item + 2 * _I64 for cache in caches) * n
+        return n * n * (item * (2 if spec.window else 1) + (_F32 if name in _BUCKETS else 0))
+    pools = pool_inputs(spec, context)
+    masked = [cache for cache in caches if cache.name != "index" or _masks_index(spec, context)]
+    size = (sum(cache.cells for cache in masked) * item + 2 * _I64 * len(caches)) * n + pools
+    if has_diagonal(spec):
+        size += _F32 * n * n * max(spec.n_head, default=0)
+    if name in _BUCKETS:
+        size += _F32 * n * context.cells
     if not context.flash_attn:  # values are transposed: each has a place of its own
         size += sum(max(row.v_width for row in cache.layers) for cache in caches) * n * _I64
     if _is_rotated(caches):
@@ -69,19 +77,22 @@ def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[
     n = context.n_tokens
     row = _F32 * n
     extra = _extra(spec, widths, context, caches)
-    experts = widths.routed + (widths.routed_out if 3 * widths.routed_out > 2 * widths.routed else 0)
+    experts = _experts(widths)
     recurrent = max(recurrent_terms(spec, widths, context), default=0)
     rest = max(
         widths.ffn + _second_branch(spec, widths, context),
-        widths.shared + widths.embd if widths.shared else 0,
+        widths.shared + widths.embd * (2 if widths.single_expert else 1) if widths.shared else 0,
         2 * widths.queries + 2 * widths.keys,
-        widths.latent,
-        widths.vocab * min(n, context.n_outputs) // n,
+        max(4 * widths.queries, 3 * widths.queries + 3 * widths.keys) if widths.gated else 0,
+        widths.latent + max(0, widths.squeezed - widths.embd) if widths.latent else 0,
+        widths.queries + 2 * widths.squeezed,
+        _logits(spec, widths, context),
         _without_flash_attention(spec, widths, context, caches),
         _relative_bias(spec, widths, context),
         recurrent,
     )
-    total = max(*sparse_terms(spec, widths, context, max(rest, experts)), max(rest, experts)) + extra
+    widest = max(rest, experts)
+    total = max(*sparse_terms(spec, widths, context, widest), widest + hyper_rows(spec, widths)) + extra
     total = _with_per_layer(spec, widths, total)
     return Core(
         all=total * row,
@@ -91,6 +102,30 @@ def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[
     )
 
 
+def _masks_index(spec: ModelSpec, context: Context) -> bool:
+    """Whether there is a mask as long as the cache of index keys."""
+    if spec.architecture.layout is Layout.MSA:
+        return chooses_blocks(spec, context)
+    return spec.indexer is None or not spec.indexer.kpool
+
+
+def _logits(spec: ModelSpec, widths: Widths, context: Context) -> int:
+    """Of the tokens that are put out: all of a batch with CogVLM; Chameleon keeps them beside those it may not say."""
+    n = context.n_tokens
+    name = spec.architecture.name
+    if name == "cogvlm":
+        return widths.vocab
+    return widths.vocab * min(n, context.n_outputs) * (2 if name == "chameleon" else 1) // n
+
+
+def _experts(widths: Widths) -> int:
+    """What is put out does not fit where gate and up were if it is wider than they are; nor where one of them was."""
+    one = widths.routed // 3
+    if widths.routed_out > 2 * one:
+        return widths.routed + widths.routed_out
+    return max(widths.routed, 2 * one + widths.routed_out)
+
+
 def _is_rotated(caches: Sequence[Cache]) -> bool:
     return any(tensor_type(name).quantized for cache in caches for name in (cache.type_k, cache.type_v))
 
@@ -98,8 +133,9 @@ def _is_rotated(caches: Sequence[Cache]) -> bool:
 def _extra(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
     """Elements that stay beside the widest place."""
     name = spec.architecture.name
-    rows = _MORE_ROWS.get(name, 0)
-    if _is_rotated(caches) and (name in _PARALLEL or widths.per_layer or widths.least_queries < widths.embd):
+    rows = _MORE_ROWS.get(name, 0) + (spec.architecture.layout is Layout.NONE)
+    apart = widths.least_queries < widths.embd or (widths.least_queries > 3 * widths.embd and not spec.mla)
+    if _is_rotated(caches) and (name in _PARALLEL or widths.per_layer or apart):
         rows += 1  # rotated queries do not fit where the stream was
     rotated = widths.queries if widths.per_layer and _is_rotated(caches) else 0
     return rows * widths.embd + rotated
@@ -111,6 +147,8 @@ def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, 
         return 0
     cached = spec.architecture.layout is not Layout.NONE and spec.architecture.name not in _UNCACHED
     cells = max((cache.cells for cache in caches), default=0) if cached else context.n_tokens
+    if spec.architecture.layout is Layout.DEEPSEEK4:  # compressed cells beside those of the window
+        cells += max((cache.cells for cache in caches if cache.name == "window"), default=0)
     rows = 5 if has_diagonal(spec) else 0
     if spec.mla and (spec.kda_head_dim or spec.indexer):
         rows = 4
@@ -121,7 +159,9 @@ def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, 
 def _beside_scores(spec: ModelSpec, widths: Widths) -> int:
     """Queries in the places where the stream does not leave room for them; gated ones are twice as wide."""
     if _takes_queries_apart(spec) and not widths.per_layer:
-        return widths.queries if 4 * widths.queries <= 5 * widths.embd else 2 * widths.queries
+        parts = [part for part in (widths.ffn, widths.routed) if part]
+        narrow = widths.embd if min(parts, default=0) < 3 * widths.embd else 0  # no room where that part was
+        return (widths.queries if 4 * widths.queries <= 5 * widths.embd else 2 * widths.queries) + narrow
     return 3 * widths.queries + 2 * widths.keys + (spec.kv_lora_rank if spec.mla else 0)
 
 
@@ -152,5 +192,7 @@ def _with_per_layer(spec: ModelSpec, widths: Widths, widest: int) -> int:
     if not widths.per_layer:
         return widest
     if spec.architecture.name == "gemma3n":  # keeps four streams
-        return max(widest + widths.per_layer + 5 * widths.embd, 4 * widths.per_layer)
-    return max(widest + widths.per_layer, 3 * widths.per_layer)
+        return max(widest + widths.per_layer + 7 * widths.embd, 4 * widths.per_layer)
+    reused = min(2, widths.ffn // widths.per_layer)  # made after the first layer, where its feed-forward part was
+    made = widths.ffn + (3 - reused) * widths.per_layer
+    return max(widest + widths.per_layer, made) + 2 * widths.embd

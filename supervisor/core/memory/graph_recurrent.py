@@ -29,22 +29,29 @@ def recurrent_terms(spec: ModelSpec, widths: Widths, context: Context) -> tuple[
     match spec.architecture.recurrent:
         case RecurrentFamily.MAMBA | RecurrentFamily.MAMBA2:
             projected = 2 * ssm.inner + 2 * ssm.group * ssm.state + ssm.dt_rank
-            late = _LATE_ROWS.get(spec.architecture.name, 0) * widths.embd
+            older = spec.architecture.recurrent is RecurrentFamily.MAMBA
+            beside = 2 * ssm.state if older else 0
+            late = _LATE_ROWS.get(spec.architecture.name, int(older)) * widths.embd
             return (
-                projected + 2 * mixed + ssm.inner + states,
+                projected + 2 * mixed + ssm.inner + states + beside,
                 3 * mixed + ssm.inner + 2 * states + late,
             )
         case RecurrentFamily.DELTA_NET:
             history = _per_token(3 * _F32 * state_parts(spec)[0] * context.states, context)
-            convolved = 2 * mixed if spec.architecture.name != "qwen3next" else 3 * mixed + widths.embd // 2
+            read = _per_token(_F32 * state_parts(spec)[1] * context.states, context)
+            crowded = widths.embd < read <= mixed  # states are read to where the projections were
+            convolved = (3 if crowded else 2) * mixed
+            if spec.architecture.name == "qwen3next":
+                convolved = 3 * mixed + widths.embd // 2
             return (convolved + 2 * states + history,)
         case RecurrentFamily.KDA:
             heads = spec.n_head[0] * spec.kda_head_dim
             return 8 * heads + states, 6 * heads + 2 * states
         case RecurrentFamily.RWKV:
-            return 17 * widths.embd + states, 15 * widths.embd + 2 * states
+            beside = widths.ffn + 8 * widths.embd + states
+            return 17 * widths.embd + states, 15 * widths.embd + 2 * states, beside
         case RecurrentFamily.LIGHTNING:
-            return 3 * widths.heads * context.n_tokens + 4 * widths.embd, 5 * widths.embd + 2 * states
+            return 2 * widths.heads * context.n_tokens + 4 * widths.embd, 5 * widths.embd + 2 * states
         case _:
             return ()
 

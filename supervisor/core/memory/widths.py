@@ -11,6 +11,10 @@ from supervisor.core.spec import ModelSpec
 
 _PART = re.compile(r"\.ffn_(up|gate|gate_up|down)(|_exps|_shexp)\.weight$")
 
+_LOW_RANK = re.compile(r"\.attn_(q_a|kv_a_mqa)\.weight$")
+_IDLE_EXPERTS = frozenset({"refact"})  # may have tensors of experts, which its graph does not use
+_SITU = frozenset({"kimi-k3"})  # an activation of both gate and up, which takes one tensor more
+
 
 @dataclass(frozen=True, slots=True)
 class Widths:
@@ -26,6 +30,9 @@ class Widths:
         indexer: of the indexer's queries.
         per_layer: of the per-layer embeddings of all layers.
         state: bytes of one copy of a recurrent layer's state.
+        gated: queries come with gates, in one tensor of twice their width.
+        squeezed: of queries or keys of low rank, before they are spread out.
+        single_expert: just one of the experts is used.
     """
 
     embd: int
@@ -43,6 +50,9 @@ class Widths:
     heads: int
     kv_heads: int
     state: int
+    gated: bool
+    squeezed: int
+    single_expert: bool
 
 
 def read_widths(spec: ModelSpec) -> Widths:
@@ -50,12 +60,14 @@ def read_widths(spec: ModelSpec) -> Widths:
     used = max(spec.experts.used, default=0) if spec.experts else 0
     key = max(spec.head_k, spec.head_k_swa)
     ffn = _feed_forward(spec)
-    routed = ffn.get("_exps", 0) * used
+    routed = ffn.get("_exps", 0) * used if spec.architecture.name not in _IDLE_EXPERTS else 0
+    if spec.architecture.name in _SITU:
+        routed += routed // 3
     return Widths(
         embd=spec.n_embd,
         ffn=ffn.get("", 0),
         routed=routed,
-        routed_out=spec.n_embd * used if routed else 0,
+        routed_out=_put_out(spec) * used if routed else 0,
         shared=ffn.get("_shexp", 0),
         queries=max((_queries(spec, layer) for layer in range(spec.n_layer)), default=0),
         least_queries=min((_queries(spec, layer) for layer in range(spec.n_layer) if spec.n_head_kv[layer]), default=0),
@@ -67,6 +79,9 @@ def read_widths(spec: ModelSpec) -> Widths:
         heads=heads,
         kv_heads=max(spec.n_head_kv, default=0),
         state=4 * sum(state_parts(spec)),
+        gated=_is_gated(spec),
+        squeezed=_squeezed(spec),
+        single_expert=used == 1,
     )
 
 
@@ -83,6 +98,36 @@ def _feed_forward(spec: ModelSpec) -> dict[str, int]:
     for (_, kind), parts in shapes.items():
         found[kind] = max(found.get(kind, 0), _alive(parts))
     return found
+
+
+def _squeezed(spec: ModelSpec) -> int:
+    return max(
+        (
+            tensor.shape[1]
+            for tensor in chain(*spec.groups.one_of_each())
+            if ".attn_" in tensor.name and _LOW_RANK.search(tensor.name)
+        ),
+        default=0,
+    )
+
+
+def _put_out(spec: ModelSpec) -> int:
+    """Of one expert, from its tensors: experts may work in a space narrower than the residual stream."""
+    found = [
+        tensor.shape[1]
+        for tensor in chain(*spec.groups.one_of_each(), spec.groups.loose)
+        if tensor.name.endswith(".ffn_down_exps.weight")
+    ]
+    return max(found, default=spec.n_embd)
+
+
+def _is_gated(spec: ModelSpec) -> bool:
+    return any(
+        tensor.name == f"blk.{layer}.attn_q.weight" and tensor.shape[1] >= 2 * _queries(spec, layer) > 0
+        for layer in range(spec.n_layer)
+        if not spec.mla
+        for tensor in spec.groups.blocks[layer].tensors
+    )
 
 
 def _alive(parts: dict[str, int]) -> int:

@@ -16,7 +16,7 @@ from supervisor.core.plan.bounds import too_large
 from supervisor.core.plan.cover import missing, reach
 from supervisor.core.plan.evict import Leaving, cheapest, cost_of
 from supervisor.core.plan.fitting import HOST_ONLY, board_of, list_of, shape_on, shared_out, spent
-from supervisor.core.plan.ladder import UNLIMITED, Step, Task, find, first_layer, possible, settle, task_of
+from supervisor.core.plan.ladder import UNLIMITED, Step, Task, find, first_layer, may_page, possible, settle, task_of
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.sizes import Setting
 from supervisor.core.plan.space import Space, held_by
@@ -151,6 +151,14 @@ def _hints(task: Task, space: Space) -> Iterator[str]:
     if not too_large(task.sizes, space, task.pools):
         yield from _other_settings(task, space)
     yield from _sibling(task, space)
+    yield from _paged(task, space)
+
+
+def _paged(task: Task, space: Space) -> Iterator[str]:
+    request, policy = task.request, replace(task.policy, overcommit="mmap")
+    request = replace(request, explicit=replace(request.explicit, overcommit=None))
+    if not may_page(task.request, task.policy) and _would_fit(request, task, policy, space):
+        yield "With weights mapped from the file (overcommit: mmap) it would start, and be slow."
 
 
 def _other_settings(task: Task, space: Space) -> Iterator[str]:
@@ -235,5 +243,8 @@ def _smaller_file(task: Task, space: Space, own: int) -> Iterator[str]:
 
 
 def _would_fit(request: PlanRequest, task: Task, policy: Policy, space: Space, scale: tuple[int, int] = (1, 1)) -> bool:
-    other = task_of(request, task.budgets, policy, scale)
-    return isinstance(other, Task) and any(possible(other, step, space) for step in other.steps)
+    for paged in (False, True)[: 1 + may_page(request, policy)]:
+        other = task_of(request, task.budgets, policy, scale, paged=paged)
+        if isinstance(other, Task) and any(possible(other, step, space) for step in other.steps):
+            return True
+    return False

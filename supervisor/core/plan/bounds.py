@@ -10,7 +10,7 @@ from supervisor.core.plan.space import Space
 
 def too_large(sizes: Sizes, space: Space, pools: tuple[Pool, ...]) -> bool:
     """Whether weights exceed the host and all devices together."""
-    return _everything(sizes.table(cuda=False)) > _devices(space, pools) + max(0, space.host)
+    return not sizes.paged and _everything(sizes.table(cuda=False)) > _devices(space, pools) + max(0, space.host)
 
 
 def too_large_for_devices(sizes: Sizes, space: Space, pools: tuple[Pool, ...], start: int, n_cpu_moe: int) -> bool:
@@ -22,7 +22,7 @@ def too_large_for_devices(sizes: Sizes, space: Space, pools: tuple[Pool, ...], s
 
 def too_large_for_host(sizes: Sizes, space: Space) -> bool:
     """Whether weights exceed the host."""
-    return _everything(sizes.table(cuda=False)) > space.host
+    return not sizes.paged and _everything(sizes.table(cuda=False)) > space.host
 
 
 def _everything(table: WeightTable) -> int:

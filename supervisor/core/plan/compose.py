@@ -120,7 +120,9 @@ def _parts(
     extra = (0 if pool.devices else sizes.projector_bytes), draft.host
     host = _part(task, task.budgets.host, found.devices[-1], sizes.n_places - sum(counts), extra)
     host = replace(host, output_bytes=found.output_bytes)
-    parts.append(replace(host, left_bytes=space.host - host.total_bytes - shared))
+    left = space.host - host.total_bytes - shared
+    paged = min(host.weights_bytes, max(0, -left)) if sizes.paged else 0
+    parts.append(replace(host, left_bytes=left + paged, paged_bytes=paged))
     return tuple(parts)
 
 

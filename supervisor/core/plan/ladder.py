@@ -7,6 +7,8 @@
 5. as many layers as possible on devices, the others on the host
 6. the host alone
 
+Then, where `overcommit` allows it, the same rungs once more with weights on the host that need no room there.
+
 From rung 3 on the cache type is the last that is allowed; only the host alone gets the best that fits. From rung 4 on
 the wanted context comes first, then a smaller one. Every step is asked for what fits in what is free, then for what
 fits if idle engines leave. Whether a step fits can only change from no to yes as memory or devices are added, so a plan
@@ -64,12 +66,14 @@ class Task:
     kvs: tuple[tuple[str, str], ...]
 
 
-def task_of(request: PlanRequest, budgets: Budgets, policy: Policy, scale: tuple[int, int] = (1, 1)) -> Task | Refusal:
-    """The steps of a request, or why the engine would never start like that."""
+def task_of(
+    request: PlanRequest, budgets: Budgets, policy: Policy, scale: tuple[int, int] = (1, 1), *, paged: bool = False
+) -> Task | Refusal:
+    """The steps of a request, or why the engine would never start like that. `scale`, `paged`: see `Sizes`."""
     pools = pools_of(request, budgets)
     if isinstance(pools, Refusal):
         return pools
-    sizes = Sizes(request, budgets, *scale)
+    sizes = Sizes(request, budgets, scale, paged=paged)
     contexts = contexts_of(request, policy)
     kvs = _accepted(request, policy, sizes)
     if isinstance(kvs, Refusal):
@@ -142,6 +146,12 @@ def _families(
     yield "layers", None
     if not pools[0].listed:  # the user did not choose devices
         yield "host", None
+
+
+def may_page(request: PlanRequest, policy: Policy) -> bool:
+    """Whether weights on the host may be more than its memory. llama-server's own fitting takes that for granted."""
+    explicit = request.explicit
+    return explicit.mapped and (explicit.fit or (explicit.overcommit or policy.overcommit) == "mmap")
 
 
 def find(task: Task, step: Step, space: Space) -> Setting | None:

@@ -11,7 +11,7 @@ from supervisor.core.plan.compose import compose
 from supervisor.core.plan.evict import Leaving, cheapest
 from supervisor.core.plan.fitting import choose
 from supervisor.core.plan.growth import can_be_native, grown
-from supervisor.core.plan.ladder import Step, Task, find, possible, task_of
+from supervisor.core.plan.ladder import Step, Task, find, may_page, possible, task_of
 from supervisor.core.plan.space import Space, free_of, held_by
 from supervisor.core.plan.types import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident
 from supervisor.core.plan.why import reasons
@@ -39,6 +39,15 @@ def plan(
         return refused(request, task)
     free = free_of(budgets, residents)
     movable = [resident for resident in residents if resident.evictable]
+    found = _down(task, free, movable)
+    if found is None and may_page(request, policy):
+        paged = task_of(request, budgets, policy, paged=True)
+        found = _down(paged, free, movable) if isinstance(paged, Task) else None
+    return found or does_not_fit(task, free, residents)
+
+
+def _down(task: Task, free: Space, movable: Sequence[Resident]) -> Placement | None:
+    """The first step that fits."""
     for step in task.steps:
         placement = _realise(task, step, free, ())
         if placement:
@@ -47,7 +56,7 @@ def plan(
         placement = _realise(task, step, free, leaving) if leaving else None
         if placement:
             return placement
-    return does_not_fit(task, free, residents)
+    return None
 
 
 def _leaving(task: Task, step: Step, free: Space, movable: Sequence[Resident]) -> Leaving | None:
@@ -72,5 +81,5 @@ def _realise(task: Task, step: Step, free: Space, leaving: Leaving) -> Placement
     placement = compose(task, final, space, pool)
     if placement is None:
         return None
-    why = reasons(task, step, (setting, final), (space, pool), leaving)
+    why = reasons(task, step, (setting, final), (space, pool), leaving, placement.paged_bytes)
     return replace(placement, evict=tuple(resident.engine for resident in leaving), why=why)

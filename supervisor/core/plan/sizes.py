@@ -82,16 +82,24 @@ class _Common(NamedTuple):
 
 
 class Sizes:
-    """Loads of one request. `part`/`whole`: weights as if the file were that share of its size."""
+    """Loads of one request.
 
-    def __init__(self, request: PlanRequest, budgets: Budgets, part: int = 1, whole: int = 1) -> None:
+    Args:
+        scale: weights as if the file were that share of its size: part, whole.
+        paged: weights on the host need no room: they are mapped from the file, and nothing is repacked.
+    """
+
+    def __init__(
+        self, request: PlanRequest, budgets: Budgets, scale: tuple[int, int] = (1, 1), *, paged: bool = False
+    ) -> None:
         self.request = request
         self.budgets = budgets
+        self.paged = paged
         self.n_places = request.spec.n_layer_all + 1
         self.projector_bytes = request.projector_bytes or request.options.mmproj or 0
         listed = request.explicit.devices
         self._names = tuple(budget.name for budget in budgets.devices) if listed is None else listed
-        self._scale = part, whole
+        self._scale = scale
         self._tables: dict[bool, WeightTable] = {}
         self._contexts: dict[tuple[object, ...], ContextDemand] = {}
         self._drafts: dict[tuple[int, bool, bool], Draft] = {}
@@ -107,6 +115,7 @@ class Sizes:
             cache_type_v=setting.kv[1],
             n_cpu_moe=setting.n_cpu_moe,
             mmproj=self.projector_bytes or None,
+            repack=self.request.options.repack and not self.paged,
             cuda=cuda or self.request.options.cuda,
             devices=self._names,
             tensor_split=(),
@@ -191,7 +200,7 @@ class Sizes:
                 found,
                 layers=list(accumulate(found.layers, initial=0)),
                 lead=0 if shape == "host" else draft.device + self.projector_bytes,
-                host=self._host(found, draft, setting.start, shape),
+                host=self._host(found, draft, setting.start, shape) - self._mapped(found, setting, cuda),
             )
         return self._commons[key]
 
@@ -201,6 +210,15 @@ class Sizes:
         projector = self.projector_bytes if shape == "host" else 0
         fixed = found.host + found.context.output + draft.host + projector + self.reserve_of(self.budgets.host)
         return layers + compute + fixed
+
+    def _mapped(self, found: Demand, setting: Setting, cuda: bool) -> int:
+        """Weights on the host that need no room there."""
+        if not self.paged:
+            return 0
+        table, start = self.table(cuda), setting.start
+        moved = self.n_places if self.request.options.cpu_moe else setting.n_cpu_moe
+        layers = sum(table.home_rest[:start]) + sum(table.home_experts[: max(start, moved)])
+        return layers + found.host + (found.copied if start else 0)
 
     def _context(self, setting: Setting, shape: Shape, options: EstimateOptions) -> ContextDemand:
         key = setting.ctx_size, setting.kv, setting.n_cpu_moe > 0, shape, options.cuda

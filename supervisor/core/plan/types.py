@@ -11,6 +11,7 @@ from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal
 from supervisor.core.spec import ModelSpec
 
 SplitMode = Literal["layer", "none"]
+Overcommit = Literal["off", "mmap"]
 
 __all__ = [
     "Budget",
@@ -19,6 +20,7 @@ __all__ = [
     "DoesNotFit",
     "Explicit",
     "Learned",
+    "Overcommit",
     "Placement",
     "PlanRequest",
     "Policy",
@@ -61,6 +63,8 @@ class Policy:
         kv_types: cache types that may be chosen, best first.
         cpu_moe: experts may go to the host.
         partial_offload: layers may go to the host, on machines that have devices.
+        overcommit: `mmap`: where nothing fits, weights on the host may be more than its memory: they are mapped from
+            the file, and what has no room is read again and again.
     """
 
     context_target: int = 32768
@@ -69,6 +73,7 @@ class Policy:
     kv_types: tuple[str, ...] = ("f16",)
     cpu_moe: bool = True
     partial_offload: bool = True
+    overcommit: Overcommit = "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,9 @@ class Explicit:
         devices: names in the order wanted; empty: no device at all.
         tensor_split: shares of the devices.
         n_gpu_layers: the output layer counts as one.
+        overcommit: in place of the policy's, for this model.
+        mapped: weights may be mapped from the file; False where the user wants them read, locked or repacked.
+        fit: llama-server's own fitting decides on layers and context, within what the planner would choose.
     """
 
     ctx_size: int | None = None
@@ -91,6 +99,9 @@ class Explicit:
     n_cpu_moe: int | None = None
     cache_type_k: str | None = None
     cache_type_v: str | None = None
+    overcommit: Overcommit | None = None
+    mapped: bool = True
+    fit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +155,7 @@ class DevicePlan:
         projector_bytes, draft_bytes: on the first device, or on the host; the draft has a part on the host anyway.
         reserve_bytes: what is kept back for this engine: measured where it is known, else the budget's.
         left_bytes: of the budget, once this engine is there and those that must leave have left.
+        paged_bytes: of the weights, mapped from the file, what finds no room: it is not in the total.
     """
 
     name: str
@@ -157,10 +169,11 @@ class DevicePlan:
     draft_bytes: int
     reserve_bytes: int
     left_bytes: int
+    paged_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
-        """What the plan takes here, the reserve included."""
+        """What the plan takes here, the reserve included; without what is paged."""
         return (
             self.weights_bytes
             + self.kv_bytes
@@ -170,6 +183,7 @@ class DevicePlan:
             + self.projector_bytes
             + self.draft_bytes
             + self.reserve_bytes
+            - self.paged_bytes
         )
 
 
@@ -210,6 +224,11 @@ class Placement:
     draft_device: str | None = None
 
     @property
+    def paged_bytes(self) -> int:
+        """Of the weights, what has no room in the host's memory and is read from the file again and again."""
+        return self.parts[-1].paged_bytes
+
+    @property
     def used_bytes(self) -> dict[str, int]:
         """What the engine will hold by device name, `CPU` included: what a `Resident` needs."""
         return {part.name: part.total_bytes for part in self.parts}
@@ -231,6 +250,7 @@ class Placement:
             "cache_type_k": options.cache_type_k,
             "cache_type_v": options.cache_type_v,
             "request_ctx": self.estimate.n_ctx_seq,
+            "paged_bytes": self.paged_bytes,
             "wanted_ctx": self.wanted_ctx,
             "native_ctx": self.native_ctx,
             "fitting_ctx": self.fitting_ctx,

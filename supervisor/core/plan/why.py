@@ -16,6 +16,7 @@ from supervisor.core.plan.space import Space
 
 _MIB = 1 << 20
 _GIB = 1 << 30
+_DISK = 2 << 30  # bytes per second: a common NVMe drive, for the expected slowness
 
 
 def gib(size: int) -> str:
@@ -29,7 +30,12 @@ def listed(names: Sequence[str]) -> str:
 
 
 def reasons(
-    task: Task, step: Step, settings: tuple[Setting, Setting], ground: tuple[Space, Pool], leaving: Leaving
+    task: Task,
+    step: Step,
+    settings: tuple[Setting, Setting],
+    ground: tuple[Space, Pool],
+    leaving: Leaving,
+    paged_bytes: int = 0,
 ) -> tuple[str, ...]:
     """`settings`: as it was chosen, and with the context it grew to. `ground`: what was free, the devices chosen."""
     space, pool = ground
@@ -38,7 +44,13 @@ def reasons(
         *_contexts(task, step, settings, pool),
         *_cache_type(task, step),
         *(_eviction(resident.model, resident.engine, resident.idle_seconds) for resident in leaving),
+        *_paging(task, paged_bytes),
     ]
+    if task.request.explicit.fit:
+        found.append(
+            "fit is on: llama-server decides by itself on layers, split and context; the figures are what it is "
+            "expected to need at most."
+        )
     if task.request.draft is not None:
         found.append(
             "The draft model is whole on the first device." if pool.devices else "The draft model is on the CPU."
@@ -113,6 +125,23 @@ def _cache_type(task: Task, step: Step) -> Iterator[str]:
     name = step.kv[0] if step.kv[0] == step.kv[1] else f"{step.kv[0]} and {step.kv[1]}"
     where = " on devices alone" if task.pools else ""
     yield f"The cache is {name}: with {task.kvs[0][0]} the wanted context does not fit{where}."
+
+
+def _paging(task: Task, paged_bytes: int) -> Iterator[str]:
+    """How slow it will be: what has no room is read again for every token, of experts the share that is used."""
+    if not task.sizes.paged:
+        return
+    if not paged_bytes:
+        yield "Weights on the CPU are mapped from the file."
+        return
+    experts = task.request.spec.experts
+    used = max(experts.used, default=0) / experts.count if experts and experts.count else 1.0
+    seconds = paged_bytes * used / _DISK
+    yield (
+        f"{gib(paged_bytes)} of the weights have no room in memory: they are mapped from the file and read again while "
+        f"it generates. Expect about {seconds:.1g} s per token from a disk that reads {_DISK / _GIB:.0f} GiB/s, "
+        "and for every batch of a prompt."
+    )
 
 
 def _eviction(model: str, engine: int, idle: float) -> str:

@@ -185,7 +185,8 @@ def example(field: Field[Any]) -> Any:
     return "on"
 
 
-FIELDS = [field for field in fields(LaunchOptions) if field.name not in {"extra_args", "env", "mmproj_auto", "keep_kv"}]
+NO_FLAG = {"extra_args", "env", "mmproj_auto", "keep_kv", "overcommit"}
+FIELDS = [field for field in fields(LaunchOptions) if field.name not in NO_FLAG]
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)

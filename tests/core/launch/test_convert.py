@@ -15,7 +15,18 @@ from supervisor.errors import InvalidRequest
 
 # Fields that change no byte that the estimate counts, or that the estimate does not know yet (adapters, draft models).
 ELSEWHERE = {
-    *("threads", "threads_batch", "context_shift", "rpc", "fit", "load_mode", "jinja", "skip_chat_parsing", "lora"),
+    *(
+        "threads",
+        "threads_batch",
+        "context_shift",
+        "rpc",
+        "fit",
+        "overcommit",
+        "load_mode",
+        "jinja",
+        "skip_chat_parsing",
+        "lora",
+    ),
     *("chat_template", "chat_template_file", "chat_template_kwargs", "slot_save_path", "keep_kv", "extra_args", "env"),
     *("mmproj", "mmproj_auto", "mmproj_offload", "mmproj_device", "split_mode", "main_gpu"),
 }

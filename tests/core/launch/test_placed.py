@@ -51,12 +51,30 @@ def test_one_device_and_what_else_a_plan_can_choose() -> None:
 
 
 def test_the_plan_stands_in_for_what_the_user_said_and_the_rest_stays() -> None:
-    options = LaunchOptions(ctx_size=1, device=("CUDA7",), tensor_split=(1.0,), fit="on", batch_size=64, swa_full=True)
+    options = LaunchOptions(ctx_size=1, device=("CUDA7",), tensor_split=(1.0,), fit="off", batch_size=64, swa_full=True)
     said = asked(Placed(BOTH), options)
     assert "--ctx-size 8192 --batch-size 64" in said
     assert "--swa-full" in said
     assert "CUDA7" not in said
     assert said.endswith("--fit off")
+
+
+def test_fit_that_a_user_wants_is_left_to_llama_server_on_the_devices_of_the_plan() -> None:
+    assert asked(Placed(BOTH), LaunchOptions(fit="on")) == (
+        "--cache-type-k f16 --cache-type-v f16 --device CUDA0,CUDA1 --split-mode layer --fit on"
+    )
+    said = asked(Placed(BOTH), LaunchOptions(fit="on", ctx_size=1000, n_gpu_layers=2))
+    assert "--ctx-size 1000" in said
+    assert "--n-gpu-layers 2" in said
+
+
+def test_paged_weights_stay_in_the_files_pages() -> None:
+    paged = replace(HOST, options=replace(HOST.options, repack=False))
+    said = asked(Placed(paged))
+    assert said.startswith("--no-repack ")
+    assert said.endswith(" --load-mode mmap")
+    assert "--load-mode" not in asked(Placed(paged), LaunchOptions(repack=False))
+    assert "repack" not in asked(Placed(HOST))
 
 
 def test_an_engine_that_sees_fewer_devices_counts_them_anew() -> None:

@@ -103,7 +103,8 @@ def _taken(found: Placement, request: PlanRequest, by_name: dict[str, Budget]) -
         sizes[device.name] = own + ceil(device.compute_bytes * factor) + overhead
     if not used:  # a list of devices without layers
         sizes = {"CPU": sizes["CPU"]}
-    sizes["CPU"] += whole.output_bytes
+    sizes["CPU"] += whole.output_bytes - found.paged_bytes
+    assert found.paged_bytes <= found.parts[-1].weights_bytes
     first = used[0] if used else "CPU"
     sizes[first] += request.projector_bytes
     if request.draft:

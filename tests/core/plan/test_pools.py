@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from supervisor.core.memory import EstimateOptions, Refusal
-from supervisor.core.plan import Budget, Budgets, Explicit, PlanRequest
+from supervisor.core.plan import Budget, Budgets, Explicit, PlanRequest, Policy, plan
 from supervisor.core.plan.pools import Pool, pools_of
-from tests.core.plan.support import GIB, spec_of
+from tests.core.plan.support import GIB, machine, spec_of
 
 
 def budgets(*kinds: str) -> Budgets:
@@ -76,3 +78,11 @@ def test_what_is_not_there_is_refused(explicit: Explicit, code: str) -> None:
     found = pools(budgets("cuda", "cuda"), explicit)
     assert isinstance(found, Refusal)
     assert found.code == code
+
+
+def test_a_single_device_is_no_place_for_what_needs_two() -> None:
+    """`split_mode: none`: layers are not divided, however much there is on several devices together."""
+    one = PlanRequest("m", spec_of("qwen3-32b"), explicit=Explicit(split_mode="none", n_gpu_layers=65))
+    budgets = machine(23, 23, host=4)
+    assert plan(replace(one, explicit=Explicit()), budgets, (), Policy()).to_json()["fits"]
+    assert not plan(one, budgets, (), Policy()).to_json()["fits"]

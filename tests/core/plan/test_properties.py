@@ -86,6 +86,7 @@ def policies(draw: st.DrawFn) -> Policy:
         kv_types=draw(st.sampled_from((("f16",), ("f16", "q8_0"), ("q8_0", "q4_0")))),
         cpu_moe=draw(st.booleans()),
         partial_offload=draw(st.booleans()),
+        overcommit=draw(st.sampled_from(("off", "off", "mmap"))),
     )
 
 
@@ -168,7 +169,8 @@ def rank(found: Placement, request: PlanRequest, policy: Policy) -> tuple[int, .
         family = 2 if found.n_cpu_moe else 0 if reached else 1
     kv = [*policy.kv_types, *(found.options.cache_type_k,)].index(found.options.cache_type_k)
     moved = found.n_cpu_moe if family == 3 else 0
-    return family, kv if family in {0, 4} and reached else 9, -moved, 0 if reached or family == 1 else 1
+    again = not found.options.repack  # down the ladder a second time
+    return again, family, kv if family in {0, 4} and reached else 9, -moved, 0 if reached or family == 1 else 1
 
 
 @given(situations())
