@@ -41,6 +41,8 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
     here can load it. Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its
     subclasses GgufError (not a GGUF, damaged) and ShardMissing (a part is not there).
     """
+    if "\0" in str(path):
+        raise ModelFileError("No file's name has a NUL character; check the path")
     parts = parts_of(path.absolute())
     headers: list[GgufHeader] = []
     size_bytes = 0

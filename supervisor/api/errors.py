@@ -80,14 +80,19 @@ def status_of(error: e.SupervisorError) -> int:
 def envelope(error: e.SupervisorError) -> dict[str, Any]:
     """OpenAI's error object, with a stable `code` of ours."""
     body: dict[str, Any] = {
-        "message": error.message,
+        "message": _sayable(error.message),
         "type": _TYPES.get(status_of(error), "server_error"),
         "code": error.code,
-        "param": error.param,
+        "param": error.param if error.param is None else _sayable(error.param),
     }
     if error.log_lines:
-        body["log_lines"] = list(error.log_lines)
+        body["log_lines"] = list(map(_sayable, error.log_lines))
     return {"error": body}
+
+
+def _sayable(text: str) -> str:
+    """What a client wrote may be repeated in it; halves of surrogate pairs, which JSON can spell, have no encoding."""
+    return text.encode("utf-8", "replace").decode()
 
 
 _MAY_PASS = (

@@ -130,12 +130,12 @@ def _running(service: Service, status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _router_events(service: Service) -> AsyncIterator[str]:
-    before = {one["id"]: _told(one) for one in service.models()}
+    before = {model: _told(one) for model, one in service.looks.now().models.items()}
     async for heard in changes(service, KEEP_ALIVE_S):
         if not heard:
             yield ": keep-alive\n\n"
             continue
-        now = {one["id"]: _told(one) for one in service.models()}
+        now = {model: _told(one) for model, one in service.looks.now().models.items()}
         for frame in _differences(before, now):
             yield f"data: {json.dumps(frame)}\n\n"
         before = now

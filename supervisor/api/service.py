@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 
 from supervisor import __version__
 from supervisor.api.disk import Disk
+from supervisor.api.looks import Looks
 from supervisor.api.status import model_status
 from supervisor.api.trials import Newcomers, Trials
 from supervisor.choosing import Asked, check_startable, entry_for, warning_for
@@ -67,6 +68,10 @@ class Service:
         self.disk = Disk(self.maker, self.planner, self.pool)
         self.trials = Trials(self.maker.registry, self.pool)
         self.newcomers = Newcomers(self.pool, self._forget_failed)
+        self._watching = ExitStack()  # for as long as there is a service
+        changed = self._watching.enter_context(self.pool.watch())
+        self._watching.enter_context(self.inflight.watch(changed))
+        self.looks = Looks(self.models, self.requests, changed)
         self._warnings: set[asyncio.Task[None]] = set()
 
     @property

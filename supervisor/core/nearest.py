@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 _ALIKE = 0.7  # share of letters that two names have in common and in order, as difflib counts: one slip in four letters
 _TELLING = 2  # letters of which a name must consist to count as the beginning of a longer one
+_LONGEST = 256  # letters of a name that may be a slip: comparing takes their square
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -14,6 +15,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
     A name that begins with what was typed comes first, the shortest of several; then the one most alike.
     """
+    if len(name) > _LONGEST:
+        return ""
     known = {one.lower(): one for one in sorted(names)}
     typed = name.lower()
     longer = [one for one in known if one.startswith(typed)] if len(typed) >= _TELLING else []

@@ -16,6 +16,7 @@ from supervisor.core.toolmode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
 _TOLD = 64  # models of which it is told why they are not here any more
+_QUOTED = 200  # characters of a name that nobody knows which an error repeats
 
 
 class Source(enum.Enum):
@@ -134,20 +135,21 @@ class Registry:
         entry = self._entries.get(model_id)
         return self.defaults.policy if entry is None else entry.policy
 
+    def get(self, name: str) -> ModelEntry | None:
+        """The model with this id or alias, if there is one. Costs nothing where there is none, as opposed to `find`."""
+        model_id = self._names.get(name)
+        return None if model_id is None else self._entries[model_id]
+
     def find(self, name: str) -> ModelEntry:
         """The model with this id or alias; raises ModelNotFound, naming what there is."""
-        model_id = self._names.get(name)
-        if model_id is None:
-            known = ", ".join(self._entries) or "none"
-            near = did_you_mean(name, self._names)
-            if name in self._forgotten:
-                near = f" any more: {self._forgotten[name]}"
-            raise ModelNotFound(
-                f"There is no model '{name}'{near or '.'} Known models: {known}. "
-                "Add one with `supervisor load PATH`, or one of the hub with `supervisor load owner/repo:quant`.",
-                param="model",
-            )
-        return self._entries[model_id]
+        entry = self.get(name)
+        if entry is None:
+            raise self._not_found(name)
+        return entry
+
+    def most_slashes(self) -> int:
+        """How many slashes the name with the most of them has."""
+        return max((name.count("/") for name in self._names), default=0)
 
     def by_hub(self, reference: str) -> ModelEntry | None:
         """The model that was made from this reference, in whatever case it was written."""
@@ -179,6 +181,18 @@ class Registry:
         if oldest is not None:
             del self._forgotten[oldest]
         return oldest
+
+    def _not_found(self, name: str) -> ModelNotFound:
+        known = ", ".join(self._entries) or "none"
+        near = did_you_mean(name, self._names)
+        if name in self._forgotten:
+            near = f" any more: {self._forgotten[name]}"
+        quoted = name if len(name) <= _QUOTED else f"{name[:_QUOTED]}…"
+        return ModelNotFound(
+            f"There is no model '{quoted}'{near or '.'} Known models: {known}. "
+            "Add one with `supervisor load PATH`, or one of the hub with `supervisor load owner/repo:quant`.",
+            param="model",
+        )
 
     def by_path(self, path: str) -> ModelEntry | None:
         """The model that was made from this file."""

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,7 +21,7 @@ from supervisor.core.apis import Api, api_of
 from supervisor.core.browsers import from_unknown_page
 from supervisor.core.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
 from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
-from supervisor.errors import EngineLost, ModelNotFound, ModelNotLoaded, SupervisorError
+from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
 from supervisor.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
@@ -123,12 +124,12 @@ class UpstreamEndpoint:
     def _split(self, scope: Scope) -> tuple[str, str]:
         """Model and the rest of the path; raises ModelNotFound."""
         rest = scope["raw_path"].partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
-        for name, target in _cuts(rest):
-            try:
-                return self.relaying.registry.find(unquote(name)).id, target or "/"
-            except ModelNotFound:
-                continue
-        return self.relaying.registry.find(unquote(rest).strip("/")).id, "/"
+        registry = self.relaying.registry
+        for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
+            entry = registry.get(unquote(name))
+            if entry is not None:
+                return entry.id, target or "/"
+        return registry.find(unquote(rest).strip("/")).id, "/"
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from supervisor.api.feed import events
+from supervisor.api.looks import Looks
 from supervisor.api.service import Service
+from supervisor.core.registry import ModelEntry
 from supervisor.core.schedule import ModelPolicy, Pins
 from supervisor.engine_log import OutputLog
 from supervisor.inflight import Inflight
@@ -18,8 +21,18 @@ from supervisor.proxy.toolcalls import ToolCalls
 from tests.shell.pools import PoolBench
 
 
-def service_of(pool: Pool) -> Service:
-    maker = cast(EngineMaker, SimpleNamespace(registry=()))
+class _Registry:
+    """No models; `looks`: how often they were looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[ModelEntry]:
+        self.looks += 1
+        return iter(())
+
+
+def service_of(pool: Pool, registry: _Registry | None = None) -> Service:
+    maker = cast(EngineMaker, SimpleNamespace(registry=registry or _Registry()))
     inflight, pins = Inflight(lambda: 0.0), Pins(lambda model: ModelPolicy())
     unused = cast(Any, None)
     return Service(
@@ -67,3 +80,43 @@ def test_many_changes_between_two_looks_are_one(tmp_path: Path) -> None:
     told = asyncio.run(go())
     assert told.count("event:") == 1
     assert '"id": 1001' in told
+
+
+def test_what_many_readers_are_told_is_looked_at_once(tmp_path: Path) -> None:
+    """Otherwise idle connections would make every change cost the loop, and all streams on it, what they ask for."""
+    registry = _Registry()
+
+    async def go() -> set[str]:
+        async with PoolBench("none", tmp_path / "none.gguf", tmp_path).pool() as pool:
+            service = service_of(pool, registry)
+            readers = [events(service) for _ in range(200)]
+            for reader in readers:
+                await anext(reader)
+            telling = [asyncio.ensure_future(anext(reader)) for reader in readers]
+            await asyncio.sleep(0)  # all of them listen
+            service.inflight.enter("m", "/v1/completions", stream=False)
+            told = set(await asyncio.gather(*telling))
+            for reader in readers:
+                await reader.aclose()
+            return told
+
+    assert len(asyncio.run(go())) == 1
+    assert registry.looks < 20
+
+
+def test_a_look_is_new_after_every_change_and_after_a_while() -> None:
+    changed, now, there = asyncio.Event(), [0.0], [{"id": "a", "state": "loading", "rss_bytes": 1}]
+    looks = Looks(lambda: [dict(one) for one in there], list, changed, lambda: now[0])
+    first = looks.now()
+    assert looks.now() is first
+    there[0]["rss_bytes"] = 2
+    changed.set()
+    second = looks.now()
+    assert second is not first
+    assert second.models["a"]["rss_bytes"] == 2
+    assert second.since(first) == ""
+    there[0]["state"] = "ready"
+    assert looks.now() is second
+    now[0] += 2
+    assert looks.now().since(first) == looks.now().since(second)
+    assert '"state": "ready"' in looks.now().since(second)

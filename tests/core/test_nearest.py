@@ -24,3 +24,7 @@ def test_the_name_that_was_meant(typed: str, meant: str) -> None:
 def test_a_name_that_begins_with_what_was_typed_comes_before_a_shorter_one_that_is_more_alike() -> None:
     assert did_you_mean("ctx", ("cts", "ctx_size")) == "; did you mean ctx_size?"
     assert did_you_mean("qwen3", ("qwen2", "Qwen3-Coder-30B", "Qwen3-4B")) == "; did you mean Qwen3-4B?"
+
+
+def test_what_is_longer_than_any_slip_gets_no_suggestion() -> None:
+    assert did_you_mean("load" * 65, ("load" * 64,)) == ""

@@ -85,3 +85,9 @@ def test_a_load_changes_options_alone() -> None:
     assert registry.add(replace(stale, options=LaunchOptions(ctx_size=9)))
     assert registry.find("x").options.ctx_size == 9
     assert registry.policy_of("a").pinned
+
+
+def test_a_long_name_that_nobody_knows_is_not_repeated_whole() -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        Registry([ModelEntry("a", Source.DEMO, None)]).find("x" * 10_000_000)
+    assert len(caught.value.message) < 1000

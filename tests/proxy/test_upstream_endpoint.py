@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import cast
+from urllib.parse import unquote
 
 import pytest
 
@@ -35,18 +37,30 @@ class _Pool:
 def test_looking_at_an_engine_that_is_just_told_to_end_is_looking_at_none(
     tmp_path: Path, told: bool, status: int
 ) -> None:
-    pool = cast(Pool, _Pool(EngineClient(str(tmp_path / "gone.sock")), told=told))
+    assert _looked_at("/upstream/m/slots", tmp_path, told=told) == status
+
+
+def test_the_id_in_a_path_may_have_slashes_as_they_are_or_encoded(tmp_path: Path) -> None:
+    assert _looked_at("/upstream/owner/repo/slots", tmp_path, told=True) == 503
+    assert _looked_at("/upstream/owner%2Frepo/slots", tmp_path, told=True) == 503
+    assert _looked_at("/upstream/owner/slots", tmp_path, told=True) == 404
+
+
+@pytest.mark.parametrize("piece", ["/", "a/", "%2f/", "m%00/"])
+def test_a_path_of_many_pieces_is_looked_through_no_further_than_ids_reach(piece: str, tmp_path: Path) -> None:
+    begun = time.process_time()
+    assert _looked_at("/upstream/x" + piece * (60_000 // len(piece)), tmp_path, told=True) == 404
+    assert time.process_time() - begun < 2  # every cut of the path, each with a search for the nearest name: a minute
+
+
+def _looked_at(path: str, folder: Path, *, told: bool) -> int:
+    """The status of a GET."""
+    pool = cast(Pool, _Pool(EngineClient(str(folder / "gone.sock")), told=told))
     inflight = Inflight(lambda: 0.0)
-    registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
+    registry = Registry(ModelEntry(name, Source.FILE, f"/{name}.gguf") for name in ("m", "owner/repo"))
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
     endpoint = upstream_endpoint(relaying, lambda: 0)
-    scope = {
-        "method": "GET",
-        "path": "/upstream/m/slots",
-        "raw_path": b"/upstream/m/slots",
-        "query_string": b"",
-        "headers": [],
-    }
-    sent = asyncio.run(answer_of(endpoint, scope))
-    assert sent[0]["status"] == status
+    scope = {"method": "GET", "path": unquote(path), "raw_path": path.encode(), "query_string": b"", "headers": []}
+    status: int = asyncio.run(answer_of(endpoint, scope))[0]["status"]
+    return status

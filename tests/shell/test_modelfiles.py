@@ -152,6 +152,11 @@ def test_what_is_no_regular_file(tmp_path: Path) -> None:
         open_model(tmp_path / "pipe.gguf")
 
 
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="NUL"):
+        open_model(tmp_path / "a\0b.gguf")
+
+
 def test_an_unreadable_file(tmp_path: Path, somebody_else: None) -> None:
     path = tmp_path / "secret.gguf"
     with pytest.raises(ModelFileError, match="may not be read"):
