@@ -35,6 +35,9 @@ from supervisor.prepare import EngineMaker
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.reloading import Reloader
 
+MOST_ADDED = 256
+"""Models that loads may add to those of the configuration."""
+
 
 @dataclass
 class Service:
@@ -149,12 +152,35 @@ class Service:
             self.planner.forget(entry.id)
         before = self.trials.options_before(entry.id)
         is_new = entry.id not in self.maker.registry
+        if is_new:
+            self.make_place()
         self.pool.ask_load(entry.id, fresh=self.maker.registry.add(entry, keep=asked.keeps))
         if not asked.keeps:
             self.trials.begin(entry.id, before)
         if is_new:
             self.newcomers.begin(entry.id)
         return entry.id
+
+    def make_place(self) -> None:
+        """Forget the oldest models that loads added and that nobody uses, where there are too many.
+
+        Every list tells of all models. Raises InvalidRequest where all are in use.
+        """
+        added = [entry.id for entry in self.maker.registry if not self.reloader.configures(entry.id)]
+        surplus = len(added) + 1 - MOST_ADDED
+        if surplus <= 0:
+            return
+        unused = [model for model in added if self._is_unused(model)]
+        if len(unused) < surplus:
+            raise InvalidRequest(
+                f"Loads have added {len(added)} models, all in use; `unload` or `forget` some, or configure them."
+            )
+        for model in unused[:surplus]:
+            self._drop(model, f"loads have added {MOST_ADDED} models after it.")
+
+    def _is_unused(self, model: str) -> bool:
+        status = self.pool.status(model)
+        return not (status.engines or status.view.waiting or self.newcomers.is_loading(model))
 
     async def _warn(self, entry: ModelEntry) -> None:
         """Note what is to be said of a model that does not fit. Raises what reading its header does."""

@@ -80,3 +80,7 @@ class Newcomers:
         view = self._pool.status(model).view  # somebody may have asked again meanwhile
         if view.state is EngineState.FAILED and view.failure is not None:
             self._forget(model, view.failure.message)
+
+    def is_loading(self, model: str) -> bool:
+        """Whether it is not yet known how its first load goes."""
+        return model in self._tasks
