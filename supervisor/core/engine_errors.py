@@ -17,7 +17,7 @@ _CODES = {
 _OTHER = "engine_error"
 _BUSY = "engine_busy"
 
-_START_WITH = re.compile(r"(?:[^.]*, )?[Ss]tart it with `--([a-z-]+)`")
+_START_WITH = re.compile(r"[Ss]tart it with `--([a-z-]{1,64})`")
 _ADVICE = {
     "embeddings": "Set `embeddings: on` for this model, or load it with `supervisor load MODEL --embeddings on`",
     "reranking": "Set `reranking: true` for this model, or load it with `supervisor load MODEL --set reranking=true`",
@@ -49,11 +49,18 @@ def may_pass(status: int, envelope: Mapping[str, Any]) -> bool:
 
 
 def _advised(message: object) -> str:
-    """The engine's sentence, with what a user of the supervisor can do in place of an option of its command line."""
-    text = message if isinstance(message, str) else ""
-    return _START_WITH.sub(lambda found: f" {_ADVICE.get(found[1], _OTHER_ADVICE.format(found[1]))}", text).replace(
-        ".  ", ". "
-    )
+    """The engine's sentence, with what a user of the supervisor can do in place of an option of its command line.
+
+    What stands before the option in the same sentence goes with it. Takes linear time: engines quote their clients.
+    """
+    text, done, parts = message if isinstance(message, str) else "", 0, []
+    for found in _START_WITH.finditer(text):
+        begin = found.start()
+        if text.endswith(", ", done, begin):
+            begin = max(done, text.rfind(".", done, begin) + 1)
+        parts += [text[done:begin], f" {_ADVICE.get(found[1], _OTHER_ADVICE.format(found[1]))}"]
+        done = found.end()
+    return "".join((*parts, text[done:])).replace(".  ", ". ") if parts else text
 
 
 def error_in(body: bytes) -> Mapping[str, Any]:

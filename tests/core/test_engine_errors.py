@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from supervisor.core.engine_errors import translate
@@ -38,3 +40,10 @@ def test_an_option_of_the_engine_becomes_a_setting_of_the_model(told: str, advic
     _, envelope = translate({"type": "not_supported_error", "code": 501, "message": told})
     assert envelope["error"]["message"] == advice
     assert envelope["error"]["code"] == "not_supported_by_engine"
+
+
+@pytest.mark.parametrize("quoted", ['"a": {"b": 1}, ', "a, ", "Start it with `--", ", start it with `--x` "])
+def test_a_long_message_that_quotes_a_client_takes_linear_time(quoted: str) -> None:
+    begun = time.process_time()
+    translate({"message": quoted * (500_000 // len(quoted))})
+    assert time.process_time() - begun < 5  # going back at every comma: hours
