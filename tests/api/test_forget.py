@@ -33,8 +33,12 @@ def odd(path: Path) -> Path:
     return path
 
 
+def listed(daemon: RunningDaemon) -> set[str]:
+    return {one["id"] for one in daemon.http.get("/api/v1/models").json()["models"]}
+
+
 def ids(daemon: RunningDaemon) -> set[str]:
-    found = {one["id"] for one in daemon.http.get("/api/v1/models").json()["models"]}
+    found = listed(daemon)
     assert {one["id"] for one in daemon.http.get("/v1/models").json()["data"]} == found
     return found
 
@@ -56,7 +60,8 @@ def test_a_load_by_path_that_fails_leaves_no_model(how: str, daemon: RunningDaem
     else:
         answer = daemon.http.post("/api/v1/models/load", json=body)
         assert answer.status_code in {202, 503}
-    wait_until(lambda: ids(daemon) == CONFIGURED, "it is forgotten")
+    wait_until(lambda: listed(daemon) == CONFIGURED, "it is forgotten")
+    assert ids(daemon) == CONFIGURED
     refused = daemon.chat("odd", "Hello?")
     assert refused.status_code == 404
     assert "it could not be loaded, and was forgotten" in refused.json()["error"]["message"]
