@@ -76,7 +76,7 @@ def test_the_extremes_of_every_option_are_planned_in_bounded_memory_and_time(
         {"override_tensor": ["x=CPU"] * 200},
         {"extra_args": ["x" * 40_000]},
         {"chat_template": "x" * 10**6},
-        {"device": ["x"] * 10**5},
+        {"device": ["x"] * 1000},
         {"ctx_size": 10**300},
         {"parallel": True},
         {"swa_full": "yes"},

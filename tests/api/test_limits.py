@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from tests.api.conftest import HELLO
-from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
+from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 
 NEVER = 600
 PATIENT = {"header_timeout": NEVER, "body_timeout": NEVER, "idle_timeout": NEVER}
@@ -267,8 +267,12 @@ def test_health_is_answered_beside_a_thousand_connections_that_ask_nothing(start
             client = held.enter_context(connected(daemon))
             with contextlib.suppress(ConnectionError):  # it may have lost its place already
                 client.sendall(start)
-        for path in ("/health", "/v1/models", "/api/v1/status"):
+        for path in ("/health", "/api/v1/status"):
             assert httpx.get(daemon.url + path, timeout=60, trust_env=False).status_code == 200
+        wait_until(
+            lambda: httpx.get(f"{daemon.url}/v1/models", timeout=60, trust_env=False).status_code == 200,
+            "a place for others, too, once it is seen that those ask nothing",
+        )
         assert (home / "daemon-output.log").read_text().count("connections_full") == 1
 
 

@@ -328,7 +328,7 @@ def test_no_body_keeps_the_loop_from_others_for_long(shape: str) -> None:
         await asking
         return longest
 
-    assert asyncio.run(run()) < 0.05
+    assert asyncio.run(run()) < 0.25, "parsed in one go these take seconds"
 
 
 MEMORY = """
