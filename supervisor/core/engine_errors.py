@@ -17,7 +17,7 @@ _CODES = {
 _OTHER = "engine_error"
 _BUSY = "engine_busy"
 
-_START_WITH = re.compile(r"(?:[^.]*, )?[Ss]tart it with `--([a-z-]+)`")
+_START_WITH = re.compile(r"[Ss]tart it with `--([a-z-]+)`")
 _ADVICE = {
     "embeddings": "Set `embeddings: on` for this model, or load it with `supervisor load MODEL --embeddings on`",
     "reranking": "Set `reranking: true` for this model, or load it with `supervisor load MODEL --set reranking=true`",
@@ -51,9 +51,14 @@ def may_pass(status: int, envelope: Mapping[str, Any]) -> bool:
 def _advised(message: object) -> str:
     """The engine's sentence, with what a user of the supervisor can do in place of an option of its command line."""
     text = message if isinstance(message, str) else ""
-    return _START_WITH.sub(lambda found: f" {_ADVICE.get(found[1], _OTHER_ADVICE.format(found[1]))}", text).replace(
-        ".  ", ". "
-    )
+    said, done = "", 0
+    for found in _START_WITH.finditer(text):
+        before = text[done : found.start()]
+        if before.endswith(", "):  # what goes before it in the sentence leads to the option alone
+            before = before[: before.rfind(".") + 1]
+        said += f"{before} {_ADVICE.get(found[1], _OTHER_ADVICE.format(found[1]))}"
+        done = found.end()
+    return (said + text[done:]).replace(".  ", ". ")
 
 
 def error_in(body: bytes) -> Mapping[str, Any]:
