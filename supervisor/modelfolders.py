@@ -54,6 +54,12 @@ def scan_files(folder: Path) -> tuple[Found, ...]:
     return tuple(Found(_stem(entry.name), entry) for entry in files if _is_model(entry))
 
 
+def left_out(folder: Path) -> tuple[Path, ...]:
+    """Files of the folder that are called as a model would be, and by their content are none."""
+    named = [entry for entry in _entries(folder) if _is_called_a_model(entry.name) and not entry.is_dir()]
+    return tuple(entry for entry in named if not _is_model(entry))
+
+
 def look_inside(folder: Path, name: str) -> Found | None:
     """The model of one folder: the first part of a split one, else the first file by name; None: there is none."""
     files = [entry for entry in _entries(folder) if entry.name.endswith(".gguf") and entry.is_file()]
@@ -91,14 +97,18 @@ def _names(folder: Path) -> Sequence[str]:
 
 def _is_model(entry: Path) -> bool:
     """Whether a file is one, or the first part of one."""
-    name = entry.name
-    if not name.endswith(".gguf") or _PROJECTOR in name or name.startswith(_DRAFTS) or _part(name) not in {None, 1}:
+    if not _is_called_a_model(entry.name):
         return False
     try:
         found = entry.stat()
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and _kind(entry, found.st_mtime_ns, found.st_size) is FileKind.MODEL
+
+
+def _is_called_a_model(name: str) -> bool:
+    beside = _PROJECTOR in name or name.startswith(_DRAFTS)
+    return name.endswith(".gguf") and not beside and _part(name) in {None, 1}
 
 
 @lru_cache(maxsize=4096)

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.config.write import unique_ids
-from supervisor.modelfolders import Found, look_inside, scan
-
-_MAGIC = b"GGUF"
+from supervisor.modelfolders import Found, left_out, look_inside, scan
 
 
 def found_models(
@@ -22,19 +20,10 @@ def found_models(
     every: dict[Path, Found] = {}
     for found in (*_in_folders(folders), *_in_caches(env)):
         every.setdefault(found.path.resolve(), found)
-    models = [found for found in every.values() if _is_gguf(found.path)]
-    for found in every.values():
-        if found not in models:
-            note(f"left out: {found.path} (not a GGUF file)")
+    models = list(every.values())
+    for path in (path for folder in folders for path in left_out(folder.absolute())):
+        note(f"left out: {path} (not a model's file)")
     return dict(zip(unique_ids([model.name for model in models]), map(_settings, models), strict=True))
-
-
-def _is_gguf(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_MAGIC)) in {_MAGIC, _MAGIC[::-1]}
-    except OSError:
-        return False
 
 
 def _settings(model: Found) -> dict[str, Any]:

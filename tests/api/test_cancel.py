@@ -70,9 +70,9 @@ def test_leaving_frees_the_slot(slow: RunningDaemon, stream: bool, prompt: str, 
             other = stack.enter_context(request(slow, "endless", stream=True))
             assert b"200 OK" in other.recv(65536)
         with request(slow, prompt, stream=stream):
-            wait_until(lambda: slow.busy_slots("talker") == beside + 1, 20, "the request reaches a slot")
-        wait_until(lambda: slow.busy_slots("talker") == beside, 20, "the slot is free")
-    wait_until(lambda: slow.busy_slots("talker") == 0, 5, "the other stream's slot is free")
+            wait_until(lambda: slow.busy_slots("talker") == beside + 1, "the request reaches a slot")
+        wait_until(lambda: slow.busy_slots("talker") == beside, "the slot is free")
+    wait_until(lambda: slow.busy_slots("talker") == 0, "the other stream's slot is free")
     assert slow.model("talker")["leases"] == 0
 
 
@@ -125,16 +125,16 @@ def test_every_path_that_generates_stops_in_the_middle(
         assert b"200 OK" in other.recv(65536)
         before = {slot["id_task"] for slot in slow.slots("talker") if slot["is_processing"]}
         with posted(slow, path, body(prompt), stream=stream):
-            wait_until(lambda: slow.busy_slots("talker") == 2, 60, "the request reaches a slot")
+            wait_until(lambda: slow.busy_slots("talker") == 2, "the request reaches a slot")
             (mine,) = (
                 slot["id_task"]
                 for slot in slow.slots("talker")
                 if slot["is_processing"] and slot["id_task"] not in before
             )
-        wait_until(lambda: slow.busy_slots("talker") == 1, 60, "the slot is free")
+        wait_until(lambda: slow.busy_slots("talker") == 1, "the slot is free")
         (left,) = (slot for slot in slow.slots("talker") if slot.get("id_task") == mine)
     decoded = left["next_token"][0]["n_decoded"]
     assert decoded < LIMIT_TOKENS // 4
     if prompt != "endless":
         assert (decoded, left["n_prompt_tokens"] < len(prompt)) == (0, True)
-    wait_until(lambda: slow.busy_slots("talker") == 0, 60, "the other stream's slot is free")
+    wait_until(lambda: slow.busy_slots("talker") == 0, "the other stream's slot is free")

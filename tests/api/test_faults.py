@@ -82,7 +82,7 @@ def test_a_request_without_a_byte_is_tried_once_more_on_a_fresh_engine(daemon: R
     answers: list[str] = []
     waiting = threading.Thread(target=lambda: answers.append(daemon.chat("talker", "Hi", stream=stream).text))
     waiting.start()
-    wait_until(lambda: daemon.model("talker")["leases"] == 1, 10, "the request holds a lease")
+    wait_until(lambda: daemon.model("talker")["leases"] == 1, "the request holds a lease")
     os.kill(first, signal.SIGKILL)
     waiting.join(30)
     assert said(answers[0], stream=stream) == HELLO
@@ -114,7 +114,7 @@ def test_unload_now_is_not_undone_by_a_request_without_a_byte(daemon: RunningDae
 
     waiting = threading.Thread(target=ask)
     waiting.start()
-    wait_until(lambda: daemon.model("talker")["leases"] == 1, 10, "the request holds a lease")
+    wait_until(lambda: daemon.model("talker")["leases"] == 1, "the request holds a lease")
     status = daemon.http.post("/api/v1/models/unload", json={"model": "talker", "now": True}).json()
     waiting.join(30)
     assert answers == [(502, "engine_lost")]
@@ -132,12 +132,12 @@ def test_an_engine_that_dies_twice_is_an_error(daemon: RunningDaemon) -> None:
     waiting.start()
     killed: set[int] = set()
     for _ in range(2):
-        wait_until(lambda: daemon.model("talker")["leases"] == 1, 20, "the request holds a lease")
+        wait_until(lambda: daemon.model("talker")["leases"] == 1, "the request holds a lease")
         pid = daemon.model("talker")["pid"]
         assert pid not in killed
         killed.add(pid)
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: daemon.model("talker")["pid"] not in killed, 10, "the death is noticed")
+        wait_until(lambda: daemon.model("talker")["pid"] not in killed, "the death is noticed")
     waiting.join(30)
     assert answers == [(502, "engine_lost")]
 
@@ -187,7 +187,7 @@ def test_shutting_down_takes_nothing_new_and_asked_again_ends_open_streams_prope
         events = answer.iter_lines()
         next(events)
         daemon.process.terminate()
-        wait_until(lambda: daemon.model("talker")["state"] == "draining", 10, "the stream may go on")
+        wait_until(lambda: daemon.model("talker")["state"] == "draining", "the stream may go on")
         refused = daemon.chat("talker", "Hi")
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutting_down")
         next(events)
@@ -205,7 +205,7 @@ def test_unload_now_ends_open_streams_and_unload_waits_for_them(daemon: RunningD
         next(events)
         unloading = threading.Thread(target=lambda: daemon.http.post("/api/v1/models/unload", json={"model": "talker"}))
         unloading.start()
-        wait_until(lambda: daemon.model("talker")["state"] == "draining", 10, "the unload waits for the stream")
+        wait_until(lambda: daemon.model("talker")["state"] == "draining", "the unload waits for the stream")
         next(events)
         status = daemon.http.post("/api/v1/models/unload", json={"model": "talker", "now": True}).json()
         assert (status["state"], status["pid"]) == ("unloaded", None)

@@ -56,7 +56,7 @@ def test_a_load_by_path_that_fails_leaves_no_model(how: str, daemon: RunningDaem
     else:
         answer = daemon.http.post("/api/v1/models/load", json=body)
         assert answer.status_code in {202, 503}
-    wait_until(lambda: ids(daemon) == CONFIGURED, 30, "it is forgotten")
+    wait_until(lambda: ids(daemon) == CONFIGURED, "it is forgotten")
     refused = daemon.chat("odd", "Hello?")
     assert refused.status_code == 404
     assert "it could not be loaded, and was forgotten" in refused.json()["error"]["message"]

@@ -79,7 +79,7 @@ def test_they_hold_until_the_model_is_unloaded(home: Path, engine_binary: Path, 
         assert load(daemon, options={"parallel": 2}) == (1024, 2)
         assert daemon.model("m")["given"] == {"ctx_size": 2048, "parallel": 2}
         os.kill(daemon.model("m")["pid"], signal.SIGKILL)
-        wait_until(lambda: daemon.model("m")["state"] != "ready", 10, "the engine is gone")
+        wait_until(lambda: daemon.model("m")["state"] != "ready", "the engine is gone")
         assert shape(daemon) == (1024, 2)
         unloaded = daemon.http.post("/api/v1/models/unload", json={"model": "other"}).json()
         assert (unloaded["state"], unloaded["given"]) == ("unloaded", {})
@@ -89,7 +89,7 @@ def test_they_hold_until_the_model_is_unloaded(home: Path, engine_binary: Path, 
 def test_they_outlast_idleness(home: Path, engine_binary: Path, talker: Path) -> None:
     with running_daemon(home, engine_binary, settings(talker, ttl=1)) as daemon:
         load(daemon, options={"ctx_size": 2048})
-        wait_until(lambda: daemon.model("m")["state"] == "unloaded", 20, "it is idle")
+        wait_until(lambda: daemon.model("m")["state"] == "unloaded", "it is idle")
         assert shape(daemon) == (2048, 1)
 
 
@@ -115,7 +115,7 @@ def test_other_programs_ways_to_unload_take_them_back_too(
     with running_daemon(home, engine_binary, settings(talker)) as daemon:
         load(daemon, options={"ctx_size": 2048})
         assert daemon.http.request(method, path, json=body).status_code == 200
-        wait_until(lambda: daemon.model("m")["state"] == "unloaded", 10, "it is unloaded")
+        wait_until(lambda: daemon.model("m")["state"] == "unloaded", "it is unloaded")
         assert daemon.model("m")["given"] == {}
 
 
@@ -174,7 +174,7 @@ def test_the_next_daemon_knows_them(home: Path, engine_binary: Path, talker: Pat
         first.process.send_signal(signal.SIGTERM)
         first.process.wait(PATIENCE)
     with running_daemon(home, engine_binary, kept) as second:
-        wait_until(lambda: second.model("m")["state"] == "ready", 30, "it is loaded again")
+        wait_until(lambda: second.model("m")["state"] == "ready", "it is loaded again")
         assert (second.model("m")["n_ctx"], second.model("m")["given"]) == (2048, {"ctx_size": 2048})
         second.http.post("/api/v1/models/unload", json={"model": "m"})
         assert shape(second) == (4096, 1)

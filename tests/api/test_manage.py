@@ -164,7 +164,7 @@ def test_unload_during_a_load_cancels_it(engine_binary: Path, tmp_path: Path) ->
     with scratch_home() as home, running_daemon(home, wrapper) as daemon:
         loading = threading.Thread(target=load, args=(daemon,))
         loading.start()
-        wait_until(lambda: daemon.model("demo")["pid"] is not None, 20, "the engine's process is there")
+        wait_until(lambda: daemon.model("demo")["pid"] is not None, "the engine's process is there")
         assert daemon.model("demo")["state"] == "loading"
         status = daemon.http.post("/api/v1/models/unload", json={"model": "demo"}).json()
         assert (status["state"], status["pid"]) == ("unloaded", None)
@@ -183,7 +183,7 @@ def test_status_and_logs(daemon: RunningDaemon, engine_binary: Path) -> None:
         "model": "demo",
         "lines": 1000,
     }  # the engine says that it is ready, and then writes its last lines
-    wait_until(lambda: "listening" in daemon.http.get("/api/v1/logs", params=log).text, 5, "the engine's own words")
+    wait_until(lambda: "listening" in daemon.http.get("/api/v1/logs", params=log).text, "the engine's own words")
     own = daemon.http.get("/api/v1/logs").text
     assert "engine_ready" in own
     missing = daemon.http.get("/api/v1/logs", params={"model": "nobody"})
@@ -221,10 +221,10 @@ def test_what_is_learned_can_be_read_while_the_daemon_runs_and_outlives_it(engin
     with scratch_home() as home:
         with running_daemon(home, engine_binary) as daemon:
             footprint = daemon.load(str(talker))["footprint"]
-            wait_until(lambda: _starts(home) == 1, 5, "the start is written down")
+            wait_until(lambda: _starts(home) == 1, "the start is written down")
         with running_daemon(home, engine_binary) as daemon:
             assert daemon.load(str(talker))["footprint"] == footprint
-            wait_until(lambda: _starts(home) == 2, 5, "the start is written down")
+            wait_until(lambda: _starts(home) == 2, "the start is written down")
 
 
 def test_a_damaged_database_does_not_keep_the_daemon_from_starting(engine_binary: Path, talker: Path) -> None:

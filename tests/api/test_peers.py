@@ -33,7 +33,7 @@ def router(engine_binary: Path, talker: Path, tmp_path_factory: pytest.TempPathF
         process = subprocess.Popen([*command, "-c", "4096"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
-            wait_until(lambda: answers(client), 30, "the router answers")
+            wait_until(lambda: answers(client), "the router answers")
             yield client
     finally:
         process.terminate()
@@ -52,7 +52,7 @@ def model(client: httpx.Client, name: str, path: str = "/models") -> dict[str, A
 
 
 def wait_for(client: httpx.Client, name: str, value: str) -> None:
-    wait_until(lambda: model(client, name)["status"]["value"] == value, 30, f"{name} is {value}")
+    wait_until(lambda: model(client, name)["status"]["value"] == value, f"{name} is {value}")
 
 
 def shape(value: Any) -> Any:
@@ -141,7 +141,7 @@ def test_a_failed_load_is_told_as_the_router_tells_it(engine_binary: Path, talke
     models = {"broken": {"file": str(broken)}}
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as daemon:
         daemon.http.post("/models/load", json={"model": "broken"})
-        wait_until(lambda: "failed" in model(daemon.http, "broken")["status"], 30, "it has failed")
+        wait_until(lambda: "failed" in model(daemon.http, "broken")["status"], "it has failed")
         status = model(daemon.http, "broken")["status"]
         assert (status["value"], status["failed"], status["exit_code"]) == ("unloaded", True, 1)
 
@@ -201,7 +201,7 @@ def test_an_upstream_request_is_in_flight_and_can_be_cancelled(daemon: RunningDa
         (one,) = daemon.http.get("/api/v1/requests").json()["requests"]
         assert one["path"] == "/upstream/talker/v1/chat/completions"
         daemon.http.delete(f"/api/v1/requests/{one['id']}")
-        wait_until(lambda: daemon.busy_slots("talker") == 0, 5, "its slot is free")
+        wait_until(lambda: daemon.busy_slots("talker") == 0, "its slot is free")
     assert daemon.http.get("/api/v1/requests").json() == {"requests": []}
 
 

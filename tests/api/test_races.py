@@ -35,7 +35,7 @@ def daemon(engine_binary: Path, scripted_model: ScriptedModel, talker: Path) -> 
     settings: dict[str, Any] = {"server": {"watch_config": False}, "models": models, "groups": groups}
     with scratch_home() as home, running_daemon(home, engine_binary, settings) as running:
         assert running.http.post("/api/v1/config/reload").status_code == 200  # while the preloaded one loads
-        wait_until(lambda: running.model("a")["state"] == "ready", 30, "the preloaded model")
+        wait_until(lambda: running.model("a")["state"] == "ready", "the preloaded model")
         assert starts(running) == 1, "a preload and a reload together load once"
         yield running
 
@@ -68,7 +68,7 @@ def test_a_stream_goes_on_while_another_model_waits_for_its_room(daemon: Running
         lines = stream.iter_lines()
         next(lines)
         waiting = other.submit(says, daemon, "c")
-        wait_until(lambda: daemon.model("c")["waiting"] == 1, 10, "a request that waits for the room")
+        wait_until(lambda: daemon.model("c")["waiting"] == 1, "a request that waits for the room")
         rest = [line for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         assert '"finish_reason":"length"' in rest[-2].replace(" ", "")
@@ -111,7 +111,7 @@ def test_an_engine_that_is_killed_while_it_loads_leaves_the_model_usable(daemon:
     says(daemon, "b")
     with ThreadPoolExecutor(1) as other:
         waiting = other.submit(daemon.chat, "c", "Hi")
-        wait_until(lambda: daemon.model("c")["pid"] is not None, 10, "an engine that loads")
+        wait_until(lambda: daemon.model("c")["pid"] is not None, "an engine that loads")
         os.kill(daemon.model("c")["pid"], signal.SIGKILL)
         assert waiting.result(30).status_code in {200, 503}
     daemon.load("c")
@@ -140,7 +140,7 @@ def test_looking_neither_wakes_a_model_nor_keeps_it(daemon: RunningDaemon) -> No
             assert daemon.http.get(path).status_code in {200, 503}
         return bool(daemon.model("a")["state"] == "unloaded")
 
-    wait_until(look, 20, "the end of an idle model that is looked at")
+    wait_until(look, "the end of an idle model that is looked at")
     before = starts(daemon)
     look()
     assert starts(daemon) == before

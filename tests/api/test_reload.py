@@ -82,9 +82,7 @@ def test_a_stream_goes_on_through_a_reload_that_restarts_its_model(
         last = json.loads(said[-2].removeprefix("data: "))
         assert not any('"error"' in line for line in said), said[-3:]
         assert last["choices"][0]["finish_reason"] == "length"
-        wait_until(
-            lambda: daemon.model("one")["state"] == "ready" and daemon.model("one")["n_slots"] == 4, 20, "restart"
-        )
+        wait_until(lambda: daemon.model("one")["state"] == "ready" and daemon.model("one")["n_slots"] == 4, "restart")
         assert daemon.model("one")["pid"] != before["one"]
         assert daemon.model("two")["pid"] == before["two"]
 
@@ -160,7 +158,7 @@ def test_models_come_and_go(home: Path, engine_binary: Path, talker: Path) -> No
         assert (answer["added"], answer["removed"], answer["relaunched"]) == (["three"], ["two"], [])
         assert daemon.chat("two", "hello").status_code == 404
         assert daemon.chat("3", "hello").status_code == 200
-        wait_until(lambda: not psutil.pid_exists(pid), 20, "the end of the removed model's engine")
+        wait_until(lambda: not psutil.pid_exists(pid), "the end of the removed model's engine")
 
 
 def test_another_engine_takes_the_place_of_every_loaded_one(home: Path, engine_binary: Path, talker: Path) -> None:
@@ -172,7 +170,7 @@ def test_another_engine_takes_the_place_of_every_loaded_one(home: Path, engine_b
         assert daemon.model("one")["pid"] == pid
         answer = reload(daemon, {**QUIET, "models": models(talker), "engine": {"path": str(home / "other-server")}})
         assert answer.json()["relaunched"] == ["one", "two", "demo"]
-        wait_until(lambda: daemon.model("one")["pid"] not in {pid, None}, 30, "the other engine")
+        wait_until(lambda: daemon.model("one")["pid"] not in {pid, None}, "the other engine")
         assert psutil.Process(daemon.model("one")["pid"]).cmdline()[0] == str(home / "other-server")
         assert daemon.model("two")["state"] == "unloaded"
 
@@ -194,14 +192,14 @@ def test_a_changed_file_and_sighup_are_noticed(home: Path, engine_binary: Path, 
             return {model["id"] for model in daemon.http.get("/api/v1/models").json()["models"]}
 
         write(daemon, {"models": models(talker, two={"gone": True})})
-        wait_until(lambda: ids() == {"one", "demo"}, 20, "the watched file")
+        wait_until(lambda: ids() == {"one", "demo"}, "the watched file")
         write(daemon, "models: 5")
-        wait_until(lambda: config(daemon)["error"] is not None, 20, "the refusal")
+        wait_until(lambda: config(daemon)["error"] is not None, "the refusal")
         write(daemon, {**QUIET, "models": models(talker, two={"gone": True})})
-        wait_until(lambda: config(daemon)["error"] is None, 20, "the file without a fault")
+        wait_until(lambda: config(daemon)["error"] is None, "the file without a fault")
         write(daemon, {**QUIET, "models": models(talker)})
         os.kill(daemon.pid, signal.SIGHUP)
-        wait_until(lambda: ids() == {"one", "two", "demo"}, 20, "SIGHUP")
+        wait_until(lambda: ids() == {"one", "two", "demo"}, "SIGHUP")
 
 
 def test_models_that_come_to_the_folder_are_noticed(home: Path, engine_binary: Path, talker: Path) -> None:
@@ -209,11 +207,11 @@ def test_models_that_come_to_the_folder_are_noticed(home: Path, engine_binary: P
     with running_daemon(home, engine_binary, {"models_dir": "shelf", "defaults": {"ctx_size": 4096}}) as daemon:
         assert daemon.chat("newcomer", "hello").status_code == 404
         shutil.copy(talker, home / "shelf" / "newcomer.gguf")
-        wait_until(lambda: daemon.chat("newcomer", "hello").status_code == 200, 30, "the new file")
+        wait_until(lambda: daemon.chat("newcomer", "hello").status_code == 200, "the new file")
         assert daemon.model("newcomer")["n_ctx"] == 4096
         daemon.http.post("/api/v1/models/unload", json={"model": "newcomer"})
         (home / "shelf" / "newcomer.gguf").unlink()
-        wait_until(lambda: daemon.chat("newcomer", "hello").status_code == 404, 30, "the end of the file")
+        wait_until(lambda: daemon.chat("newcomer", "hello").status_code == 404, "the end of the file")
 
 
 def has_slots(daemon: RunningDaemon, count: int) -> bool:
@@ -240,7 +238,7 @@ def test_no_request_is_lost_while_the_launch_changes_again_and_again(
                     count = 2 if turn % 2 else 4
                     changed = reload(daemon, {**QUIET, "models": models(talker, one={"parallel": count})})
                     assert changed.json()["relaunched"] == ["one"], changed.text
-                    wait_until(partial(has_slots, daemon, count), 30, "the engine with new options")
+                    wait_until(partial(has_slots, daemon, count), "the engine with new options")
             finally:
                 over.set()
             answers = [status for one in asked for status in one.result()]
@@ -257,7 +255,7 @@ def test_preloaded_filtered_and_grouped_models(home: Path, engine_binary: Path, 
         "groups": {"either": {"members": ["one", "two"]}},
     }
     with running_daemon(home, engine_binary, settings) as daemon:
-        wait_until(lambda: daemon.model("one")["state"] == "ready", 30, "the preloaded model")
+        wait_until(lambda: daemon.model("one")["state"] == "ready", "the preloaded model")
         plan = daemon.http.post("/api/v1/plan", json={"target": "two"}).json()
         assert plan["evict_models"] == ["one"]
         daemon.http.post("/api/v1/models/pin", json={"model": "one"})
@@ -269,7 +267,7 @@ def test_preloaded_filtered_and_grouped_models(home: Path, engine_binary: Path, 
         assert answer["usage"]["completion_tokens"] == 3
         assert answer["choices"][0]["message"]["content"]
         assert daemon.model("one")["state"] == "unloaded"
-        wait_until(lambda: daemon.model("two")["state"] == "unloaded", 20, "the idle limit")
+        wait_until(lambda: daemon.model("two")["state"] == "unloaded", "the idle limit")
 
 
 _IN_ITS_TERMINAL = """
@@ -293,11 +291,11 @@ def test_a_daemon_whose_terminal_is_closed_ends(home: Path, engine_binary: Path)
     )
     os.close(slave)
     try:
-        wait_until((home / "endpoint.json").exists, 30, "the daemon")
+        wait_until((home / "endpoint.json").exists, "the daemon")
         daemon = httpx.Client(base_url=json.loads((home / "endpoint.json").read_text())["url"], trust_env=False)
         first = daemon.get("/api/v1/status").json()["config"]["loaded_at"]
         process.send_signal(signal.SIGHUP)  # while the terminal is there, that means: read the configuration
-        wait_until(lambda: daemon.get("/api/v1/status").json()["config"]["loaded_at"] > first, 20, "SIGHUP")
+        wait_until(lambda: daemon.get("/api/v1/status").json()["config"]["loaded_at"] > first, "SIGHUP")
         daemon.close()
         os.close(master)
         assert process.wait(20) == 0

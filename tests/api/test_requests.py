@@ -49,7 +49,7 @@ def cancel(daemon: RunningDaemon, number: int) -> httpx.Response:
 def test_a_request_is_listed_while_it_runs_and_not_afterwards(daemon: RunningDaemon) -> None:
     daemon.load("talker")
     with asking(daemon, "endless", stream=True, max_tokens=100_000):
-        wait_until(lambda: [one["state"] for one in in_flight(daemon)] == ["running"], 10, "it runs")
+        wait_until(lambda: [one["state"] for one in in_flight(daemon)] == ["running"], "it runs")
         (one,) = in_flight(daemon)
         assert (one["model"], one["path"], one["stream"]) == ("talker", "/v1/chat/completions", True)
         assert one["engine"] == daemon.model("talker")["engines"][0]["engine"]
@@ -65,7 +65,7 @@ def test_a_cancelled_stream_ends_with_the_error_and_done_and_its_slot_is_free(na
         text = next(arriving)
         (one,) = in_flight(narrow)
         cancel(narrow, one["id"])
-        wait_until(lambda: narrow.busy_slots("talker") == 0, 5, "its slot is free")
+        wait_until(lambda: narrow.busy_slots("talker") == 0, "its slot is free")
         events = (text + "".join(arriving)).split("\n\n")
     assert events[-2:] == ["data: [DONE]", ""]
     assert json.loads(events[-3].removeprefix("data: "))["error"]["code"] == "request_cancelled"
@@ -79,9 +79,9 @@ def test_a_waiting_request_that_is_cancelled_gets_an_error_and_takes_nothing(
 ) -> None:
     narrow.load("talker")
     with asking(narrow, "endless", stream=True, max_tokens=100_000):
-        wait_until(lambda: len(in_flight(narrow)) == 1, 10, "the first one")
+        wait_until(lambda: len(in_flight(narrow)) == 1, "the first one")
         with asking(narrow, "hello", stream=stream) as second:
-            wait_until(lambda: [one["state"] for one in in_flight(narrow)] == ["running", "waiting"], 10, "it waits")
+            wait_until(lambda: [one["state"] for one in in_flight(narrow)] == ["running", "waiting"], "it waits")
             first, waiting = in_flight(narrow)
             cancel(narrow, waiting["id"])
         assert second[0].status_code == 499
@@ -95,9 +95,9 @@ def test_a_waiting_request_that_is_cancelled_gets_an_error_and_takes_nothing(
 def test_a_running_request_without_a_stream_is_cancelled(narrow: RunningDaemon) -> None:
     narrow.load("talker")
     with asking(narrow, "endless", max_tokens=100_000) as answers:
-        wait_until(lambda: narrow.busy_slots("talker") == 1, 10, "it has a slot")
+        wait_until(lambda: narrow.busy_slots("talker") == 1, "it has a slot")
         cancel(narrow, in_flight(narrow)[0]["id"])
-        wait_until(lambda: narrow.busy_slots("talker") == 0, 5, "its slot is free")
+        wait_until(lambda: narrow.busy_slots("talker") == 0, "its slot is free")
     assert (answers[0].status_code, answers[0].json()["error"]["code"]) == (499, "request_cancelled")
 
 

@@ -57,12 +57,12 @@ def test_what_was_loaded_is_loaded_again(
             first.load(str(loose), parallel=2, ctx_size=2048)
             first.load("gone")
             assert first.http.post("/api/v1/models/unload", json={"model": "gone"}).status_code == 200
-            wait_until(lambda: known(home, engine_binary) == ["configured", "loose"], 10, "it is written down")
+            wait_until(lambda: known(home, engine_binary) == ["configured", "loose"], "it is written down")
             first.process.send_signal(end)
             first.process.wait(PATIENCE)
         with running_daemon(home, engine_binary, settings) as second:
             for model in ("configured", "loose"):
-                wait_until(partial(ready, second, model), 30, f"{model} is ready")
+                wait_until(partial(ready, second, model), f"{model} is ready")
             assert second.model("loose")["n_slots"] == 2
             assert second.model("gone")["state"] == "unloaded"
         with running_daemon(home, engine_binary, settings | {"restore": False}) as third:

@@ -124,15 +124,15 @@ def tasks(daemon: RunningDaemon) -> int:
     file = daemon.home / "tasks"
     file.unlink(missing_ok=True)
     os.kill(daemon.pid, signal.SIGUSR2)
-    wait_until(lambda: file.exists() and bool(file.read_text()), 10, "the number of tasks")
+    wait_until(lambda: file.exists() and bool(file.read_text()), "the number of tasks")
     return int(file.read_text())
 
 
 def at_rest(daemon: RunningDaemon) -> tuple[int, int]:
     """Tasks and open files once nothing is loaded and nobody asks."""
     assert daemon.http.get("/unload").status_code == 200
-    wait_until(lambda: not psutil.Process(daemon.pid).children(), 90, "the end of every engine")
-    wait_until(lambda: not daemon.http.get("/api/v1/requests").json()["requests"], 10, "the end of every request")
+    wait_until(lambda: not psutil.Process(daemon.pid).children(), "the end of every engine")
+    wait_until(lambda: not daemon.http.get("/api/v1/requests").json()["requests"], "the end of every request")
     return tasks(daemon), psutil.Process(daemon.pid).num_fds()
 
 

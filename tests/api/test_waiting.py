@@ -136,7 +136,7 @@ def test_the_official_client_does_not_see_them(gated: Gated) -> None:
 
         chat, with_tools = pool.submit(ask), pool.submit(ask, tools=TOOLS)
         answer = pool.submit(lambda: list(client.responses.create(model="talker", input="Hi", stream=True)))
-        wait_until(lambda: gated.daemon.model("talker")["waiting"] == 3, 20, "all of them wait")
+        wait_until(lambda: gated.daemon.model("talker")["waiting"] == 3, "all of them wait")
         time.sleep(3 * EVERY)
         gated.open()
         for chunks in (chat.result(30), with_tools.result(30)):
@@ -196,12 +196,12 @@ def test_a_client_without_a_stream_and_one_that_is_given_none_hear_nothing(
 ) -> None:
     with gated_daemon(engine_binary, tmp_path, talker, 0) as off, ThreadPoolExecutor() as pool:
         streamed = pool.submit(off.ask)
-        wait_until(lambda: off.daemon.model("talker")["waiting"] == 1, 20, "it waits")
+        wait_until(lambda: off.daemon.model("talker")["waiting"] == 1, "it waits")
         config = off.daemon.home / "test.yaml"
         config.write_text(config.read_text().replace("keep_alive: 0", f"keep_alive: {EVERY}"))
         assert off.daemon.http.post("/api/v1/config/reload").json()["restart_needed"] == []
         whole = pool.submit(lambda: off.ask(stream=False))
-        wait_until(lambda: off.daemon.model("talker")["waiting"] == 2, 20, "both wait")
+        wait_until(lambda: off.daemon.model("talker")["waiting"] == 2, "both wait")
         with off.asking() as lines:
             off.open()
             assert data(lines)[-1] == "[DONE]"
@@ -212,7 +212,7 @@ def test_a_client_without_a_stream_and_one_that_is_given_none_hear_nothing(
 def test_a_client_that_leaves_while_it_hears_comments_is_gone(gated: Gated) -> None:
     with gated.asking():
         assert gated.daemon.model("talker")["waiting"] == 1
-    wait_until(lambda: gated.daemon.model("talker")["waiting"] == 0, 10, "it is forgotten")
+    wait_until(lambda: gated.daemon.model("talker")["waiting"] == 0, "it is forgotten")
     assert gated.daemon.http.get("/api/v1/requests").json() == {"requests": []}
 
 
@@ -241,7 +241,7 @@ def test_who_waits_for_a_slot_hears_how_many_are_before_and_survives_the_engines
         assert next(line for line in second if line) == ": queued behind 0"
         os.kill(first, signal.SIGSTOP)  # takes the request, does not answer
         threading.Thread(target=leaving.close).start()
-        wait_until(lambda: gated.daemon.model("talker")["waiting"] == 1, 10, "the second has the slot")
+        wait_until(lambda: gated.daemon.model("talker")["waiting"] == 1, "the second has the slot")
         os.kill(first, signal.SIGKILL)
         for lines in (second, third):
             events = data(lines)

@@ -107,7 +107,7 @@ def test_start_outlasts_a_daemon_on_its_way_out(where: Places) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         starting.start()
         log = where.daemon_log
-        wait_until(lambda: log.exists() and "already_running" in log.read_text(), 30, "a refusal")
+        wait_until(lambda: log.exists() and "already_running" in log.read_text(), "a refusal")
     starting.join(30)
     assert len(found) == 1
     stop_daemon(found[0])

@@ -91,7 +91,7 @@ def test_a_daemon_that_lets_requests_end_says_so_and_the_next_one_comes_after_it
         lines = answer.iter_lines()
         assert next(lines).startswith("data: ")
         psutil.Process(first).terminate()
-        wait_until(lambda: "the daemon is stopping" in real("ps").out, 10, "it says so")
+        wait_until(lambda: "the daemon is stopping" in real("ps").out, "it says so")
         assert real("ps", "--json").json()["stopping"] is True
         assert daemon_pid(real) == first
         next_one = real.start("load", "demo", "--port", "0", "--json")
@@ -110,7 +110,7 @@ def test_a_plan_says_what_an_earlier_load_taught(real: Cli) -> None:
     before = real("plan", "demo", "--json").json()
     assert (before["learned"], reasons("demo")) == (False, [])
     held = real("load", "demo", "--port", "0", "--json").json()["status"]["footprint"]
-    wait_until(lambda: bool(reasons("demo")), 10, "the start is kept")
+    wait_until(lambda: bool(reasons("demo")), "the start is kept")
     after = real("plan", "demo", "--json").json()
     assert after["learned"]
     assert reasons("demo") == ["Compute and reserve are learned: measured with this engine and these options."]
@@ -141,7 +141,7 @@ def test_ctrl_c_in_a_chat_frees_the_engine(real: Cli) -> None:
         terminal.wait_for("around")
         terminal.process.send_signal(signal.SIGINT)
         terminal.wait_for("(cancelled)")
-        wait_until(lambda: real("ps", "--json").json()["models"][0]["leases"] == 0, 10, "the lease is given back")
+        wait_until(lambda: real("ps", "--json").json()["models"][0]["leases"] == 0, "the lease is given back")
         terminal.type("/exit\n")
         assert terminal.end() == 0
 

@@ -117,7 +117,7 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
 
     thread = threading.Thread(target=chat)
     thread.start()
-    wait_until(lambda: bool((daemon.model("chosen")["download"] or {}).get("done_bytes")), 20, "bytes arrive")
+    wait_until(lambda: bool((daemon.model("chosen")["download"] or {}).get("done_bytes")), "bytes arrive")
     shown = daemon.model("chosen")
     assert shown["state"] == "reserved"
     assert shown["stage"] == "downloading"
@@ -132,9 +132,9 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
         assert answer.status_code == 200, answer.text
         assert not psutil.pid_exists(worker.pid), "the answer comes after its end"
     thread.join()
-    wait_until(lambda: not psutil.pid_exists(worker.pid), 1.0, "the process has ended")
+    wait_until(lambda: not psutil.pid_exists(worker.pid), "the process has ended")
     assert bool(list((daemon.home / "hf").rglob("*.incomplete"))) == (how != "delete"), "what arrived is kept"
-    wait_until(lambda: daemon.model("chosen")["download"] is None, 1, "nothing is downloaded")
+    wait_until(lambda: daemon.model("chosen")["download"] is None, "nothing is downloaded")
     if how != "leave":
         assert other[0].json()["error"]["code"] == "load_cancelled"
     hub.faults.clear()
@@ -148,7 +148,7 @@ def test_other_models_load_while_one_is_downloaded(daemon: RunningDaemon, hub: L
     assert fault.hold is not None
     first = daemon.http.post("/api/v1/models/load", json={"target": "chosen", "wait": False})
     assert first.status_code == 202
-    wait_until(lambda: daemon.model("chosen")["download"] is not None, 10, "the download begins")
+    wait_until(lambda: daemon.model("chosen")["download"] is not None, "the download begins")
     assert daemon.load(str(talker), ctx_size=4096)["state"] == "ready"
     fault.hold.set()
     assert daemon.load("chosen")["state"] == "ready"
@@ -224,7 +224,7 @@ def test_an_update_leaves_a_running_engine_alone(daemon: RunningDaemon, hub: Loc
 def test_what_is_damaged_on_disk_is_found(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": talker})
     assert daemon.http.post("/models", json={"model": "a/b:Q4_0"}).json() == {"success": True}
-    wait_until(lambda: is_on_disk(daemon), 20, "it is on disk")
+    wait_until(lambda: is_on_disk(daemon), "it is on disk")
     [one] = daemon.http.get("/api/v1/disk").json()["models"]
     blob = Path(one["path"]).resolve()
     data = bytearray(blob.read_bytes())
@@ -249,7 +249,7 @@ def test_a_pull_without_anybody_waiting_ends(daemon: RunningDaemon, hub: LocalHu
             if '"done_bytes": 0' not in line and "downloading" in line:
                 assert workers(daemon)
                 break
-    wait_until(lambda: not workers(daemon), 1.0, "the process has ended")
+    wait_until(lambda: not workers(daemon), "the process has ended")
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_who_pulls_and_leaves_calls_it_off(daemon: RunningDaemon, hub: LocalHub,
     leave_at(
         daemon, "/api/v1/models", {"model": "a/b:Q4_0"}, lambda: any(one.sent for one in hub.requests("/storage/"))
     )
-    wait_until(lambda: not workers(daemon), 30, "the process that downloads is gone")
+    wait_until(lambda: not workers(daemon), "the process that downloads is gone")
     hub.faults.remove(fault)
     assert daemon.http.post("/api/v1/models", json={"model": "a/b:Q4_0"}).status_code == 200, "and the next may go on"
 
@@ -285,7 +285,7 @@ def test_the_routers_pull_goes_on_without_its_client(daemon: RunningDaemon, hub:
     hold.set()
     with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
         daemon.http = http
-        wait_until(lambda: is_on_disk(daemon), 60, "it is downloaded")
+        wait_until(lambda: is_on_disk(daemon), "it is downloaded")
 
 
 def test_who_verifies_and_leaves_ends_the_reading(daemon: RunningDaemon) -> None:
@@ -301,7 +301,7 @@ def test_who_verifies_and_leaves_ends_the_reading(daemon: RunningDaemon) -> None
         return str(blob.resolve()) in {file.path for file in psutil.Process(daemon.pid).open_files()}
 
     leave_at(daemon, "/api/v1/models/verify", {"model": None}, is_read)
-    wait_until(lambda: not is_read(), 30, "nobody reads any more")
+    wait_until(lambda: not is_read(), "nobody reads any more")
 
 
 def leave_at(daemon: RunningDaemon, path: str, body: object, at: Callable[[], bool]) -> None:
@@ -312,4 +312,4 @@ def leave_at(daemon: RunningDaemon, path: str, body: object, at: Callable[[], bo
     url = httpx.URL(daemon.url)
     with socket.create_connection((url.host, url.port or 80)) as connection:
         connection.sendall(head.encode() + sent)
-        wait_until(at, 30, "it has begun")
+        wait_until(at, "it has begun")

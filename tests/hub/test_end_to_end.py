@@ -126,12 +126,10 @@ def test_ctrl_c_ends_the_download_and_the_next_try_succeeds(verb: str, cli: Cli,
     assert cli("load", "demo", "--port", "0").code == 0
     slow = hub.spoil(Fault("/storage/", method="GET", rate=4e5))
     running = cli.start(verb, "a/b:Q4_0")
-    wait_until(lambda: arrived(cli) > 0, 20, "bytes arrive")
+    wait_until(lambda: arrived(cli) > 0, "bytes arrive")
     [worker] = workers(cli)
     running.send_signal(signal.SIGINT)
-    wait_until(
-        lambda: running.poll() is not None and not psutil.pid_exists(worker), 1.0, "command and download have ended"
-    )
+    wait_until(lambda: running.poll() is not None and not psutil.pid_exists(worker), "command and download have ended")
     running.communicate()
     assert running.returncode == 130
     hub.faults.remove(slow)

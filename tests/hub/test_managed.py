@@ -108,13 +108,13 @@ def test_a_model_of_the_hub_comes_back_by_its_reference(
     first = start_daemon(home, engine_binary, {"restore": True}, env=env)
     with first.http:
         loaded = first.load("a/b", ctx_size=4096, parallel=1)
-        wait_until(lambda: known(home, engine_binary) == ["a/b:Q4_0"], 10, "it is written down")
+        wait_until(lambda: known(home, engine_binary) == ["a/b:Q4_0"], "it is written down")
         first.process.send_signal(end)
         first.process.wait(PATIENCE)
     moved = home / "elsewhere"
     (home / "hf").rename(moved)
     with running_daemon(home, engine_binary, {"restore": True}, env=hub.environment(moved)) as second:
-        wait_until(partial(ready, second, "a/b:Q4_0"), 30, "it is ready")
+        wait_until(partial(ready, second, "a/b:Q4_0"), "it is ready")
         shown = second.model("a/b:Q4_0")
         assert (shown["hub"], shown["source"], shown["aliases"]) == ("a/b:Q4_0", "hub", ["a/b"])
         assert (shown["n_ctx"], shown["n_slots"]) == (4096, 1)
@@ -158,7 +158,7 @@ def test_who_does_not_wait_is_answered_before_the_header_is_read(
     assert answer.status_code == 202
     assert answer.json()["id"] == "a/b:Q4_0"
     hold.set()
-    wait_until(partial(ready, daemon, "a/b:Q4_0"), 30, "it is ready")
+    wait_until(partial(ready, daemon, "a/b:Q4_0"), "it is ready")
 
 
 def test_events_tell_of_a_download_at_most_twenty_times_a_second(
@@ -196,7 +196,7 @@ def test_what_is_unfinished_is_shown_and_removed_by_name(daemon: RunningDaemon, 
                 if "downloading" in line and '"done_bytes": 0,' not in line:
                     assert "being downloaded" in str(unfinished(daemon))
                     break
-        wait_until(lambda: "being downloaded" not in str(unfinished(daemon)), 5, "it has ended")
+        wait_until(lambda: "being downloaded" not in str(unfinished(daemon)), "it has ended")
     assert [one["name"] for one in sorted(unfinished(daemon), key=lambda one: one["name"])] == ["a/b:Q4_0", "a/b:Q8_0"]
     size = next(one["size_bytes"] for one in unfinished(daemon) if one["name"] == "a/b:Q4_0")
     removed = daemon.http.delete("/api/v1/models", params={"model": "a/b:q4_0"}).json()
@@ -314,7 +314,7 @@ def test_files_of_a_model_that_loads_or_drains_are_not_removed(
     with running_daemon(home, wrapper, env=hub.environment(home / "hf")) as daemon:
         assert post(daemon, "/api/v1/models", model="a/b:Q4_0").status_code == 200
         assert post(daemon, "/api/v1/models/load", target="a/b:Q4_0", wait=False).status_code == 202
-        wait_until(lambda: daemon.model("a/b:Q4_0")["state"] == "loading", PATIENCE, "it loads")
+        wait_until(lambda: daemon.model("a/b:Q4_0")["state"] == "loading", "it loads")
         assert removal(daemon) == (409, "model_in_use")
         gate.touch()
         body = {"model": "a/b:Q4_0", "stream": True, "messages": [{"role": "user", "content": "endless"}]}
@@ -324,7 +324,7 @@ def test_files_of_a_model_that_loads_or_drains_are_not_removed(
                 """It has not begun yet."""
             leaving = threading.Thread(target=unload, args=(daemon,))
             leaving.start()
-            wait_until(lambda: daemon.model("a/b:Q4_0")["state"] == "draining", PATIENCE, "it drains")
+            wait_until(lambda: daemon.model("a/b:Q4_0")["state"] == "draining", "it drains")
             assert removal(daemon) == (409, "model_in_use")
         leaving.join()
         assert removal(daemon) == (200, None)

@@ -95,9 +95,9 @@ def test_when_one_is_called_off_the_other_goes_on_where_it_was(
     clis: tuple[Cli, Cli], hub: LocalHub, model: bytes
 ) -> None:
     first = clis[0].start("pull", "a/b:Q4_0")
-    wait_until(lambda: any(path.stat().st_size for path in unfinished(clis[0])), 20, "bytes arrive")
+    wait_until(lambda: any(path.stat().st_size for path in unfinished(clis[0])), "bytes arrive")
     second = clis[1].start("pull", "a/b:Q4_0")
-    wait_until(lambda: len(hub.requests("/resolve/", "HEAD")) >= 2, 20, "the second process is there")
+    wait_until(lambda: len(hub.requests("/resolve/", "HEAD")) >= 2, "the second process is there")
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=20)
     assert first.returncode == 130

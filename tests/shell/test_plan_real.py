@@ -53,7 +53,7 @@ class Bench:
         """Load, unload; what the engine said that it held, as it was kept."""
         before = len(self.kept(target))
         status = self.daemon.load(str(target), **options)
-        wait_until(lambda: len(self.kept(target)) > before, 5, "the start is kept")
+        wait_until(lambda: len(self.kept(target)) > before, "the start is kept")
         self.unload(status["id"])
         found = self.kept(target)[0]
         assert status["footprint"] == found.used_bytes
