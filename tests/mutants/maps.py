@@ -33,13 +33,13 @@ class Map:
         self.seconds.update(found["seconds"])
 
     def runners(self, change: Change) -> list[str]:
-        """The tests that run the change's line; if only its import does, those that run any line of the file.
+        """The tests that run the change's line; if only its import does, those that run any line of the file, or all.
 
         Those of the files come first whose tests take the least time together.
         """
         run = self.lines.get(change.path, {})
         tests = run.get(change.line, set()) - {""}
-        tests = tests or set().union(*run.values()) - {""}
+        tests = tests or set().union(*run.values()) - {""} or set(self.seconds)
         total: dict[str, float] = {}
         for test in tests:
             total[file_of(test)] = total.get(file_of(test), 0.0) + self.seconds.get(test, 0.0)

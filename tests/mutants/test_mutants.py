@@ -71,6 +71,7 @@ def test_who_runs_a_line_or_else_its_file_quick_files_first() -> None:
     run = {2: {""}, 7: {"b.py::one", "a.py::long"}, 8: {"b.py::two"}}
     assert Map({"x.py": run}, seconds).runners(change) == ["b.py::two", "b.py::one", "a.py::long"]
     assert Map({"x.py": {2: {"", "c"}, 7: {"a"}}}, {}).runners(change) == ["c"]
+    assert Map({"x.py": {2: {""}}}, {"a": 1.0}).runners(change) == ["a"]
 
 
 def test_whose_tests_notice() -> None:
@@ -78,7 +79,7 @@ def test_whose_tests_notice() -> None:
     assert "tests/core/toolcalls/test_corpus.py" in near
     assert "tests/core/recovery/test_stream.py" in wide
     assert all((ROOT / one).is_file() for one in [*near, *wide])
-    assert near_and_wide("core/toolcalls/jsonscan")[0] == near
+    assert near_and_wide("core/toolcalls/automaton")[0] == near
     assert near_and_wide("core/sse")[0] == ["tests/core/test_sse.py"]
 
 
