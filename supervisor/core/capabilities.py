@@ -19,8 +19,8 @@ _OPTION_LINE = re.compile(r"^ {0,8}-")
 _BEFORE_DESCRIPTION = re.compile(r"(?<![, ]) {2,}")
 _FLAG = re.compile(r"(?:^|(?<=[\s,]))--?[A-Za-z][\w.-]*")
 _SEVERAL_VALUES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)+")  # "START END"; "<tensor name pattern>=<buffer type>" is one
-_DEVICE_LINE = re.compile(r"^\s+(?P<name>[A-Za-z]+)\d*:\s", re.MULTILINE)
-_LIBRARY = re.compile(r"^(?:lib)?ggml-(?P<name>[a-z]+)(?:-[\w.-]+)?(?:\.[\d.]+)?\.(?:so|dylib|dll)(?:\.[\d.]+)?$")
+_DEVICE_LINE = re.compile(r"^[ \t]++(?P<name>[A-Za-z]++)\d*+:\s", re.MULTILINE)
+_LIBRARY = re.compile(r"^(?:lib)?ggml-(?P<name>[a-z]+)(?:-[\w.-]+|\.[\d.]+)?\.(?:so|dylib|dll)(?:\.[\d.]+)?$")
 
 # What a back end's devices are called in --list-devices, and what `--backend` and the libraries call it.
 _BACKEND_OF_DEVICE = {"rocm": "hip", "mtl": "metal", "gpuopencl": "opencl"}

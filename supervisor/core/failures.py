@@ -25,6 +25,7 @@ SOCKET = "socket_unusable"
 
 HOST = "CPU"
 _KILL_SIGNAL = 9
+_LONGEST = 1000  # characters of a line that are looked at; the model's own names may make one longer
 _NOT_FOUND = 127  # of a shell, and of the dynamic loader
 
 CODES: Mapping[str, str] = {
@@ -103,7 +104,7 @@ def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | Non
         lines: what the engine wrote during this start.
         code, signal: how it ended; both None: it still ran when it was given up.
     """
-    said = list(lines)
+    said = [line[:_LONGEST] for line in lines]
     for find in _RULES:
         found = find(said)
         if found is not None:
@@ -130,7 +131,7 @@ _ANY = re.compile(
     r"|unable to allocate \S+ buffer|failed to allocate (?:compute \w+ buffers|buffer for \w+ cache|output buffer)"
 )
 _BESIDE = ("pinned", "host buffer for async", "WARNING:")  # it goes on without these
-_VARIANT = re.compile(r"\[.*\]|_(?:Mapped|Private|Shared|Split|REPACK)$|-REPACK$")
+_VARIANT = re.compile(r"_(?:Mapped|Private|Shared|Split|REPACK)$|-REPACK$")
 _HOST_NAMES = re.compile(r"CPU(?:_.*)?$|AMX.*|BLAS.*|KleidiAI.*|.*_Host$", re.IGNORECASE)
 
 
@@ -182,7 +183,8 @@ def _short(device: str | None, lacking: int | None) -> Cause:
 
 
 def _device(buffer: str) -> str:
-    name = _VARIANT.sub("", buffer)
+    name, opening, behind = buffer.partition("[")
+    name = _VARIANT.sub("", name + behind.rpartition("]")[2] if "]" in behind else name + opening + behind)
     return HOST if _HOST_NAMES.match(name) else name
 
 
@@ -218,7 +220,7 @@ _RULES: tuple[Finder, ...] = (
         "The engine needs {0}, which this machine lacks",
         r"error while loading shared libraries: ([^:]+):",
         r"Library not loaded: (\S+)",
-        r"(\S+): version `[^']+' not found",
+        r"(?<!\S)(\S+): version `[^']+' not found",
         r"symbol lookup error: ([^:]+):",
     ),
     _memory,

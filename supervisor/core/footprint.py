@@ -25,7 +25,7 @@ _MIB = 1 << 20
 _LONGEST = 1000  # characters; a name of the model's own choice may make a line longer
 _SIZE = r"(?P<size>\d{1,12}(?:\.\d{1,6})?) MiB"
 _BUFFER = re.compile(
-    r"(?P<writer>\w+):\s+(?P<type>\S+)\s+(?:DSV4 \w+ state|(?P<part>model|LoRA|KV|RS|compute|output))"
+    r"\b(?P<writer>\w++):\s++(?P<type>\S++)\s++(?:DSV4 \w+ state|(?P<part>model|LoRA|KV|RS|compute|output))"
     rf" buffer size =\s*{_SIZE}"
 )
 _CONTEXT = re.compile(r"llama_context: (?P<name>n_ctx|n_ctx_seq|n_seq_max)\s*= (?P<value>\d{1,15})\b")
@@ -37,7 +37,7 @@ _WORKER = re.compile(r"RPC(?P<number>\d+)\[(?P<endpoint>.+)\]$")
 _HOST_TYPES = re.compile(r"CPU(?:_.*)?$|AMX.*|BLAS.*|KleidiAI.*|.*_Host$", re.IGNORECASE)
 _VARIANT = re.compile(r"_(?:Mapped|Private|Shared|Split)$|-REPACK$")
 _CLIP_WRITERS = frozenset({"reserve_compute_meta", "alloc_compute_meta"})
-_NUMBER = re.compile(r"\d+$")
+_NUMBER = re.compile(r"(?<!\d)\d++$")
 
 
 @dataclass(frozen=True, slots=True)

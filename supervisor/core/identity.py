@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
@@ -20,7 +19,7 @@ Settings: TypeAlias = Mapping[str, object]
 """Everything of a start that decides memory, as plain JSON."""
 
 _LENGTH = 32
-_DIGITS = re.compile(r"\d+(?:\[.*\])?$")
+_DIGITS = "0123456789"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,10 @@ def backend_of(devices: Iterable[str]) -> str:
 
 
 def kind_of(device: str) -> str:
-    """A device's name without its number."""
-    return _DIGITS.sub("", device)
+    """A device's name without its number, and without the endpoint behind that: `RPC0[host:port]` is of kind RPC."""
+    name = device.partition("[")[0] if device.endswith("]") else device
+    kind = name.rstrip(_DIGITS)
+    return kind if kind != name else device
 
 
 def _plain(value: object) -> object:

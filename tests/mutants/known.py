@@ -40,12 +40,6 @@ def read_known() -> list[Known]:
     return [Known(**entry) for entry in tomllib.loads(FILE.read_text("utf-8")).get("change", [])]
 
 
-def without_known(changes: Iterable[Change], known: Iterable[Known]) -> list[Change]:
-    """The changes that are not known to be without effect."""
-    entries = list(known)
-    return [change for change in changes if not any(entry.is_like(change) for entry in entries)]
-
-
 def stale(root: Path, known: Iterable[Known]) -> list[Known]:
     """Entries of changes that can no longer be made."""
     found = []

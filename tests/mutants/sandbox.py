@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from tests.mutants.changes import Change
 
-Lines: TypeAlias = Mapping[str, Mapping[int, frozenset[str]]]
-"""File → line → the tests that run it; the test "" imports it."""
+Verdict: TypeAlias = Literal["noticed", "timed out", "survived"]
 
-_PYTEST: Final = (
-    "-m",
-    "pytest",
-    "-x",
-    "-q",
-    "-n",
-    "0",
-    "-p",
-    "no:cacheprovider",
-    "--hypothesis-seed=0",
-    "--timeout=60",
-)
-_FAILED: Final = frozenset({1, 2, 3})  # pytest: a test failed; it was interrupted; it broke
+_PYTEST: Final = ("-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+_BROKEN: Final = frozenset({4, 5})  # pytest was called in a wrong way, or found no tests
 _MEMORY: Final = 8 << 30
-_SECONDS: Final = 1200.0
+_NICE: Final = 15
+_FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_WATCHING: Final = 7200.0  # seconds; ends what hangs
 
 
 class Broken(Exception):
@@ -59,41 +52,63 @@ class Sandbox:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target)
 
-    def lines(self, package: str, tests: Sequence[str], select: str) -> Lines:
-        """Which of the tests, of those with the markers, runs which line of the package.
+    def watch(self, package: str, files: Sequence[str], select: str) -> Mapping[str, Any]:
+        """Which of the files' tests, of those with the markers, runs which line of the package: see `contexts`.
 
         Raises:
             Broken: a test fails.
         """
         written = self.folder / "mutants-lines.json"
-        wanted = {"MUTANTS_LINES": str(written), "MUTANTS_SOURCE": str(self.folder / "supervisor" / package)}
-        status, said = self._run(["-p", "tests.mutants.contexts", "--timeout=600", "-m", select, *tests], wanted)
-        if status:
+        written.unlink(missing_ok=True)
+        place = self.folder / "supervisor" / package
+        source = place if place.is_dir() else place.with_suffix(".py")
+        wanted = {"MUTANTS_LINES": str(written), "MUTANTS_SOURCE": str(source)}
+        status, said = self._run(
+            ["-p", "tests.mutants.contexts", "--timeout=900", "-m", select, *files], _WATCHING, wanted
+        )
+        if status not in {0, 5}:
             raise Broken(f"The tests fail without any change:\n{said}")
         found = json.loads(written.read_text("utf-8"))
-        return {
-            str(Path(path).relative_to(self.folder)): {int(line): frozenset(tests) for line, tests in lines.items()}
-            for path, lines in found.items()
-        }
+        lines = {str(Path(path).relative_to(self.folder)): run for path, run in found["lines"].items()}
+        return {"lines": lines, "seconds": found["seconds"]}
 
-    def notices(self, change: Change, tests: Sequence[str]) -> bool:
-        """Whether one of the tests fails, or does not end, with the change."""
+    def tried(self, change: Change, tests: Sequence[str], seconds: float) -> tuple[Verdict, str]:
+        """Whether one of the tests fails with the change, and which one did.
+
+        Args:
+            seconds: of CPU that they may take all together; ten times as many may pass.
+        """
         path = self.folder / change.path
         before = path.read_text("utf-8")
-        path.write_text(change.applied(before), "utf-8")
         try:
-            status, said = self._run(tests, {})
+            self._write(path, change.applied(before))
+            status, said = self._run(tests, seconds, {})
         except subprocess.TimeoutExpired:
-            return True
+            return "timed out", ""
         finally:
-            path.write_text(before, "utf-8")
-        if status not in _FAILED | {0}:
+            self._write(path, before)
+        if status in _BROKEN:
             raise Broken(f"pytest ended with status {status}:\n{said}")
-        return status != 0
+        if status in {-signal.SIGXCPU, -signal.SIGKILL}:
+            return "timed out", ""
+        failed = _FAILED.search(said)
+        return ("noticed" if status else "survived"), failed[1] if failed else ""
 
-    def _run(self, arguments: Sequence[str], more: Mapping[str, str]) -> tuple[int, str]:
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        """Write a module, and drop what was compiled of it: its date tells only seconds."""
+        path.write_text(text, "utf-8")
+        Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
+
+    def _run(self, arguments: Sequence[str], seconds: float, more: Mapping[str, str]) -> tuple[int, str]:
+        def limit() -> None:
+            """A change may make a loop endless: it stays behind others, and within some time and memory."""
+            os.nice(_NICE)
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds) + 5))
+
         done = subprocess.run(
-            [sys.executable, "-B", *_PYTEST, *arguments],
+            [sys.executable, *_PYTEST, *arguments],
             cwd=self.folder,
             env={**os.environ, "PYTHONPATH": str(self.folder), **more},
             stdin=subprocess.DEVNULL,
@@ -101,14 +116,8 @@ class Sandbox:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
+            timeout=seconds * 10,
             check=False,
-            preexec_fn=_limit,
+            preexec_fn=limit,
         )
         return done.returncode, done.stdout[-4000:]
-
-
-def _limit() -> None:
-    """A change may make a loop endless: it stays behind others, and within some memory."""
-    os.nice(10)
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))

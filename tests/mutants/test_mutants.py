@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.mutants.__main__ import Sampler, near_and_wide, report, runners
+from tests.mutants.__main__ import Sampler, drawn, near_and_wide
 from tests.mutants.changes import Change, changes_of
-from tests.mutants.known import Known, read_known, stale, without_known
+from tests.mutants.known import Known, read_known, stale
+from tests.mutants.maps import Map, mapped
+from tests.mutants.report import Outcome, Verdict, table
 from tests.mutants.sandbox import Sandbox
 
 ROOT = Path(__file__).parents[2]
@@ -60,18 +64,54 @@ def test_every_file_of_the_program_can_be_changed() -> None:
             compile(change.applied(source), str(path), "exec")
 
 
-def test_the_near_and_wide_a_line_or_of_its_file() -> None:
+def test_who_runs_a_line_or_else_its_file_quick_files_first() -> None:
     change = changes_of("x.py", SOURCE)[0]
     assert change.line == 2
-    assert runners(change, {"x.py": {2: frozenset({""}), 7: frozenset({"b", "a"})}}) == ["a", "b"]
-    assert runners(change, {"x.py": {2: frozenset({"", "c"}), 7: frozenset({"a"})}}) == ["c"]
+    seconds = {"b.py::one": 1.0, "b.py::two": 0.5, "a.py::long": 2.0}
+    run = {2: {""}, 7: {"b.py::one", "a.py::long"}, 8: {"b.py::two"}}
+    assert Map({"x.py": run}, seconds).runners(change) == ["b.py::two", "b.py::one", "a.py::long"]
+    assert Map({"x.py": {2: {"", "c"}, 7: {"a"}}}, {}).runners(change) == ["c"]
+    assert Map({"x.py": {2: {""}}}, {"a": 1.0}).runners(change) == ["a"]
 
 
 def test_whose_tests_notice() -> None:
     near, wide = near_and_wide("core/toolcalls")
-    assert near == ["tests/core/toolcalls"]
-    assert "tests/core/recovery" in wide
-    assert all((ROOT / one).exists() for one in wide)
+    assert "tests/core/toolcalls/test_corpus.py" in near
+    assert "tests/core/recovery/test_stream.py" in wide
+    assert all((ROOT / one).is_file() for one in [*near, *wide])
+    assert near_and_wide("core/toolcalls/automaton")[0] == near
+    assert near_and_wide("core/sse")[0] == ["tests/core/test_sse.py"]
+
+
+def test_a_map_is_kept_until_sources_or_the_test_change(tmp_path: Path) -> None:
+    asked: list[list[str]] = []
+
+    def watch(files: Sequence[str]) -> dict[str, Any]:
+        asked.append(list(files))
+        tests = [f"{file}::test" for file in files]
+        return {"lines": {"supervisor/x.py": {"1": ["", *tests]}}, "seconds": dict.fromkeys(tests, 0.5)}
+
+    for name in ("supervisor/x.py", "tests/test_a.py", "tests/test_b.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1\n", "utf-8")
+    files = ["tests/test_a.py", "tests/test_b.py"]
+    first = mapped(tmp_path, tmp_path / "kept", "x", files, watch)
+    assert first.lines == {"supervisor/x.py": {1: {"", "tests/test_a.py::test", "tests/test_b.py::test"}}}
+    assert mapped(tmp_path, tmp_path / "kept", "x", files, watch) == first
+    (tmp_path / files[1]).write_text("2\n", "utf-8")
+    assert mapped(tmp_path, tmp_path / "kept", "x", files, watch) == first
+    (tmp_path / "supervisor/x.py").write_text("2\n", "utf-8")
+    assert mapped(tmp_path, tmp_path / "kept", "x", files, watch) == first
+    assert asked == [files, files[1:], files]
+
+
+def test_a_seed_draws_the_same_changes_where_others_come_and_go() -> None:
+    changes = changes_of("x.py", SOURCE)
+    first = drawn(changes, 1, 4)
+    assert first == drawn(reversed(changes), 1, 4) != drawn(changes, 2, 4)
+    moved = changes_of("x.py", "calls = [1]\n" + SOURCE)
+    texts = [(one.text, one.new) for one in drawn(moved, 1, len(moved)) if one.line > 1]
+    assert texts[:4] == [(one.text, one.new) for one in first]
 
 
 def test_entries_of_changes_without_effect_are_still_of_the_program() -> None:
@@ -79,28 +119,25 @@ def test_entries_of_changes_without_effect_are_still_of_the_program() -> None:
     assert all(len(entry.why) > 10 for entry in read_known())
 
 
-def test_a_known_change_is_left_out_wherever_its_line_is() -> None:
-    changes = changes_of("x.py", SOURCE)
-    first = changes[0]
+def test_a_known_change_is_known_wherever_its_line_is() -> None:
+    first, *others = changes_of("x.py", SOURCE)
     known = Known("x.py", "LIMIT: Final[int] = 416", "416", "417", "the reason")
-    assert without_known(changes, [known]) == [one for one in changes if one != first]
-    moved = changes_of("x.py", "\n\n" + SOURCE)
-    assert len(without_known(moved, [known])) == len(moved) - 1
+    assert known.is_like(first)
+    assert not any(known.is_like(one) for one in others)
+    assert any(known.is_like(one) for one in changes_of("x.py", "\n\n" + SOURCE))
     assert stale(ROOT, [known]) == [known]
 
 
 def test_the_report_counts_by_package() -> None:
-    changes = [change_in("supervisor/core/a.py"), change_in("supervisor/core/b.py"), change_in("supervisor/api/c.py")]
-    assert report(changes, changes[:1]) == [
-        f"{'api':<32}    1 of    1 noticed (100%)",
-        f"{'core':<32}    1 of    2 noticed (50%)",
-        f"{'all':<32}    2 of    3 noticed (67%)",
+    places = ("core/a.py", "core/b.py", "core/c.py", "api/d.py")
+    changes = [Change(f"supervisor/{place}", 1, 0, 1, "a", "b", "a") for place in places]
+    verdicts: list[Verdict] = ["noticed", "survived", "without effect", "timed out"]
+    lines = table(Outcome(change, verdict, "") for change, verdict in zip(changes, verdicts, strict=True))
+    assert [line.split() for line in lines[1:]] == [
+        ["api", "1", "0", "1", "0", "0", "100%", "noticed"],
+        ["core", "2", "1", "0", "1", "1", "50%", "noticed"],
+        ["all", "3", "1", "1", "1", "1", "67%", "noticed"],
     ]
-
-
-def change_in(path: str) -> Change:
-    """Any change of that file."""
-    return Change(path, 1, 0, 1, "a", "b", "a")
 
 
 def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
@@ -111,10 +148,25 @@ def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
     change = next(one for one in changes_of(path, source) if one.new == "return None")
     said: list[str] = []
     sampler = Sampler([box], said.append, random.Random(0))
-    lines = {path: {change.line: frozenset({"tests/core/test_ggml.py", "tests/core/test_sse.py"})}}
-    assert sampler.survivors([change], lines, few=True) == []
-    assert said == [f"noticed  {change}"]
-    others = {path: {change.line: frozenset({"tests/core/test_ggml.py"})}}
-    assert sampler.survivors([change], others, few=False) == [change]
+    tests = {"tests/core/test_ggml.py", "tests/core/test_sse.py"}
+    [outcome] = sampler.outcomes([change], Map({path: {change.line: tests}}, dict.fromkeys(tests, 1.0)))
+    assert outcome.verdict == "noticed"
+    assert outcome.by.startswith("tests/core/test_sse.py::")
+    assert said == [f"  1/1 {outcome}"]
+    [outcome] = sampler.outcomes([change], Map({path: {change.line: {"tests/core/test_ggml.py"}}}, {}))
+    assert outcome.verdict == "survived"
     assert (tmp_path / path).read_text("utf-8") == source
     assert (ROOT / path).read_text("utf-8") == source
+
+
+def test_a_change_that_never_ends_is_stopped(tmp_path: Path) -> None:
+    """By a limit on CPU, which a busy machine does not use up."""
+    box = Sandbox(ROOT, tmp_path)
+    path = "supervisor/core/units.py"
+    source = (ROOT / path).read_text("utf-8")
+    endless = Change(path, 1, len(source), len(source), "", "while True:\n    pass\n", "")
+    assert box.tried(endless, ["tests/core/test_ggml.py"], 4) == ("survived", "")
+    importer = "tests/core/test_units_imported.py"
+    (tmp_path / importer).write_text("def test_it() -> None:\n    import supervisor.core.units\n", "utf-8")
+    assert box.tried(endless, [importer], 4) == ("timed out", "")
+    assert (tmp_path / path).read_text("utf-8") == source

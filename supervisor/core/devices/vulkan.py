@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from supervisor.core.devices.physical import AMD, INTEL, NVIDIA
 
 _HEAD = re.compile(r"^GPU(\d+):\s*$", re.MULTILINE)
-_FIELD = re.compile(r"^\s+(\w+)\s*=\s*(.+?)\s*$", re.MULTILINE)
+_FIELD = re.compile(r"^[ \t]++(\w++)[ \t]*+=(.*+)", re.MULTILINE)
 _VENDORS = {0x1002: AMD, 0x8086: INTEL, 0x10DE: NVIDIA}
 # Smaller is preferred where two drivers offer one GPU; ggml-vulkan.cpp's table by vendor.
 _PRIORITIES = {
@@ -77,7 +77,7 @@ def chosen_by_llama_cpp(devices: tuple[VulkanDevice, ...]) -> tuple[VulkanDevice
 
 
 def _device(number: int, body: str) -> VulkanDevice:
-    facts = dict(_FIELD.findall(body))
+    facts = {name: value.strip() for name, value in _FIELD.findall(body)}
     kind = facts.get("deviceType", "").removeprefix("PHYSICAL_DEVICE_TYPE_").removesuffix("_GPU").lower()
     vendor = facts.get("vendorID", "0")
     number_of_vendor = int(vendor, 16) if vendor.startswith("0x") else 0

@@ -83,6 +83,7 @@ def test_the_physical_cores_are_the_threads_where_none_are_asked_for() -> None:
 def test_templates_are_read_after_the_switch_that_allows_them() -> None:
     options = LaunchOptions(chat_template="{{ x }}", jinja=True)
     assert asked(options) == ("--jinja", "--chat-template", "{{ x }}")
+    assert asked(LaunchOptions(swa_full=True, jinja=True)) == ("--jinja", "--swa-full")
     argv = launch(LaunchOptions(jinja=False), flags=FLAGS).argv
     assert "--no-jinja" in argv
     assert "--jinja" not in argv

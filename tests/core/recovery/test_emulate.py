@@ -105,3 +105,32 @@ def test_earlier_calls_and_tools_keep_their_letters(facts: TemplateFacts) -> Non
     said = str(emulated({"messages": messages, "tools": tools}, facts)["messages"])
     assert "Zürich 東京" in said
     assert "das Wetter für 東京" in said
+
+
+def test_a_tool_without_parameters_takes_any_object() -> None:
+    tools = [{"type": "function", "function": {"name": "ping"}}]
+    given = emulated({"messages": HISTORY, "tools": tools, "tool_choice": "required"}, PHI)["response_format"]
+    [schema] = given["json_schema"]["schema"]["anyOf"]
+    assert schema["properties"] == {"name": {"const": "ping"}, "arguments": {"type": "object"}}
+
+
+@pytest.mark.parametrize("arguments", ['{"city": "Paris"}', {"city": "Paris"}])
+def test_earlier_calls_show_their_arguments_and_broken_ones_none(arguments: object) -> None:
+    def said(given: object) -> str:
+        call = {"id": "a", "function": {"name": "get_weather", "arguments": given}}
+        messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+        return str(emulated({"messages": messages, "tools": TOOLS}, PHI)["messages"][-1]["content"])
+
+    assert json.loads(said(arguments).partition("<tool_call>")[2].partition("</tool_call>")[0]) == {
+        "name": "get_weather",
+        "arguments": {"city": "Paris"},
+    }
+    assert json.loads(said("{broken").partition("<tool_call>")[2].partition("</tool_call>")[0])["arguments"] == {}
+
+
+def test_parts_of_a_text_are_lines() -> None:
+    content = [{"type": "text", "text": "one"}, "odd", {"type": "image_url"}, {"type": "text", "text": "two"}]
+    call = {"id": "a", "function": {"name": "ping", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": content, "tool_calls": [call]}]
+    said = emulated({"messages": messages, "tools": TOOLS}, PHI)["messages"][-1]["content"]
+    assert said.startswith("one\n\ntwo\n")

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.core.recovery.forms import FORMS
 from supervisor.core.recovery.messages_request import chat_of_messages
-from supervisor.core.recovery.policy import only_named
+from supervisor.core.recovery.policy import offers_tools, only_named
 from supervisor.core.recovery.responses_request import chat_of_responses
 from tests.core.toolcalls.corpus import TOOLS
 
@@ -133,6 +133,17 @@ def test_a_conversation_of_items() -> None:
     }
 
 
+def test_a_text_is_what_a_user_says_and_parts_have_several_names() -> None:
+    chat = chat_of_responses({"input": "Hi"})
+    assert chat is not None
+    assert chat["messages"] == [{"role": "user", "content": "Hi"}]
+    parts = [{"type": kind, "text": kind} for kind in ("input_text", "output_text", "text")]
+    chat = chat_of_responses({"input": [{"role": "user", "content": [*parts, {"type": "refusal", "refusal": "no"}]}]})
+    assert chat is not None
+    texts = [{"type": "text", "text": text} for text in ("input_text", "output_text", "text", "no")]
+    assert chat["messages"] == [{"role": "user", "content": texts}]
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -155,6 +166,14 @@ def test_a_named_tool_becomes_the_only_one() -> None:
     assert [tool["function"]["name"] for tool in named["tools"]] == ["ping"]
     for choice in ("auto", None, {"type": "function", "function": {"name": "nobody"}}, {"type": "function"}):
         assert only_named({"tools": TOOLS, "tool_choice": choice}) == {}
+
+
+@pytest.mark.parametrize("tools", [None, [], "x", {"a": 1}])
+def test_where_no_tools_are_offered(tools: object) -> None:
+    assert not offers_tools({"tools": tools})
+    assert not offers_tools({"tools": TOOLS, "tool_choice": "none"})
+    assert offers_tools({"tools": TOOLS, "tool_choice": "auto"})
+    assert offers_tools({"tools": TOOLS})
 
 
 def test_what_a_chat_takes_over_from_messages() -> None:

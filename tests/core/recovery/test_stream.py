@@ -13,6 +13,7 @@ from supervisor.core.chat import ChatFold
 from supervisor.core.fold import StreamFold
 from supervisor.core.recovery import ChatRecovery, ParserFailed, RecoveredStream, Tally
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, Nudged
+from supervisor.core.recovery.arguments import ArgumentsGuard
 from supervisor.core.recovery.stream import Ways
 from supervisor.core.relay import Relay
 from supervisor.core.toolcalls import Options
@@ -320,3 +321,12 @@ def test_line_ends_of_an_engine_s_arguments_are_escaped_in_strings_alone() -> No
     client = Client()
     client.feed(native('{\n  "city": "a\nb'), native('c\\\\"\n}', None), NATIVE_END)
     assert client.calls() == [("get_weather", '{\n  "city": "a\\nbc\\\\"\n}')]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_a_quote_behind_a_backslash_does_not_end_a_string(size: int) -> None:
+    guard = ArgumentsGuard()
+    text = '{"a": "b\\"\n", "c": "d\\\\"\n}'
+    said = "".join(guard.feed(text[start : start + size]) for start in range(0, len(text), size))
+    assert said == guard.text == '{"a": "b\\"\\n", "c": "d\\\\"\n}'
+    assert guard.is_whole()

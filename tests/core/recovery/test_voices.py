@@ -194,6 +194,18 @@ def test_a_response_is_completed_when_its_last_chunk_was_made() -> None:
     assert (found["created_at"], found["completed_at"]) == (7, 8)
 
 
+@pytest.mark.parametrize("details", [None, {}, {"cached_tokens": 5}])
+def test_tokens_of_a_response(details: object) -> None:
+    voice = ResponsesVoice({})
+    for created, delta in enumerate(deltas([("content", "Hi")])):
+        voice.chunk({**HEAD, "created": created, "choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]})
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": details}
+    voice.chunk({**HEAD, "choices": [], "usage": usage})
+    found = json.loads(SseDecoder().feed(voice.end())[-1].data)["response"]["usage"]
+    assert (found["input_tokens"], found["output_tokens"], found["total_tokens"]) == (7, 2, 9)
+    assert found["input_tokens_details"] == {"cached_tokens": 5 if details else 0}
+
+
 def test_a_message_begins_once_it_is_known_how_long_its_prompt_is() -> None:
     voice = MessagesVoice()
     role = {"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}

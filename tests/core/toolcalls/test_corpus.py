@@ -171,6 +171,24 @@ def test_text_behind_a_call_is_kept(case: Case, tail: str) -> None:
     assert recover(Case("x", case.text + tail, options=case.options)).content.endswith(tail)
 
 
+def test_a_prefix_that_a_model_is_known_by_names_the_dialect() -> None:
+    for prefix, dialect in (("steptml:", "step3"), ("other:", "anthropic")):
+        parameter = f'<{prefix}parameter name="city">Paris</{prefix}parameter>'
+        result = recover(Case("x", f'<{prefix}invoke name="get_weather">{parameter}</{prefix}invoke>'))
+        assert (result.parsed(), result.dialects) == ((("get_weather", {"city": "Paris"}),), (dialect,))
+
+
+@pytest.mark.parametrize(
+    ("opener", "quote"), [("<|tool_call>", '<|"|>'), ("<start_function_call>", "<escape>"), ("", "<escape>")]
+)
+def test_a_gemma_string_ends_where_another_call_begins(opener: str, quote: str) -> None:
+    calls = [f"{opener}call:get_weather{{city:{quote}{city}{quote}}}" for city in ("Paris", "Rome")]
+    expected = tuple(("get_weather", {"city": city}) for city in ("Paris", "Rome"))
+    for between in ("", " ", "\n"):
+        result = recover(Case("x", between.join(calls)))
+        assert (result.parsed(), result.content) == (expected, "")
+
+
 def test_every_dialect_and_every_malformation_has_its_row() -> None:
     rows = {re.match(r"[A-Z]+\d*", case.id)[0] for case in CASES}  # type: ignore[index]  # every id matches
     missing = {f"D{number}" for number in range(1, 47)} | {f"M{number}" for number in range(1, 44)}

@@ -20,7 +20,7 @@ _TOOLS: Final = "<|open|>tools<|sep|>"
 _ARGUMENT: Final = "<|open|>argument "
 _JSON: Final = "<|open|>json"
 _ATTRIBUTES: Final = re.compile(r"[^<\n]*")
-_ATTRIBUTE: Final = re.compile(r'(\w+)="([^"]*)"')
+_ATTRIBUTE: Final = re.compile(r'\b(\w++)="([^"]*+)"')
 _CALL_END: Final = "<|close|>call<|sep|>"
 _ENDS: Final = Literals(["<|close|>argument<|sep|>", _CALL_END, _CALL])
 _TOOLS_END: Final = "<|close|>tools<|sep|>"

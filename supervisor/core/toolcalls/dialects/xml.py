@@ -18,7 +18,7 @@ from supervisor.core.toolcalls.source import Resume, Wait, one_of, peek, skip_sp
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _BARE: Final = {"<function=": "qwen3-coder", "<function name=": "minicpm5", "<invoke name=": "anthropic"}
-_NAME: Final = re.compile(r"""\s*=?\s*(?:name\s*=)?\s*["']?([^"'<>=\n]+?)["']?\s*""")
+_NAME: Final = re.compile(r"""\s*+=?\s*+(?:name\s*+=\s*+)?["']?([^"'<>=\n]++)["']?\s*+""")
 
 
 def read_functions(block: Block, dialect: str, prefix: str = "", framing: Framing = "each") -> Wait[bool]:
@@ -62,9 +62,10 @@ class _Function:
         header = yield from until(self.src, STOP, MAX_NAME)
         named = _NAME.fullmatch(header or "")
         closed = yield from take(self.src, ">")
-        if named is None or not closed:
+        name = named[1].strip() if named else ""
+        if not name or not closed:
             return False
-        tool = yield from self.block.resolve(named[1])
+        tool = yield from self.block.resolve(name)
         yield from skip_space(self.src)
         char = yield from peek(self.src)
         dialect = "functionary-v3.1" if char == "{" and self.dialect == "qwen3-coder" else self.dialect
