@@ -2,7 +2,7 @@
 
 A file descriptor is needed for every connection, and for all else that the daemon does. So connections are limited to
 a part of them. Where that is used up, a newcomer takes the place of the connection that has waited longest for its own
-client: for a request, or for somebody who reads. Where all are at work, a few more are let in for /health and
+client: for a request, for somebody who reads, or for the rest of a body. Where all are at work, a few more are let in for /health and
 /api/v1, so that a person can still see and change what is going on; everything else is told to come back.
 """
 
@@ -25,6 +25,7 @@ _log = structlog.get_logger()
 
 _MANAGEMENT = 32  # connections beyond the limit, for management
 _STALLED_S = 30.0  # a client that has not read for so long may lose its place
+_SILENT_S = 5.0  # so may one that owes the rest of a body and has sent nothing of it for so long
 _WARN_AGAIN_S = 3600.0
 
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
@@ -58,6 +59,10 @@ class Place(Enum):
 class Connection(Protocol):
     """What has to be known of a connection."""
 
+    @property
+    def held_back(self) -> bool:
+        """Whether we do not read what it sends."""
+
     def drop(self) -> None:
         """Close it in this moment."""
 
@@ -75,6 +80,7 @@ class Connections:
         self._served: set[Connection] = set()
         self._waiting: OrderedDict[Connection, None] = OrderedDict()
         self._stalled: OrderedDict[Connection, float] = OrderedDict()
+        self._owing: OrderedDict[Connection, float] = OrderedDict()
         self._management: set[Connection] = set()
         self._management_waiting: OrderedDict[Connection, None] = OrderedDict()
         self._warned_at: float | None = None
@@ -84,7 +90,7 @@ class Connections:
         if len(self._served) < self.limits.connections:
             return self._serve(new)
         self._warn()
-        if self._drop_oldest(self._waiting) or self._drop_stalled():
+        if self._drop_oldest(self._waiting) or self._drop_stalled() or self._drop_silent():
             return self._serve(new)
         if len(self._management) < _MANAGEMENT or self._drop_oldest(self._management_waiting):
             self._management.add(new)
@@ -96,7 +102,7 @@ class Connections:
         """A connection is closed."""
         self._served.discard(old)
         self._management.discard(old)
-        for waiting in (self._waiting, self._stalled, self._management_waiting):
+        for waiting in (self._waiting, self._stalled, self._owing, self._management_waiting):
             waiting.pop(old, None)
 
     def waits(self, one: Connection) -> None:
@@ -118,6 +124,16 @@ class Connections:
         """It reads again."""
         self._stalled.pop(one, None)
 
+    def owes(self, one: Connection) -> None:
+        """A connection's client has begun a body, or sent a piece of it, and more is to come."""
+        if one in self._served:
+            self._owing[one] = self._clock()
+            self._owing.move_to_end(one)
+
+    def owes_nothing(self, one: Connection) -> None:
+        """Its request is there."""
+        self._owing.pop(one, None)
+
     def _serve(self, new: Connection) -> Place:
         self._served.add(new)
         self._waiting[new] = None
@@ -137,6 +153,16 @@ class Connections:
             return False
         self._drop(oldest)
         return True
+
+    def _drop_silent(self) -> bool:
+        now = self._clock()
+        for one, since in self._owing.items():
+            if now - since < _SILENT_S:
+                return False
+            if not one.held_back:
+                self._drop(one)
+                return True
+        return False
 
     def _drop(self, one: Connection) -> None:
         self.leave(one)

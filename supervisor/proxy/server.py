@@ -95,6 +95,11 @@ class RelayingProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self._disconnect(self._running)
 
+    @property
+    def held_back(self) -> bool:
+        """Whether we do not read what the client sends."""
+        return self._flow.read_paused
+
     def drop(self) -> None:
         """Close the connection in this moment, for another one."""
         self.transport.abort()
@@ -159,6 +164,7 @@ class RelayingProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
         self._connections.works(self)
         self._phase = "body"
+        self._connections.owes(self)
         self._begin_body_time()
 
     def on_body(self, body: bytes) -> None:
@@ -166,6 +172,7 @@ class RelayingProtocol(HttpToolsProtocol):
         super().on_body(body)
         self._unread = 0
         self._received += len(body)
+        self._connections.owes(self)
         if self.cycle.response_complete:
             self._throw_away(len(body))
 
@@ -174,6 +181,7 @@ class RelayingProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._phase = "quiet"
         self._unread = 0
+        self._connections.owes_nothing(self)
         self._deadline.off()
         if self.cycle.response_complete:
             self._deadline.within(self._limits.idle_s)
