@@ -2,8 +2,9 @@
 
 A file descriptor is needed for every connection, and for all else that the daemon does. So connections are limited to
 a part of them. Where that is used up, a newcomer takes the place of the connection that has waited longest for its own
-client: for a request, for somebody who reads, or for the rest of a body. Where all are at work, a few more are let in for /health and
-/api/v1, so that a person can still see and change what is going on; everything else is told to come back.
+client: for a request, for somebody who reads, or for the rest of a body. Where all are at work, a few more are let in
+for /health and /api/v1, so that a person can still see and change what is going on; everything else is told to come
+back.
 """
 
 from __future__ import annotations
