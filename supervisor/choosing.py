@@ -18,6 +18,7 @@ from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, Varian
 from supervisor.fetching import wants_projector
 from supervisor.hub.models import Chosen, Found
 from supervisor.hub.stores import ollama_blob
+from supervisor.hub.threads import ask_hub
 from supervisor.planning import Known, Planner, Sight, refused
 from supervisor.prepare import EngineMaker
 from supervisor.targets import known_entry, new_entry, resolve_target, with_options
@@ -82,7 +83,7 @@ async def entry_for(
     if here is not None:
         return Answer(_entry(maker, here, asked))
     try:
-        found = await asyncio.to_thread(hub.look, reference)
+        found = await ask_hub(hub.look, reference)
     except VariantNotFound as error:
         raise await _with_verdicts(maker, planner, asked, reference, residents(), error) from None
     if named:
@@ -117,7 +118,7 @@ async def settled(
     if kept is not None:
         with suppress(SupervisorError):  # it does not fit, is damaged, or its projector is out of reach
             return await best_of(kept)
-    return await best_of(await asyncio.to_thread(hub.look, reference))
+    return await best_of(await ask_hub(hub.look, reference))
 
 
 def _choice(maker: EngineMaker, planner: Planner, asked: Asked, found: Found, residents: Sequence[Resident]) -> _Choice:
@@ -141,9 +142,7 @@ async def _with_verdicts(
 ) -> VariantNotFound:
     """The same error with a list that says what of it fits here, as far as that can be found out."""
     try:
-        found = await asyncio.to_thread(
-            maker.fetcher.hub.look, HubReference(reference.repo, revision=reference.revision)
-        )
+        found = await ask_hub(maker.fetcher.hub.look, HubReference(reference.repo, revision=reference.revision))
         table, _ = await _choice(maker, planner, asked, found, residents).table(found.candidates)
     except SupervisorError:
         return error
@@ -225,7 +224,7 @@ class _Choice:
 
     async def _read(self, variant: Variant) -> Known:
         entry = self.entry_of(self.found.choice(variant))
-        subject = await asyncio.to_thread(self.maker.fetcher.of, entry, self.found.choice(variant))
+        subject = await ask_hub(self.maker.fetcher.of, entry, self.found.choice(variant))
         return await asyncio.to_thread(self.maker.known, entry, subject)
 
     def _forecast(self, known: Known, base: Variant, variant: Variant) -> Assessment:

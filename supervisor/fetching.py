@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from supervisor.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess
 from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.models import Chosen, HubModels
+from supervisor.hub.threads import ask_hub
 from supervisor.paths import Places
 from supervisor.subjects import Subject, read_subject, remote_subject
 
@@ -40,7 +40,7 @@ class Fetcher:
 
         Raises as `HubModels.look` and `HubModels.fetch`.
         """
-        chosen = await asyncio.to_thread(self.chosen, entry)
+        chosen = await ask_hub(self.chosen, entry)
         vision = wants_projector(entry.options)
         try:
             local = await self.hub.fetch(chosen, vision=vision, watch=lambda shown: self._begin(entry.id, shown))

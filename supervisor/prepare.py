@@ -24,6 +24,7 @@ from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, ModelLoadFailed
 from supervisor.fetching import Fetcher
 from supervisor.header_cache import HeaderCache
+from supervisor.hub.threads import ask_hub
 from supervisor.kv_store import SlotKeeper, SlotStore
 from supervisor.learning import Learning, StartNotes, intent_of, start_of
 from supervisor.llamacpp.digest import engine_digest
@@ -78,7 +79,7 @@ class EngineMaker:
     async def glance(self, entry: ModelEntry) -> Known:
         """The same on a machine that may have no engine, and without a download."""
         if entry.hub is not None:
-            return await asyncio.to_thread(self._glance_at_hub, await self.settled(entry))
+            return await ask_hub(self._glance_at_hub, await self.settled(entry))
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
         return await asyncio.to_thread(self._known, entry, path)
 

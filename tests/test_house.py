@@ -198,7 +198,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "prepare": (
         *(*CORE, "cores", "demo", "engine", "engine_log", "fetching", "header_cache", "kv_store", "learning"),
-        *("llamacpp", "paths", "planning", "sockets", "subjects"),
+        *("hub", "llamacpp", "paths", "planning", "sockets", "subjects"),
     ),
     "subjects": (
         *("core.describe", "core.gguf", "core.identity", "core.launch", "core.plan", "core.spec"),

@@ -17,6 +17,7 @@ from supervisor.hub.cachedir import Cached
 from supervisor.hub.listing import Repository
 from supervisor.hub.models import Chosen, HubModels, Unfinished
 from supervisor.hub.stores import store_models
+from supervisor.hub.threads import check_files
 from supervisor.hub.verify import verify_cached
 from supervisor.planning import Planner
 from supervisor.pool import Pool
@@ -88,7 +89,7 @@ class Disk:
                 {
                     "model": _name(one),
                     "commit": one.commit,
-                    "problems": await asyncio.to_thread(verify_cached, self._hub, one, stopped.is_set),
+                    "problems": await check_files(verify_cached, self._hub, one, stopped.is_set),
                 }
                 for one in found
             ]

@@ -13,6 +13,7 @@ from supervisor.errors import InvalidRequest, LoadCancelled, ModelNotFound
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.download import Progress
 from supervisor.hub.models import Chosen, HubModels
+from supervisor.hub.threads import ask_hub
 from supervisor.planning import Planner
 from supervisor.pool import Pool
 from supervisor.prepare import EngineMaker
@@ -56,7 +57,7 @@ class Pulls:
             if answer.entry.hub is None:
                 raise InvalidRequest(f"'{target}' is no model of a hub.", param="model")
             entry = await self._maker.settled(answer.entry)
-            chosen = await asyncio.to_thread(self._maker.fetcher.chosen, entry)
+            chosen = await ask_hub(self._maker.fetcher.chosen, entry)
         commit = chosen.repository.commit
         told = {
             "model": chosen.reference,
@@ -126,7 +127,7 @@ class Pulls:
         return bool(pulls or loads)
 
     async def _newest(self, reference: HubReference) -> Chosen:
-        found = await asyncio.to_thread(self._hub.look, reference)
+        found = await ask_hub(self._hub.look, reference)
         if len(found.candidates) == 1:
             return found.choice(found.candidates[0])
         there = [one for one in await asyncio.to_thread(self._hub.scan) if means(reference, one)]

@@ -18,7 +18,7 @@ from supervisor.api.disk import Disk
 from supervisor.api.looks import Looks
 from supervisor.api.status import model_status
 from supervisor.api.trials import Newcomers, Trials
-from supervisor.choosing import Asked, check_startable, entry_for, warning_for
+from supervisor.choosing import Answer, Asked, check_startable, entry_for, warning_for
 from supervisor.core.devices.describe import as_json
 from supervisor.core.lifecycle import EngineState
 from supervisor.core.registry import ModelEntry
@@ -37,6 +37,8 @@ from supervisor.reloading import Reloader
 
 MOST_ADDED = 256
 """Models that loads may add to those of the configuration."""
+
+_NO_REMARK: Mapping[str, Any] = {"note": None, "variants": []}
 
 
 @dataclass
@@ -133,6 +135,13 @@ class Service:
         with `at_once`, meanwhile. Raises as `entry_for`.
         """
         answer = await entry_for(self.maker, self.planner, asked, self.pool.residents)
+        self.maker.registry.check(answer.entry)
+        try:
+            return await self._want(asked, answer, at_once=at_once)
+        finally:
+            self._let_go_of_remark(answer.entry.id)
+
+    async def _want(self, asked: Asked, answer: Answer, *, at_once: bool) -> str:
         entry = answer.entry
         elsewhere = entry.hub is not None and entry.path is None
         if not asked.keeps:
@@ -185,13 +194,19 @@ class Service:
     async def _warn(self, entry: ModelEntry) -> None:
         """Note what is to be said of a model that does not fit. Raises what reading its header does."""
         warning = await warning_for(self.maker, self.planner, entry, self.pool.residents())
-        remark = self.remarks[entry.id]
-        self.remarks[entry.id] = remark | {"note": " ".join(filter(None, (remark["note"], warning))) or None}
+        remark = self.remarks.get(entry.id, _NO_REMARK)
+        self.remarks[entry.id] = {**remark, "note": " ".join(filter(None, (remark["note"], warning))) or None}
         self.pool.changed()
 
     async def _warn_if_it_can_be_read(self, entry: ModelEntry) -> None:
         with suppress(SupervisorError):  # the load will say it
             await self._warn(entry)
+        self._let_go_of_remark(entry.id)
+
+    def _let_go_of_remark(self, model: str) -> None:
+        """What was to be said of a model that did not come, or went."""
+        if model not in self.maker.registry:
+            self.remarks.pop(model, None)
 
     async def loaded(self, model_id: str) -> dict[str, Any]:
         """The status once the load is over.
@@ -295,7 +310,7 @@ class Service:
         download = self.maker.fetcher.progress.get(entry.id)
         pinned = self.pins(entry.id).pinned
         status = model_status(entry, self.pool.status(entry.id), pinned, self.to_epoch, download)
-        status |= self.remarks.get(entry.id, {"note": None, "variants": []})
+        status |= self.remarks.get(entry.id, _NO_REMARK)
         return status | {"detours": list(self.planner.detour(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:

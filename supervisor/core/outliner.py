@@ -21,6 +21,9 @@ LONG: Final = 1024
 _FEW: Final = 64
 """Strings, arrays and objects up to which, and `LONG` bytes up to which, a field is never left out."""
 
+_AS_ONE: Final = 8
+"""Numbers and words in a row that cost as much to parse, and to write, as one string, array or object."""
+
 _PLACES: Final = frozenset({"messages", "input", "prompt"})
 """The fields of a request in which long texts are left out."""
 
@@ -49,7 +52,7 @@ class OutlineLimits:
     """What a request may have.
 
     Attributes:
-        kept: bytes of its outline. values: strings, arrays and objects in it.
+        kept: bytes of its outline. values: strings, arrays and objects in it, and what other values count for.
         marks: strings, arrays and objects in all. scalars: other values in all.
         depth: arrays and objects in each other. fields: of the request itself.
         turn: strings, arrays and objects that are read in one go.
@@ -216,10 +219,13 @@ class Outliner:
             if text.strip() != BOM_UTF8 or self._closed:
                 raise _not_an_object()
             return
-        self._scalars += text.count(b",") + 1
-        level = self._levels[-1]
-        if level.is_object and not self._opaque:
-            level.expects_key = True
+        count = text.count(b",") + 1
+        self._scalars += count
+        if self._opaque:
+            return
+        self._values += count // _AS_ONE
+        if self._levels[-1].is_object:
+            self._levels[-1].expects_key = True
 
     def _string_begins(self, at: int) -> None:
         if not self._levels:

@@ -108,15 +108,9 @@ class Registry:
         """Add a model, or let the one with the same id and path have these options; whether it has others now.
 
         Whatever else is set for one that is here stays, and further aliases come to it; with `keep` its options stay.
-        Raises ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
+        Raises as `check`.
         """
-        for name in (entry.id, *entry.aliases):
-            if not is_name(name):
-                raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
-            owner = self._names.get(name)
-            if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
-                other = self._entries[owner].origin or owner
-                raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
+        self.check(entry)
         before = self._entries.get(entry.id)
         if before is not None:
             aliases = tuple(dict.fromkeys((*before.aliases, *entry.aliases)))
@@ -125,6 +119,19 @@ class Registry:
         self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
         self._forgotten.pop(entry.id, None)
         return before is not None and before.options != entry.options
+
+    def check(self, entry: ModelEntry) -> None:
+        """Raise what adding it would.
+
+        ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
+        """
+        for name in (entry.id, *entry.aliases):
+            if not is_name(name):
+                raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
+            owner = self._names.get(name)
+            if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
+                other = self._entries[owner].origin or owner
+                raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
 
     def become(self, other: Registry) -> None:
         """Hold from now on what the other holds, for all who have this one."""

@@ -36,6 +36,7 @@ _TRANSPORT = "transport"
 _LINGER_S = 5.0  # how long a client may go on sending what nobody wants any more
 _LINGER_BYTES = 16 << 20  # and how much
 _SLOWEST = 1024  # bytes per second of a body
+_QUEUED = 16  # requests of one connection that wait behind the one that is being answered
 
 
 class _Stop(Exception):
@@ -157,7 +158,9 @@ class RelayingProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The request's task is made here; it runs later."""
+        """The request's task is made here; it runs later. Too many of them end the connection."""
+        if len(self.pipeline) >= _QUEUED:
+            raise _Stop
         super().on_headers_complete()
         self.scope["extensions"] = {_EXTENSION: {_TRANSPORT: self.transport}}
         if self._place is not Place.FULL:

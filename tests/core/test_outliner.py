@@ -258,3 +258,15 @@ def test_the_beginnings_of_texts_are_those_that_the_whole_has(ascii_only: bool) 
     assert heads["messages"][0]["content"][0]["text"] == text[:4096]
     assert heads["prompt"] == text[:4096]
     assert heads["numbers"].startswith("[1, 1")
+
+
+def test_numbers_without_end_are_left_out_for_they_cost_as_much_as_what_is_built_of_them() -> None:
+    few, many = (b'{"model":"m","x":[%b1]}' % (b"1e23," * count) for count in (400_000, 700_000))
+    for body, opaque in ((few, False), (many, True)):
+        outliner, at = Outliner(), 0
+        while at < len(body):
+            at = outliner.feed(body, at)
+        outline = outliner.finish(memoryview(body), "a" * 16)
+        assert outline.opaque == opaque
+        sent = outline.pieces(outline.text)
+        assert (sent if isinstance(sent, bytes) else b"".join(sent)) == body

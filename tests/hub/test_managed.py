@@ -11,6 +11,7 @@ import time
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,25 @@ def test_a_reload_that_changes_nothing_leaves_models_of_the_hub_alone(
         changes = post(daemon, "/api/v1/config/reload").json()
         assert changes["relaunched"] == ["mine"]
         assert changes["restart_needed"] == ["hub.timeout"]
+
+
+def test_a_hub_that_says_nothing_keeps_nobody_else_waiting(daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": talker})
+    hold = hub.spoil(Fault("/api/models/", hold=threading.Event())).hold
+    assert hold is not None
+
+    def load(number: int) -> int:
+        with httpx.Client(base_url=daemon.url, timeout=120, trust_env=False) as http:
+            return http.post("/api/v1/models/load", json={"target": f"a/none{number}:Q4_0"}).status_code
+
+    with ThreadPoolExecutor(24) as crowd:
+        loads = [crowd.submit(load, number) for number in range(24)]
+        wait_until(lambda: len(hub.seen) >= 4, "loads that wait for the hub")
+        for path in ("/api/v1/status", "/api/v1/devices"):
+            assert daemon.http.get(path).status_code == 200
+        assert not any(one.done() for one in loads)
+        hold.set()
+        assert {one.result() for one in loads} <= {404, 502, 503}
 
 
 def test_who_does_not_wait_is_answered_before_the_header_is_read(

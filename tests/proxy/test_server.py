@@ -231,6 +231,22 @@ def test_who_leaves_is_noticed_also_behind_a_second_request(client: Client) -> N
     assert first.message_event.is_set()
 
 
+def test_requests_without_end_behind_one_that_is_being_answered_end_the_connection(client: Client) -> None:
+    request = b"GET /a HTTP/1.1\r\n\r\n"
+    for _ in range(20):  # a queue that moves
+        client.server.data_received(request * 2)
+        assert client.wire.closed != "aborted"
+        client.answer()
+        client.answer()
+    client.server.data_received(request * 17)
+    assert len(client.server.pipeline) == 16
+    client.server.data_received(request * 5000)
+    assert str(client.wire.closed) == "aborted"
+    assert len(client.server.pipeline) == 16
+    client.server.connection_lost(None)
+    assert not client.at_work
+
+
 def test_who_does_not_read_loses_his_place_to_a_newcomer() -> None:
     clock = Clock()
     connections = Connections(ClientLimits(1, 1 << 16, 100, 20, 60, 75), render_error, clock.time)

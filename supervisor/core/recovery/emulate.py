@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, takewhile
 from typing import Any, Final, Protocol
 
 from supervisor.core.recovery.arguments import value_of
@@ -213,19 +214,23 @@ def _introduced(messages: list[Message], tools: str, *, system: bool) -> list[Me
 
 def _merged(messages: list[Message]) -> list[Message]:
     """Neighbours of one role as one message: many templates demand that roles alternate."""
-    out: list[Message] = []
-    for message in messages:
-        last = out[-1] if out else None
-        if last is None or last.get("role") != message.get("role"):
-            out.append(message)
-            continue
-        contents = [last.get("content"), message.get("content")]
-        if any(isinstance(content, list) for content in contents):
-            joined: Any = [part for content in contents for part in _parts(content)]
-        else:
-            joined = "\n\n".join(_text(content) for content in contents if content)
-        out[-1] = {**last, **message, "content": joined}
-    return out
+    return [_as_one([*run]) for _, run in groupby(messages, lambda message: message.get("role"))]
+
+
+def _as_one(run: list[Message]) -> Message:
+    """Messages as one; in linear time, for a client may send thousands."""
+    if len(run) == 1:
+        return run[0]
+    contents = [message.get("content") for message in run]
+    texts = [*takewhile(lambda content: not isinstance(content, list), contents)]
+    joined: Any = "\n\n".join(filter(None, map(_text, texts)))
+    if len(texts) < len(contents):
+        before = [joined] if texts else []
+        joined = [part for content in (*before, *contents[len(texts) :]) for part in _parts(content)]
+    one: Message = {}
+    for message in run:
+        one |= message
+    return {**one, "content": joined}
 
 
 def _parts(content: object) -> list[Any]:

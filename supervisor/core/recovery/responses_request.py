@@ -68,8 +68,7 @@ def _add(messages: list[Message], item: Mapping[str, Any]) -> None:
     if kind == "message" and role in _ASKERS:
         messages.append({"role": role, "content": _content(item["content"])})
     elif kind == "message" and role == "assistant":
-        into = _assistant(messages)
-        into["content"] = [*(into.get("content") or []), *_content(item["content"])]
+        _assistant(messages)["content"].extend(_content(item["content"]))
     elif kind == "function_call":
         into = _assistant(messages)
         function = {"name": item["name"], "arguments": item["arguments"]}

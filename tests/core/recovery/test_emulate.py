@@ -67,6 +67,18 @@ def test_odd_requests_pass() -> None:
         assert json.dumps(emulated({"messages": messages, "tools": [1, {}]}, GEMMA))
 
 
+def test_neighbours_of_one_role_are_one_message_however_many_they_are() -> None:
+    many = 50_000  # copied anew for each of them, this would take minutes
+    said: list[dict[str, Any]] = [{"role": "user", "content": one} for one in ("a", None, "", "b")]
+    said += [{"role": "user", "content": [{"type": "text", "text": "c"}]}]
+    said += [{"role": "user", "content": "d", "name": "n"}] * many + [{"role": "assistant", "content": "e"}]
+    _, user, assistant = emulated({"messages": said, "tools": TOOLS}, PHI)["messages"]
+    assert [part["text"] for part in user["content"]] == ["a\n\nb", "c", *["d"] * many]
+    assert (user["name"], assistant) == ("n", said[-1])
+    texts = [{"role": "user", "content": "x" * 100}] * many
+    assert emulated({"messages": texts, "tools": TOOLS}, PHI)["messages"][1]["content"].count("x\n\nx") == many - 1
+
+
 def test_what_an_engine_does_not_say_is_taken_for_granted() -> None:
     assert TemplateFacts.from_props({}) == TemplateFacts(tools=True, system=True, text="")
     caps = {"supports_tools": False, "supports_system_role": False}
