@@ -328,7 +328,8 @@ def test_no_body_keeps_the_loop_from_others_for_long(shape: str) -> None:
         await asking
         return longest
 
-    assert asyncio.run(run()) < 0.25, "parsed in one go these take seconds"
+    # the best of a few: a processor that others use as well runs slower, by its own time too
+    assert any(asyncio.run(run()) < 0.05 for _ in range(5))
 
 
 MEMORY = """
