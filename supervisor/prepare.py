@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisor.core.capabilities import Capabilities
 from supervisor.core.devices import Device
-from supervisor.core.environment import for_python
 from supervisor.core.keeping import kept, slots_key
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.plan import Placement
 from supervisor.core.registry import ModelEntry, Registry
 from supervisor.cores import physical_cores
-from supervisor.demo.builtin import demo_file_name
+from supervisor.demo.builtin import ensure_demo_model
 from supervisor.engine import Engine, EngineLimits
 from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, ModelLoadFailed
@@ -224,28 +221,11 @@ class EngineMaker:
 
 
 async def make_demo_model(places: Places) -> Path:
-    """The built-in model's file, made on first use by a process of its own; raises ModelLoadFailed."""
-    ready = places.cache / demo_file_name()
-    if ready.is_file():
-        return ready
-    maker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "supervisor.demo", str(places.cache)),
-        env=for_python(os.environ),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    """The built-in model's file, made on first use; raises ModelLoadFailed."""
     try:
-        _, errors = await maker.communicate()
-    finally:
-        if maker.returncode is None:
-            maker.kill()
-            await maker.wait()
-    if maker.returncode != 0:
-        lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
-        reason = lines[-1].partition(": ")[2] if lines else ""
+        return await asyncio.to_thread(ensure_demo_model, places.cache)
+    except OSError as error:
         raise ModelLoadFailed(
-            f"The built-in model could not be made in {places.cache}{f' ({reason})' if reason else ''}. "
+            f"The built-in model could not be made in {places.cache} ({error}). "
             "Make that folder writable, or choose another with SUPERVISOR_HOME."
-        )
-    return ready
+        ) from error
