@@ -12,7 +12,6 @@ Only one level is looked at. Hidden files and folders are passed over, so are na
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from pathlib import Path
 
 from supervisor.core.gguf_kind import PEEK, FileKind, kind_of_file
 from supervisor.core.plaintext import is_name
+from supervisor.core.shards import shard_of
 
 _DRAFTS = ("mtp-", "dspark-", "dflash-")
 _PROJECTOR = "mmproj"
-_PART = re.compile(r"-(\d{5})-of-\d{5}\.gguf$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,10 @@ def _kind(path: Path, _changed: int, _size: int) -> FileKind:
 
 
 def _part(name: str) -> int | None:
-    found = _PART.search(name)
-    return int(found[1]) if found else None
+    shard = shard_of(name)
+    return shard.number if shard else None
 
 
 def _stem(name: str) -> str:
-    return _PART.sub("", name).removesuffix(".gguf")
+    shard = shard_of(name)
+    return shard.prefix if shard else name.removesuffix(".gguf")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from supervisor.core.launch import LaunchOptions, LoraAdapter
 from supervisor.core.plaintext import is_text, plain
 from supervisor.core.registry import ModelDefaults, ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy
+from supervisor.core.shards import shard_of
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.modelfiles import open_model
 from supervisor.modelfolders import Found, look_inside, passed_over, scan, scan_files
@@ -24,7 +24,6 @@ _log = structlog.get_logger()
 
 DEMO_ID = "demo"
 _MAX_NAMED = 5
-_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
 def launch_options(options: ModelOptions) -> LaunchOptions:
@@ -143,10 +142,15 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     known = registry.by_path(first)
     if known is not None and model_id in {None, known.id}:
         return known
-    name = model_id or _SHARD.sub("", Path(first).stem)
+    name = model_id or _name_of(Path(first))
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
     return replace(new_entry(registry, name, None), path=first)
+
+
+def _name_of(first: Path) -> str:
+    shard = shard_of(first.name)
+    return shard.prefix if shard else first.stem
 
 
 def _file_in(folder: Path) -> Path:

@@ -134,7 +134,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.events": (),
     "core.schedule": ("core.events", "core.lifecycle", "core.plan"),
     "core.watch": ("core.memory",),
-    "core.catalog": ("core.catalog",),
+    "core.shards": (),
+    "core.catalog": ("core.catalog", "core.shards"),
     "core.params": ("core.spec",),
     "core.sse": (),
     "core.toolcalls": ("core.toolcalls",),
@@ -175,8 +176,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "header_cache": ("core.gguf", "owned"),
     "kv_store": ("core.keeping", "engine_client", "owned"),
     "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
-    "modelfiles": ("core.gguf", "header_cache", "paths"),
-    "modelfolders": ("core.gguf_kind", "core.plaintext"),
+    "modelfiles": ("core.gguf", "core.shards", "header_cache", "paths"),
+    "modelfolders": ("core.gguf_kind", "core.plaintext", "core.shards"),
     "outside": (),
     "hub": (
         *("child", "core.architectures", "core.catalog", "core.environment", "core.gguf", "header_cache"),
@@ -194,7 +195,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "remembered": ("config", "core.launch", "core.registry", "learning", "store", "targets"),
     "targets": (
         *("config", "core.filters", "core.launch", "core.plaintext", "core.registry", "core.schedule"),
-        *("modelfiles", "modelfolders", "paths"),
+        *("core.shards", "modelfiles", "modelfolders", "paths"),
     ),
     "prepare": (
         *(*CORE, "cores", "demo", "engine", "engine_log", "fetching", "header_cache", "kv_store", "learning"),
