@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from supervisor import processes
+from supervisor.atomic import atomic_write, scratches
 from supervisor.owned import inner_folder
 
 _SAME_START_S = 0.5  # psutil derives the moment from the boot time, which moves a little with the clock
@@ -44,9 +45,7 @@ class Ended:
 def write_record(folder: Path, record: Record) -> Path:
     """Write a child's record whole or not at all; returns its path."""
     path = inner_folder(folder) / f"{record.pid}.json"
-    scratch = path.with_suffix(".new")
-    scratch.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    scratch.replace(path)
+    atomic_write(path, json.dumps(asdict(record)).encode())
     return path
 
 
@@ -57,7 +56,7 @@ def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
     """
     if not folder.is_dir():
         return []
-    for scratch in folder.glob("*.new"):
+    for scratch in folder.glob(scratches("*.json")):
         scratch.unlink(missing_ok=True)
     return [_end(path, term_s) for path in sorted(folder.glob("*.json"))]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from pathlib import Path
 
 from supervisor.demo.maker import write_scripted_gguf
@@ -23,10 +22,7 @@ def ensure_demo_model(cache: Path) -> Path:
     if target.is_file():
         return target
     own_folder(cache)
-    with tempfile.TemporaryDirectory(prefix=".demo-", dir=cache) as scratch:
-        made = Path(scratch) / target.name
-        write_scripted_gguf(made, DEMO)
-        made.replace(target)
+    write_scripted_gguf(target, DEMO)
     return target
 
 

@@ -1,4 +1,4 @@
-"""Writes a GGUF file: version 3, little-endian, the layout of ggml's `docs/gguf.md`.
+"""The bytes of a GGUF file: version 3, little-endian, the layout of ggml's `docs/gguf.md`.
 
 A value of the header is passed as its bytes, the number of its type before its content: `u32(1)`, `text("llama")`.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 F32, F16 = 0, 1
 """Types of tensors, by ggml's numbers."""
@@ -33,8 +32,8 @@ class Tensor:
     data: bytes
 
 
-def write_gguf(path: Path, values: Mapping[str, bytes], tensors: Sequence[Tensor]) -> None:
-    """Write the file. `values` are the pairs of the header, in order. Raises OSError."""
+def whole_file(values: Mapping[str, bytes], tensors: Sequence[Tensor]) -> bytes:
+    """The bytes of a file. `values` are the pairs of the header, in order."""
     head = struct.pack("<4sIQQ", _MAGIC, _VERSION, len(tensors), len(values))
     head += b"".join(_string(key) + value for key, value in values.items())
     offset = 0
@@ -42,9 +41,7 @@ def write_gguf(path: Path, values: Mapping[str, bytes], tensors: Sequence[Tensor
         head += _string(tensor.name) + struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape)
         head += struct.pack("<IQ", tensor.type, offset)
         offset += len(_aligned(tensor.data))
-    with path.open("wb") as stream:
-        stream.write(_aligned(head))
-        stream.writelines(_aligned(tensor.data) for tensor in tensors)
+    return b"".join((_aligned(head), *(_aligned(tensor.data) for tensor in tensors)))
 
 
 def u32(value: int) -> bytes:

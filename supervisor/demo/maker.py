@@ -18,6 +18,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from supervisor.atomic import atomic_write
 from supervisor.demo import gguf_file as gguf
 from supervisor.demo.pieces import split_texts
 from supervisor.demo.script import Script, lines, start_token
@@ -72,7 +73,7 @@ _BYTES = _byte_characters()
 def write_scripted_gguf(path: Path, script: Script) -> None:
     """Write the model of `script` to `path`. Raises ValueError naming a text that cannot be cut, OSError."""
     vocabulary = _vocabulary(script)
-    gguf.write_gguf(path, _metadata(script, vocabulary), _tensors(vocabulary))
+    atomic_write(path, gguf.whole_file(_metadata(script, vocabulary), _tensors(vocabulary)))
 
 
 def _vocabulary(script: Script) -> _Vocabulary:

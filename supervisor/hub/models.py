@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from supervisor.atomic import atomic_write
 from supervisor.core.catalog import (
     Catalog,
     HubReference,
@@ -221,9 +222,7 @@ class HubModels:
             if place.exists():
                 return
             inner_folder(self._listings)
-            scratch = place.with_suffix(".part")
-            scratch.write_text(json.dumps(asdict(repository)), "utf-8")
-            scratch.replace(place)
+            atomic_write(place, json.dumps(asdict(repository)).encode())
             for old in sorted(self._listings.glob("*.json"), key=lambda path: -path.stat().st_mtime)[_MAX_LISTINGS:]:
                 old.unlink(missing_ok=True)
 
