@@ -208,8 +208,9 @@ class Planner:
 
     @property
     def sight(self) -> Sight:
-        """What the last look showed."""
-        assert self._seen is not None  # the machine is looked at before it is asked about
+        """What the last look showed. Raises RuntimeError where none was taken: that is a fault of the program."""
+        if self._seen is None:
+            raise RuntimeError("the machine has to be looked at before anything is planned on it")
         return Sight(*self._seen, self._rules)
 
     def known(self, model: str) -> Known:
