@@ -185,7 +185,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("atomic", "child", "core.architectures", "core.catalog", "core.environment", "core.gguf", "header_cache"),
         *("modelfiles", "outside", "owned", "paths"),
     ),
-    "llamacpp": (*CORE, "atomic", "outside", "owned", "paths"),
+    "llamacpp": (*CORE, "atomic", "outside", "owned", "paths", "processes"),
     "learning": (*CORE, "llamacpp", "processes", "store"),
     "engine": (
         *("core.chatter", "core.footprint"),

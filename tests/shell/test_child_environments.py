@@ -18,7 +18,7 @@ from supervisor.engine_log import OutputLog
 from supervisor.errors import EngineStartFailed
 from supervisor.hub.access import HubChoices, hub_access
 from supervisor.llamacpp.machine import survey
-from supervisor.llamacpp.process import run_tool as run_build_tool
+from supervisor.llamacpp.run_tool import run_tool as run_build_tool
 from supervisor.probe.tool import run_tool as run_probe
 from tests.support.paths import ROOT
 
