@@ -19,7 +19,7 @@ from supervisor.core.devices.vulkan import VulkanDevice
 from supervisor.probe import drivers
 from supervisor.probe.engine_list import identity, list_devices, list_worker, worker_is_free
 from supervisor.probe.places import Surroundings
-from supervisor.probe.tool import LIMIT_SECONDS, PAUSE_SECONDS, Patience, ProbeFailed, ProbeRun
+from supervisor.probe.tool import PAUSE_SECONDS, Patience, ProbeFailed, ProbeRun
 
 _NO_ENGINE = Problem(
     "engine", "No llama-server could be asked, so devices are what the drivers tell; run `supervisor engine install`."
@@ -154,13 +154,6 @@ class Prober:
                 "or its machine cannot be reached"
             )
         return self._workers[endpoint]
-
-
-def probe_machine(
-    env: Mapping[str, str], binary: Path | None, rpc: Sequence[str] = (), limit_s: float = LIMIT_SECONDS
-) -> Machine:
-    """The machine, asked once. The daemon keeps a `Prober`."""
-    return Prober(Surroundings(env, limit_s=limit_s)).machine(binary, rpc)
 
 
 def _told_by_drivers(listed: Sequence[Listed], found: Found, env: Mapping[str, str]) -> bool:

@@ -12,7 +12,8 @@ import pytest
 
 from supervisor.errors import BuildLocked
 from supervisor.llamacpp.lock import engine_lock
-from supervisor.llamacpp.progress import Progress, silent
+from supervisor.llamacpp.progress import Progress
+from tests.llamacpp.fakes import silent
 
 HOLD = """
 import asyncio, sys

@@ -213,9 +213,6 @@ def _engine_became_ready(state: State, event: EngineBecameReady, now: float) -> 
     engine.state = step(engine.state, Trigger.BECAME_READY)
     engine.slots = event.slots
     engine.ready_at = engine.idle_since = now
-    if event.used_bytes is not None:
-        engine.used_bytes = event.used_bytes
-        state.facts += 1
     model = engine.model
     model.failure = None
     model.wanted_since = None
