@@ -1,0 +1,1 @@
+"""The operating system: paths, private folders, processes and their records, sockets, logs, the terminal, the network."""
