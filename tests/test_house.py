@@ -84,23 +84,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proof": (),
     # the functional core
     "core": (),
-    "core.ggml": (),
-    "core.gguf_cursor": (),
-    "core.gguf_kind": (),
-    "core.gguf": ("core.ggml", "core.gguf_cursor"),
-    "core.architectures": (),
-    "core.template": (),
-    "core.spec_keys": ("core.gguf",),
-    "core.spec_layers": ("core.architectures", "core.spec_keys"),
-    "core.spec_parts": ("core.architectures", "core.spec_keys", "core.spec_layers"),
-    "core.spec_blocks": ("core.architectures", "core.spec_keys", "core.spec_layers"),
-    "core.spec_tensors": ("core.gguf",),
-    "core.spec": (
-        *("core.architectures", "core.gguf", "core.template"),
-        *("core.spec_blocks", "core.spec_keys", "core.spec_layers", "core.spec_parts", "core.spec_tensors"),
-    ),
-    "core.describe": ("core.gguf", "core.spec"),
-    "core.memory": ("core.architectures", "core.ggml", "core.gguf", "core.memory", "core.spec", "core.spec_parts"),
+    "core.gguf": (),
+    "core.spec": ("core.gguf",),
+    "core.spec.architectures": (),  # a table: it reads nothing
+    "core.memory": ("core.gguf", "core.spec"),
     "core.devices": ("core.devices",),
     "core.plan": ("core.memory", "core.devices", "core.spec"),
     "core.footprint": (),
@@ -171,15 +158,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "child": ("processes", "records"),
     "cores": (),
     "engine_log": ("core.plaintext", "owned"),
-    "estimating": ("config.base", "core.describe", "core.memory", "core.spec", "modelfiles"),
+    "estimating": ("config.base", "core.memory", "core.spec", "modelfiles"),
     "header_cache": ("core.gguf", "owned"),
     "kv_store": ("core.keeping", "engine_client", "owned"),
-    "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
+    "headers": ("core.catalog", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
-    "modelfolders": ("core.gguf_kind", "core.plaintext"),
+    "modelfolders": ("core.gguf", "core.plaintext"),
     "outside": (),
     "hub": (
-        *("child", "core.architectures", "core.catalog", "core.environment", "core.gguf", "header_cache"),
+        *("child", "core.catalog", "core.environment", "core.gguf", "core.spec", "header_cache"),
         *("modelfiles", "outside", "owned", "paths"),
     ),
     "llamacpp": (*CORE, "outside", "owned", "paths"),
@@ -201,7 +188,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("hub", "llamacpp", "paths", "planning", "sockets", "subjects"),
     ),
     "subjects": (
-        *("core.describe", "core.gguf", "core.identity", "core.launch", "core.plan", "core.spec"),
+        *("core.gguf", "core.identity", "core.launch", "core.plan", "core.spec"),
         *("header_cache", "modelfiles", "projectors"),
     ),
     "planning": (*CORE, "learning", "probe", "subjects"),
@@ -237,7 +224,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 
 # Modules that are tables of data and may be longer than MAX_LINES.
-DATA_ONLY: frozenset[str] = frozenset({"core.architectures", "demo.texts", "errors"})
+DATA_ONLY: frozenset[str] = frozenset({"core.spec.architectures", "demo.texts", "errors"})
 MAX_LINES = 400
 
 IMPURE = frozenset(  # what touches the world
@@ -436,7 +423,7 @@ def test_a_forbidden_import_is_found(module: str, text: str) -> None:
     ("module", "text"),
     [
         ("core.gguf", "import struct\nfrom supervisor.errors import GgufError"),
-        ("core.memory.swa", "from supervisor.core.memory.layout import Layout\nfrom ..spec import ModelSpec"),
+        ("core.memory.swa", "from supervisor.core.memory.layouts import main_caches\nfrom ..spec import ModelSpec"),
         ("llamacpp.build", "import os\nfrom supervisor.llamacpp import use\nfrom supervisor.core import capabilities"),
         ("cli.serve", "from supervisor import __version__, wiring\nfrom supervisor.paths import places"),
         ("wiring", "from supervisor.api import openai\nimport supervisor.pool"),
@@ -460,7 +447,7 @@ def test_an_opened_file_is_found_in_the_core_alone(call: str) -> None:
 def test_a_long_module_is_found_unless_it_is_data() -> None:
     assert too_long("x = 1\n" * (MAX_LINES + 1), "pool") != []
     assert too_long("x = 1\n" * MAX_LINES, "pool") == []
-    assert too_long("x = 1\n" * (MAX_LINES + 1), "core.architectures") == []
+    assert too_long("x = 1\n" * (MAX_LINES + 1), "core.spec.architectures") == []
 
 
 @pytest.mark.parametrize("ignore", ["noqa", "noqa: BLE001", "noqa: E501, F401", "type: ignore", "type: ignore[misc]"])

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from supervisor.core.architectures import lookup
+from supervisor.core.spec import lookup
 from supervisor.core.catalog import RepoFile, catalog_of
 from supervisor.core.gguf import GgufHeader
 from supervisor.errors import ModelFileError, ModelNotFound

@@ -10,7 +10,7 @@ import pytest
 from supervisor.choosing import Answer, Asked, entry_for, warning_for
 from supervisor.config import Settings
 from supervisor.config.settings import ModelOptions
-from supervisor.core.ggml import TENSOR_TYPES
+from supervisor.core.gguf import TENSOR_TYPES
 from supervisor.errors import DiskFull, ModelDoesNotFit, VariantNotFound
 from supervisor.paths import places
 from supervisor.probe.profiles import load_profile

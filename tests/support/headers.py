@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from supervisor.core.architectures import lookup
+from supervisor.core.spec import lookup
 from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo
 
 F16 = 1
