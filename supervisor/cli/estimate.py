@@ -13,7 +13,7 @@ from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_common, count, positive, require, tokens
 from supervisor.cli.reading import reader
 from supervisor.cli.render import note, print_json, print_json_line
-from supervisor.core.ggml import CACHE_TYPES
+from supervisor.core.gguf import CACHE_TYPES
 from supervisor.core.memory import EstimateOptions
 from supervisor.errors import InvalidRequest, SupervisorError
 from supervisor.models.reader import ModelReader

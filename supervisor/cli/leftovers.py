@@ -1,7 +1,7 @@
 """What `clean` may remove: the tables of what the program writes, and the walk that finds it.
 
-An entry is ours if its folder carries a marker (`supervisor.system.owned`), nothing of its name lay there before the marker
-was written, and the tables have a pattern for it. Links are never followed, nor removed: the program makes none.
+An entry is ours if its folder carries a marker (`system/owned.py`), nothing of its name lay there before the marker was
+written, and the tables have a pattern for it. Links are never followed, nor removed: the program makes none.
 Whatever else is found is listed with the reason why it stays.
 """
 

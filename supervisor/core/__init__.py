@@ -1,1 +1,1 @@
-"""The functional core: what computes and decides. It touches nothing: no files, sockets, clock, environment or randomness."""
+"""The functional core: what computes and decides. It touches no files, sockets, clock, environment or randomness."""

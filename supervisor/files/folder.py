@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from supervisor.core.gguf_kind import PEEK, FileKind, kind_of_file
+from supervisor.core.gguf import PEEK, FileKind, kind_of_file
 from supervisor.core.text.plaintext import is_name
 
 _DRAFTS = ("mtp-", "dspark-", "dflash-")

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from supervisor.core.catalog import Assessment, HubReference, best
-from supervisor.core.describe import tensor_bytes
-from supervisor.core.spec import ModelSpec, read_spec
+from supervisor.core.spec import ModelSpec, read_spec, tensor_bytes
 from supervisor.demo.builtin import ensure_demo_model
 from supervisor.errors import ModelNotFound
 from supervisor.files.header_cache import HeaderCache

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.describe import tensor_bytes
 from supervisor.core.gguf import GgufHeader
 from supervisor.core.launch import (
     LaunchOptions,
@@ -17,7 +16,7 @@ from supervisor.core.launch import (
 )
 from supervisor.core.learn.identity import model_identity
 from supervisor.core.plan import PlanRequest
-from supervisor.core.spec import ModelSpec, read_spec
+from supervisor.core.spec import ModelSpec, read_spec, tensor_bytes
 from supervisor.files.header_cache import HeaderCache
 from supervisor.files.model_file import ModelFile, open_model
 from supervisor.files.projector import projector_beside

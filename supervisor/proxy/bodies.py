@@ -1,8 +1,8 @@
 """What clients send: read within limits, small bodies parsed at once, large ones only as far as is needed.
 
 A large body lies in a mapping of memory of its own: it takes what has arrived and not more, and goes back to the system
-with the request. It is read while it arrives (`core/requests/outliner.py`), so that no step takes long on the loop that relays;
-what is left of it to be parsed is small, and parsed in a thread.
+with the request. It is read while it arrives (`core/requests/outliner.py`), so that no step takes long on the loop that
+relays; what is left of it to be parsed is small, and parsed in a thread.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The operating system: paths, private folders, processes and their records, sockets, logs, the terminal, the network."""
+"""The operating system: paths, private folders, processes and records, sockets, logs, the terminal, the network."""

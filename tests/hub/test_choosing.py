@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.config import Settings
 from supervisor.config.settings import ModelOptions
-from supervisor.core.ggml import TENSOR_TYPES
+from supervisor.core.gguf import TENSOR_TYPES
 from supervisor.errors import DiskFull, ModelDoesNotFit, VariantNotFound
 from supervisor.probe.profiles import load_profile
 from supervisor.service.build import without_daemon

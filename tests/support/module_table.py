@@ -1,4 +1,4 @@
-"""The map in docs/architecture.md, made from the packages' docstrings: `python -m tests.support.module_table` writes it."""
+"""The map in docs/architecture.md, made from packages' docstrings; `python -m tests.support.module_table` writes it."""
 
 from __future__ import annotations
 

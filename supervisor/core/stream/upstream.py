@@ -2,8 +2,8 @@
 
 llama-server notices that a client is gone at once only on a stream that also reports prompt progress: without
 progress it does not look during prefill, without a stream only after a second of silence on a queue that all
-requests share. So generations are always asked for with `stream` and `return_progress`; `core/stream/relay.py` takes out
-what the client did not ask for, `core/stream/fold.py` makes one object of the stream for a client that wanted one.
+requests share. So generations are always asked for with `stream` and `return_progress`; `relay.py` takes out what the
+client did not ask for, `fold.py` makes one object of the stream for a client that wanted one.
 
 Some single answers cannot be folded faithfully from a stream (`why_not_folded`); those are passed on as they are
 and a client that leaves is noticed late. A body that the engine would refuse is passed on untouched too, so that

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gguf
 import pytest
 
-from supervisor.core.ggml import CACHE_TYPES, TENSOR_TYPES, row_bytes, tensor_type, type_name
+from supervisor.core.gguf import CACHE_TYPES, TENSOR_TYPES, row_bytes, tensor_type, type_name
 
 
 @pytest.mark.parametrize("known", gguf.GGMLQuantizationType, ids=lambda known: known.name)

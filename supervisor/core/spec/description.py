@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec.model import ModelSpec
 
 _BLOCK = re.compile(r"blk\.(\d+)\.")
 

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.gguf import KEPT_ITEMS, ArraySummary, GgufHeader, read_header
-from supervisor.core.gguf_cursor import BLOCK, MAX_HEADER
+from supervisor.core.gguf import ArraySummary, GgufHeader, read_header
+from supervisor.core.gguf.cursor import BLOCK, MAX_HEADER
+from supervisor.core.gguf.reader import KEPT_ITEMS
 from supervisor.errors import GgufError
 from tests.support.gguf_bytes import ARRAY, STRING, array, header, model, pair, tensor, text
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.gguf import TensorInfo
-from supervisor.core.spec_tensors import group_tensors
+from supervisor.core.spec.tensors import group_tensors
 
 _F16 = 1
 

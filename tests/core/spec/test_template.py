@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.template import TemplateCapabilities, read_template
+from supervisor.core.spec.template import TemplateCapabilities, read_template
 from tests.support.llama_source import llama_source
 
 _LOOP = "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}{% endfor %}"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from supervisor.core.architectures import ARCHITECTURES, Architecture, IndexerRule, KvRule, Layout, lookup
+from supervisor.core.spec import ARCHITECTURES, Architecture, IndexerRule, KvRule, Layout, lookup
 from tests.support.llama_source import llama_source
 
 # LLM_ARCH_NAMES of src/llama-arch.cpp, build b11434.

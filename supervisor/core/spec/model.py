@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from supervisor.core.architectures import Architecture, RecurrentFamily, lookup
 from supervisor.core.gguf import ArraySummary, GgufHeader, TensorInfo
-from supervisor.core.spec_blocks import read_blocks
-from supervisor.core.spec_keys import Keys
-from supervisor.core.spec_layers import (
+from supervisor.core.spec.architectures import Architecture, RecurrentFamily, lookup
+from supervisor.core.spec.blocks import read_blocks
+from supervisor.core.spec.keys import Keys
+from supervisor.core.spec.layers import (
     Blocks,
     Flags,
     read_kv_layers,
@@ -21,7 +21,7 @@ from supervisor.core.spec_layers import (
     read_swa_layers,
     read_window,
 )
-from supervisor.core.spec_parts import (
+from supervisor.core.spec.parts import (
     ExpertSpec,
     IndexerSpec,
     PleSpec,
@@ -33,8 +33,8 @@ from supervisor.core.spec_parts import (
     read_rope,
     read_ssm,
 )
-from supervisor.core.spec_tensors import TensorGroups, group_tensors
-from supervisor.core.template import TemplateCapabilities, read_template
+from supervisor.core.spec.template import TemplateCapabilities, read_template
+from supervisor.core.spec.tensors import TensorGroups, group_tensors
 from supervisor.errors import ModelFileError
 
 __all__ = ["ExpertSpec", "IndexerSpec", "ModelSpec", "PleSpec", "RopeSpec", "SsmSpec", "read_spec"]
