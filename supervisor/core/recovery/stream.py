@@ -1,7 +1,8 @@
 """The byte path of an answer in which calls are looked for: whole events in, whole events out.
 
-An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/relay.py`, which cuts the
-bytes into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes on.
+An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/relay.py`, which cuts
+the bytes into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes
+on.
 """
 
 from __future__ import annotations
