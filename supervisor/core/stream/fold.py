@@ -1,9 +1,9 @@
 """Folds a stream of chunks into the one object the engine would have answered without streaming.
 
-What is common to all, and to chat and text completions; the shape of a choice lives in `chat.py` and `completions.py`,
-other answers in `responses.py` and `raw_completions.py`. Measured on llama-server b11434, where several choices are asked
-for: `usage` and `timings` come once per choice, and its own single answer shows those of choice 0; so does this one.
-`created` is the first chunk's.
+What is common to all, and to chat and text completions; the shape of a choice lives in `chat.py` and
+`completions.py`, other answers in `responses.py` and `raw_completions.py`. Measured on llama-server b11434, where
+several choices are asked for: `usage` and `timings` come once per choice, and its own single answer shows those of
+choice 0; so does this one. `created` is the first chunk's.
 """
 
 from __future__ import annotations
