@@ -18,11 +18,11 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.atomic import atomic_write
 from supervisor.demo import gguf_file as gguf
 from supervisor.demo.pieces import split_texts
 from supervisor.demo.script import Script, lines, start_token
 from supervisor.demo.template import chat_template
+from supervisor.system.atomic import atomic_write
 
 _WIDTH = 128
 _PLAIN, _ONE, _LAST, _FLAGS = 0, 1, 2, 3

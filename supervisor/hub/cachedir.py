@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.atomic import atomic_write
 from supervisor.core.catalog import RepoFile, Variant, catalog_of
 from supervisor.core.catalog.forms import is_commit, is_sha256
 from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partial import SUFFIX, partial_of
+from supervisor.system.atomic import atomic_write
 
 _REF_BYTES = 256
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from supervisor.atomic import atomic_write
+from supervisor.system.atomic import atomic_write
 
 
 def read_object(path: Path) -> dict[str, object]:

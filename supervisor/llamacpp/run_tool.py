@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.environment import for_builds
-from supervisor.processes import signal_session
+from supervisor.system.processes import signal_session
 
 _TERM_SECONDS = 2.0
 _LOOK_SECONDS = 0.02

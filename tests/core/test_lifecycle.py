@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.lifecycle import TRANSITIONS, EngineState, ImpossibleTransition, Trigger, step
+from supervisor.core.schedule.lifecycle import TRANSITIONS, EngineState, ImpossibleTransition, Trigger, step
 
 
 def test_every_state_can_be_reached_and_every_living_one_can_end() -> None:

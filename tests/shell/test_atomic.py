@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.atomic import atomic_write, scratches
+from supervisor.system.atomic import atomic_write, scratches
 
 # Writes more than this process may, in a child: the kernel fails the write, or kills the writer where it may.
 _TOO_MUCH = """
 import resource, signal, sys
 from pathlib import Path
-from supervisor.atomic import atomic_write
+from supervisor.system.atomic import atomic_write
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL if sys.argv[2] == "killed" else signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
 atomic_write(Path(sys.argv[1]), b"new" * 1000)

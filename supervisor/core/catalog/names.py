@@ -14,8 +14,7 @@ from __future__ import annotations
 import enum
 import re
 
-from supervisor.core import shards
-from supervisor.core.shards import Shard
+from supervisor.core import gguf
 
 
 class Kind(enum.Enum):
@@ -56,9 +55,9 @@ def stem_of(path: str) -> str:
     return name[:-5] if name.lower().endswith(".gguf") else name
 
 
-def shard_of(path: str) -> Shard | None:
+def shard_of(path: str) -> gguf.Shard | None:
     """Which shard the name says that the file is; None: a file by itself, or a numbering that cannot be."""
-    shard = shards.shard_of(path.rpartition("/")[2])
+    shard = gguf.shard_of(path.rpartition("/")[2])
     return shard if shard is not None and shard.is_possible else None
 
 

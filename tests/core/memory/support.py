@@ -6,8 +6,7 @@ from functools import cache
 
 import gguf
 
-from supervisor.core.ggml import row_bytes
-from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo
+from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo, row_bytes
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, estimate
 from supervisor.core.memory.cache import Cache
 from supervisor.core.spec import ModelSpec, read_spec
