@@ -17,7 +17,7 @@ from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry,
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.text.plaintext import is_text, plain
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
-from supervisor.files.folder import Found, look_inside, passed_over, scan, scan_files
+from supervisor.files.folder import FolderModel, look_inside, passed_over, scan, scan_files
 from supervisor.files.model_file import open_model
 
 _log = structlog.get_logger()
@@ -48,7 +48,7 @@ def configured_models(settings: Settings) -> Registry:
     return Registry(entries, _defaults(settings))
 
 
-def _found(folder: str | None) -> dict[str, Found]:
+def _found(folder: str | None) -> dict[str, FolderModel]:
     """What `models_dir` holds, by name; what cannot be a model for its name is logged."""
     if folder is None:
         return {}
@@ -75,7 +75,9 @@ def _defaults(settings: Settings) -> ModelDefaults:
     return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters(), plain.tool_calls)
 
 
-def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | None, policy: ModelPolicy) -> ModelEntry:
+def _entry(
+    settings: Settings, name: str, model: ModelSettings, found: FolderModel | None, policy: ModelPolicy
+) -> ModelEntry:
     """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
     entry = ModelEntry(
         *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
@@ -87,14 +89,14 @@ def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | N
     if is_demo(model) or (path is None and found is None and name == DEMO_ID):
         return replace(entry, source=Source.DEMO)
     if path is not None:
-        found = look_inside(Path(path), name) if Path(path).is_dir() else Found(name, Path(path))
+        found = look_inside(Path(path), name) if Path(path).is_dir() else FolderModel(name, Path(path))
     if found is None:  # loading it will say so
         nowhere = path or str(Path(settings.models_dir or ".") / f"{name}.gguf")
         return replace(entry, path=nowhere)
     return replace(entry, path=str(found.path), options=_with_companions(entry.options, found))
 
 
-def _with_companions(options: LaunchOptions, found: Found) -> LaunchOptions:
+def _with_companions(options: LaunchOptions, found: FolderModel) -> LaunchOptions:
     """What lies beside the model is used, unless the options say otherwise."""
     if found.projector is not None and options.mmproj is None and options.mmproj_auto is not False:
         options = replace(options, mmproj=str(found.projector))

@@ -14,6 +14,7 @@ import signal
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from supervisor.system import processes
 from supervisor.system.atomic import atomic_write, scratches
@@ -64,7 +65,7 @@ def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
 def living_children(folder: Path) -> list[int]:
     """The pids of recorded children that live and are provably ours."""
     records = (_read(path) for path in sorted(folder.glob("*.json")))
-    return [record.pid for record in records if record is not None and _judge(record) == "killed"]
+    return [record.pid for record in records if record is not None and _judge(record) == "ours"]
 
 
 def _end(path: Path, term_s: float) -> Ended:
@@ -72,13 +73,13 @@ def _end(path: Path, term_s: float) -> Ended:
     if record is None:
         path.unlink(missing_ok=True)
         return Ended(None, path.name, "unreadable")
-    outcome = _judge(record)
-    if outcome == "killed":
+    state = _judge(record)
+    if state == "ours":
         _kill(record.pid, term_s)
-    if outcome != "not ours":
+    if state != "not ours":
         _remove_socket(record.socket)
     path.unlink(missing_ok=True)
-    return Ended(record.pid, record.program, outcome)
+    return Ended(record.pid, record.program, "killed" if state == "ours" else state)
 
 
 def _read(path: Path) -> Record | None:
@@ -91,13 +92,14 @@ def _read(path: Path) -> Record | None:
     return record if kinds == (int, float, str, str) and record.pid > 1 else None
 
 
-def _judge(record: Record) -> str:
+def _judge(record: Record) -> Literal["ours", "not ours", "gone"]:
+    """Whether what runs under the recorded pid is the recorded child."""
     started = processes.create_time(record.pid)
     if started is None or not processes.is_running(record.pid):
         return "gone"
     if abs(started - record.create_time) > _SAME_START_S or record.pid not in processes.session_members(record.pid):
         return "not ours"
-    return "killed"
+    return "ours"
 
 
 def _kill(session: int, term_s: float) -> None:

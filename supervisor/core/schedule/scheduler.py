@@ -105,7 +105,7 @@ def _settle(state: State, now: float) -> None:
         for model in state.models.values():
             queue.lend(state, model, now)
         replicas.adjust(state, now)
-        if not rooms.settle(state, now):
+        if not rooms.place_waiting(state, now):
             break
     idle.expire(state, now)
 
