@@ -25,9 +25,9 @@ from supervisor.config.base import (
     Strict,
     Tokens,
 )
-from supervisor.core.spec import ModelSpec, tensor_bytes
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.memory.options import FlashAttention, Speculative
+from supervisor.core.spec import ModelSpec, tensor_bytes
 from supervisor.errors import EstimateRefused, InvalidRequest, file_refused
 from supervisor.modelfiles import open_model
 

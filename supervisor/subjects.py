@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.spec import ModelSpec, read_spec, tensor_bytes
 from supervisor.core.gguf import GgufHeader
 from supervisor.core.identity import model_identity
 from supervisor.core.launch import (
@@ -17,6 +16,7 @@ from supervisor.core.launch import (
     projector_of,
 )
 from supervisor.core.plan import PlanRequest
+from supervisor.core.spec import ModelSpec, read_spec, tensor_bytes
 from supervisor.header_cache import HeaderCache
 from supervisor.modelfiles import ModelFile, open_model
 from supervisor.projectors import projector_beside

@@ -86,7 +86,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core": (),
     "core.gguf": (),
     "core.spec": ("core.gguf",),
-    "core.spec.architectures": (),  # a table: it reads nothing
+    "core.spec.traits": (),
+    "core.spec.architectures": ("core.spec.traits",),  # a table: it reads nothing
     "core.memory": ("core.gguf", "core.spec"),
     "core.devices": ("core.devices",),
     "core.plan": ("core.memory", "core.devices", "core.spec"),
@@ -107,6 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "core.gguf",
         "core.memory",
         "core.plan",
+        "core.spec",
         "core.statelines",
     ),
     "core.filters": (),
@@ -203,7 +205,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("config", "core.registry", "core.reload", "llamacpp", "modelfolders"),
         *("planning", "pool", "prepare", "targets", "workshop"),
     ),
-    "projectors": ("core.gguf", "modelfiles"),
+    "projectors": ("core.gguf", "core.spec", "modelfiles"),
     "smoke": ("core.launch", "engine", "engine_client", "engine_log", "llamacpp", "paths", "prepare", "sockets"),
     "lease": ("core.schedule", "core.events", "core.failures", "child", "engine", "engine_client"),
     "tending": ("core.events", "core.watch", "engine", "lease"),

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from supervisor.core.spec import lookup
 from supervisor.core.catalog import RepoFile, catalog_of
 from supervisor.core.gguf import GgufHeader
+from supervisor.core.spec import lookup
 from supervisor.errors import ModelFileError, ModelNotFound
 from supervisor.modelfiles import open_model
 

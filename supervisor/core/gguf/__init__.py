@@ -3,6 +3,8 @@
     read_header(stream, size)    an open stream → what its header says
     combine_shards(headers)      the parts of a split model → one header
     kind_of_file(head)           the first bytes of a file → a model, or what only goes with one
+
+Whatever the bytes are, reading them is bounded; what is wrong with them is a `GgufError` with its place.
 """
 
 from supervisor.core.gguf.ggml import CACHE_TYPES, TENSOR_TYPES, TensorType, row_bytes, tensor_type, type_name

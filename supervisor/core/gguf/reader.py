@@ -22,8 +22,8 @@ from itertools import zip_longest
 from types import MappingProxyType
 from typing import BinaryIO, Final, TypeAlias
 
-from supervisor.core.gguf.ggml import TENSOR_TYPES, type_name
 from supervisor.core.gguf.cursor import ARRAY, STRING, TYPE_NAMES, U32, Cursor
+from supervisor.core.gguf.ggml import TENSOR_TYPES, type_name
 from supervisor.errors import GgufError, ShardMissing
 
 KEPT_ITEMS: Final = 4096

@@ -10,8 +10,19 @@ import io
 
 import pytest
 
-from supervisor.core.spec import ARCHITECTURES, ExpertSpec, IndexerSpec, KvRule, Layout, ModelSpec, PleSpec, RopeSpec, SsmSpec, read_spec
 from supervisor.core.gguf import ArraySummary, GgufValue, read_header
+from supervisor.core.spec import (
+    ARCHITECTURES,
+    ExpertSpec,
+    IndexerSpec,
+    KvRule,
+    Layout,
+    ModelSpec,
+    PleSpec,
+    RopeSpec,
+    SsmSpec,
+    read_spec,
+)
 from supervisor.errors import ModelFileError
 from tests.support.headers import header, model
 from tests.support.llama_source import llama_source

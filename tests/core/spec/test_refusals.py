@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.spec import ARCHITECTURES, read_spec
 from supervisor.core.gguf import ArraySummary, GgufValue
+from supervisor.core.spec import ARCHITECTURES, read_spec
 from supervisor.errors import ModelFileError
 from tests.support.headers import STANDARD, header, model
 
