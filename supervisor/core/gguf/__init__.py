@@ -8,16 +8,10 @@ Whatever the bytes are, reading them is bounded; what is wrong with them is a `G
 """
 
 from supervisor.core.gguf.ggml import CACHE_TYPES, TENSOR_TYPES, TensorType, row_bytes, tensor_type, type_name
+from supervisor.core.gguf.header import ArraySummary, GgufHeader, GgufScalar, GgufValue, TensorInfo
 from supervisor.core.gguf.kind import PEEK, FileKind, kind_of_file
-from supervisor.core.gguf.reader import (
-    ArraySummary,
-    GgufHeader,
-    GgufScalar,
-    GgufValue,
-    TensorInfo,
-    combine_shards,
-    read_header,
-)
+from supervisor.core.gguf.reader import read_header
+from supervisor.core.gguf.shards import combine_shards
 
 __all__ = [
     "CACHE_TYPES",
