@@ -17,7 +17,7 @@ from supervisor.core.catalog import RepoFile, catalog_of
 from supervisor.core.gguf import GgufHeader
 from supervisor.core.spec import lookup
 from supervisor.errors import ModelFileError, ModelNotFound
-from supervisor.modelfiles import open_model
+from supervisor.files.model_file import open_model
 
 Json = dict[str, Any]
 
