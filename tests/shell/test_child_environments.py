@@ -82,7 +82,7 @@ def test_a_download_gets_the_hubs_token_and_no_other_secret() -> None:
 
 STARTS = {"Popen", "run", "call", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell"}
 CHOSEN = {"for_engines", "for_python", "for_downloads", "for_builds", "child_environment", "child_env"}
-HANDED_ON = {"child.py"}  # `Child.spawn` runs exactly what it is given; its callers are looked at
+HANDED_ON = {"system/child.py"}  # `Child.spawn` runs exactly what it is given; its callers are looked at
 OURSELVES = {"cli/background.py"}  # the daemon itself, which needs the keys
 
 
