@@ -200,7 +200,7 @@ async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[
         text = await response.read()
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if response.status != 200 or not isinstance(found, dict):
         raise _Refused(f"the engine answered {response.status}: {text.decode('utf-8', 'replace')[:300]}")

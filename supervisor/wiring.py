@@ -41,7 +41,6 @@ from supervisor.daemon import (
 )
 from supervisor.edges import pool_edges
 from supervisor.engine_log import OutputLog
-from supervisor.errors import SupervisorError
 from supervisor.inflight import Inflight
 from supervisor.learning import Learning
 from supervisor.logfile import LogFile
@@ -242,15 +241,11 @@ def _watching(reloader: Reloader, service: Service, stop: Stop) -> Iterator[None
     tasks = {asyncio.ensure_future(reloader.watch()), asyncio.ensure_future(resumed)}
     terminal = has_terminal()
 
-    async def reload() -> None:
-        with contextlib.suppress(SupervisorError):  # it is in the log and in the status
-            await reloader.reload()
-
     def hung_up() -> None:
         if terminal and not has_terminal():
             stop.ask()  # the terminal that we run in was closed
             return
-        tasks.add(task := asyncio.ensure_future(reload()))
+        tasks.add(task := asyncio.ensure_future(reloader.reload_quietly()))
         task.add_done_callback(tasks.discard)
 
     signals = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -61,7 +60,7 @@ def stream(client: Client, request: Json, answer: Answer) -> Iterator[None]:
         for event in events:
             if event == "[DONE]":
                 return
-            chunk = json.loads(event)
+            chunk = client.parsed(event)
             if "error" in chunk:
                 raise remote_error(chunk)
             answer.add(chunk)

@@ -67,6 +67,6 @@ def error_in(body: bytes) -> Mapping[str, Any]:
     """The error object of an error response; made up from its text where there is none."""
     try:
         found = json.loads(body)["error"]
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {"message": body.decode("utf-8", "replace")[:500]}

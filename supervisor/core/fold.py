@@ -148,7 +148,7 @@ class StreamFold:
             return
         try:
             chunk = json.loads(event.data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EngineStreamInvalid(f"An event of the engine's stream is not JSON: {error}.") from error
         if chunk is None:  # the engine's start marker of a second prompt, sent where no progress is asked for
             return

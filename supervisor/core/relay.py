@@ -245,6 +245,6 @@ def _parse(event: bytes) -> Mapping[str, object]:
     """The JSON object of an event of one line; empty for anything else, which is not ours to judge."""
     try:
         value = json.loads(event.partition(b":")[2])
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -50,7 +50,7 @@ def parse_state(line: bytes) -> StateLine | None:
         return None
     try:
         found = json.loads(line[len(_PREFIX) :])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not isinstance(found.get("state"), str):
         return None

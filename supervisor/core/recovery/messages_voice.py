@@ -155,5 +155,5 @@ def _input(arguments: str | None) -> Any:
     """The arguments of a call as a value; of one that was cut, nothing."""
     try:
         return json.loads(arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}

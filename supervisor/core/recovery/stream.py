@@ -108,7 +108,7 @@ class RecoveredStream:
             return self._end()
         try:
             chunk = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             chunk = None
         if not isinstance(chunk, dict):
             return event + _END if self._voice.verbatim else b""
