@@ -51,7 +51,7 @@ def stranger(answer: bytes, kind: str = "application/json") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("event", [b"no JSON", b"[1]", b"[" * 100_000, b"\xff"])
-@pytest.mark.parametrize("words", [("chat", "m", "hello"), ("load", "m"), ("pull", "a/b")])
+@pytest.mark.parametrize("words", [("chat", "m", "-m", "hello"), ("load", "m"), ("pull", "a/b")])
 def test_an_event_that_is_none(cli: Cli, event: bytes, words: tuple[str, ...]) -> None:
     with stranger(b"data: " + event + b"\n\n", "text/event-stream") as url:
         shown = cli(*words, "--url", url)
