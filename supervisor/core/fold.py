@@ -166,7 +166,7 @@ def well_shaped() -> Iterator[None]:
     """What a chunk of another shape leads to becomes `EngineStreamInvalid`."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise EngineStreamInvalid(f"A chunk of the engine's stream has an unknown shape: {error!r}.") from error
 
 

@@ -62,7 +62,10 @@ class LoadedModels:
 
 
 def _loaded(row: tuple[Any, ...]) -> LoadedModel | None:
-    name, path, options, at, hub, aliases = row
+    name, path, options, at, hub, aliases = row  # SQLite takes any type in any column
+    texts = isinstance(name, str) and isinstance(path, str | None) and isinstance(hub, str | None)
+    if not texts or not isinstance(at, int | float):
+        return None
     try:
         return LoadedModel(name, path, dict(json.loads(options)), at, hub, tuple(map(str, json.loads(aliases))))
     except (ValueError, TypeError, RecursionError):

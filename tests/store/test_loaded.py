@@ -35,3 +35,12 @@ def test_a_row_that_cannot_be_understood_is_as_good_as_absent(tmp_path: Path, op
         with database.change() as connection:
             connection.execute("UPDATE loaded SET options = ?, aliases = ? WHERE id = 'bad'", (options, aliases))
         assert [model.id for model in LoadedModels(database).all()] == ["good"]
+
+
+@pytest.mark.parametrize("column", ["id", "path", "hub", "at", "options", "aliases"])
+def test_a_value_of_another_type_is_none(tmp_path: Path, column: str) -> None:
+    with Database.open(tmp_path / "state.db") as database:
+        LoadedModels(database).add(LoadedModel("bad", None, {}, 2.0))
+        with database.change() as connection:
+            connection.execute(f"UPDATE loaded SET {column} = x'ff'")
+        assert LoadedModels(database).all() == ()
