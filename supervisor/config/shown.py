@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from supervisor.config.document import Loc
 from supervisor.config.effective import effective_models
 from supervisor.config.load import KEY_VARIABLE, Loaded
-from supervisor.core.secrets import HIDDEN, is_likely_secret, shown_arguments, without_credentials
+from supervisor.core.text.secrets import HIDDEN, is_likely_secret, shown_arguments, without_credentials
 
 Origin = Literal["file", "defaults", "environment", "default"]
 

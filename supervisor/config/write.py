@@ -8,7 +8,7 @@ from typing import Any
 
 from supervisor.config.document import to_yaml
 from supervisor.config.expand import escape
-from supervisor.core.plaintext import one_line
+from supervisor.core.text.plaintext import one_line
 
 _VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
 _HEAD = "Configuration of llama-supervisor. `supervisor config check` says what is wrong with it."

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.config.load import load
 from supervisor.config.shown import shown
-from supervisor.core.secrets import HIDDEN, shown_arguments
+from supervisor.core.text.secrets import HIDDEN, shown_arguments
 
 SECRETS = """
 hub: {token: s3cret-token, endpoint: "https://me:s3cret@hub.example/x"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.core.linecutter import LONGEST_LINE, LineCutter
+from supervisor.core.text.linecutter import LONGEST_LINE, LineCutter
 
 READ = 1 << 16  # what a pipe holds
 

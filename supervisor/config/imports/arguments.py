@@ -13,7 +13,7 @@ from supervisor.config.settings import DefaultSettings
 from supervisor.core.launch.extra import spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of
 from supervisor.core.launch.typed import SWITCHES, VALUED
-from supervisor.core.secrets import is_likely_secret
+from supervisor.core.text.secrets import is_likely_secret
 
 _LISTS = {"device", "rpc", "spec_draft_device", "override_tensor", "spec_draft_override_tensor", "tensor_split"}
 _BY_FLAG: Mapping[str, str] = {flag: row.field for row in VALUED.values() for flag in row.on}
