@@ -101,7 +101,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "core.describe": ("core.gguf", "core.spec"),
     "core.memory": ("core.architectures", "core.ggml", "core.gguf", "core.memory", "core.spec", "core.spec_parts"),
-    "core.devices": ("core.devices",),
+    "core.devices": ("core.devices", "core.foreignjson"),
     "core.plan": ("core.memory", "core.devices", "core.spec"),
     "core.footprint": (),
     "core.chatter": (),
@@ -112,7 +112,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.flood": (),
     "core.loglevel": (),
     "core.environment": (),
-    "core.statelines": (),
+    "core.foreignjson": (),
+    "core.statelines": ("core.foreignjson",),
     "core.units": (),
     "core.launch": (
         "core.capabilities",
@@ -140,9 +141,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.toolcalls": ("core.toolcalls",),
     "core.toolmode": (),
     "core.recovery": (
-        *("core.apis", "core.chat", "core.recovery", "core.relay", "core.sse", "core.toolcalls", "core.toolmode"),
+        *("core.apis", "core.chat", "core.foreignjson", "core.recovery", "core.relay", "core.sse", "core.toolcalls"),
+        "core.toolmode",
     ),
-    "core.fold": ("core.sse",),
+    "core.fold": ("core.foreignjson", "core.sse"),
     "core.chat": ("core.fold", "core.sse", "core.toolcalls"),
     "core.completions": ("core.fold",),
     "core.responses": ("core.fold",),
@@ -151,8 +153,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.outline": (),
     "core.outliner": ("core.outline",),
     "core.nearest": (),
-    "core.engine_errors": (),
-    "core.relay": ("core.apis", "core.sse"),
+    "core.engine_errors": ("core.foreignjson",),
+    "core.relay": ("core.apis", "core.foreignjson", "core.sse"),
     "core.apis": ("core.sse",),
     "core.browsers": (),
     "core.upstream": ("core.chat", "core.completions", "core.fold", "core.raw_completions", "core.responses"),
@@ -173,7 +175,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "engine_log": ("core.plaintext", "owned"),
     "estimating": ("config.base", "core.describe", "core.memory", "core.spec", "modelfiles"),
     "header_cache": ("core.gguf", "owned"),
-    "kv_store": ("core.keeping", "engine_client", "owned"),
+    "kv_store": ("core.foreignjson", "core.keeping", "engine_client", "owned"),
     "headers": ("core.catalog", "core.describe", "core.spec", "demo", "header_cache", "hub", "modelfiles", "paths"),
     "modelfiles": ("core.gguf", "header_cache", "paths"),
     "modelfolders": ("core.gguf_kind", "core.plaintext"),
@@ -189,7 +191,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("core.launch", "core.lifecycle", "core.failures", "core.statelines"),
         *("child", "engine_client", "engine_log", "paths", "processes", "sockets"),
     ),
-    "engine_client": (),
+    "engine_client": ("core.foreignjson",),
     "wakefulness": (),
     "remembered": ("config", "core.launch", "core.registry", "learning", "store", "targets"),
     "targets": (
@@ -239,6 +241,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
 # Modules that are tables of data and may be longer than MAX_LINES.
 DATA_ONLY: frozenset[str] = frozenset({"core.architectures", "demo.texts", "errors"})
 MAX_LINES = 400
+
+# Where text of engines and drivers arrives, JSON is read by `core/foreignjson` alone; these read their own.
+READ_FOREIGN_JSON = ("core", "engine", "engine_client", "kv_store", "proxy", "smoke")
+READ_THEIR_OWN: frozenset[str] = frozenset(
+    {"core.foreignjson", "core.identity"}  # it itself; what was written a moment before
+    | {"core.outline", "core.outliner"}  # one string
+    | {"core.toolcalls.jsontext"}  # numbers keep their spelling; says ValueError for all
+    | {"proxy.asgi", "proxy.relay", "proxy.server"}  # envelopes of our errors
+)
 
 IMPURE = frozenset(  # what touches the world
     {"asyncio", "logging", "os", "pathlib", "random", "secrets"}
@@ -316,6 +327,18 @@ def opened_files(text: str, module: str) -> list[str]:
     ]
 
 
+def unguarded_json(text: str, module: str) -> list[str]:
+    """Calls of `json.loads` where others' JSON arrives: it also raises what is no ValueError."""
+    if module in READ_THEIR_OWN or not any(is_within(module, room) for room in READ_FOREIGN_JSON):
+        return []
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    return [
+        f"{module}:{call.lineno}: read others' JSON with core/foreignjson"
+        for call in calls
+        if getattr(call.func, "attr", "") == "loads" and getattr(getattr(call.func, "value", None), "id", "") == "json"
+    ]
+
+
 def too_long(text: str, module: str) -> list[str]:
     lines = text.count("\n")
     return [f"{module}: {lines} lines, {MAX_LINES} at most"] if lines > MAX_LINES and module not in DATA_ONLY else []
@@ -381,6 +404,10 @@ def test_modules_import_only_what_their_room_allows() -> None:
 
 def test_the_core_opens_no_file() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in opened_files(text, module)])
+
+
+def test_others_json_is_read_in_one_place() -> None:
+    complain([fault for module, text, _ in PROGRAM for fault in unguarded_json(text, module)])
 
 
 def test_no_module_is_too_long() -> None:
@@ -455,6 +482,12 @@ def test_a_package_resolves_its_own_relative_imports() -> None:
 def test_an_opened_file_is_found_in_the_core_alone(call: str) -> None:
     assert len(opened_files(call, "core.gguf")) == 1
     assert opened_files(call, "modelfiles") == []
+
+
+def test_others_json_that_is_read_elsewhere_is_found() -> None:
+    assert len(unguarded_json("x = json.loads(line)", "core.statelines")) == 1
+    assert unguarded_json("x = json.loads(line)", "core.foreignjson") == []
+    assert unguarded_json("x = json.loads(line)", "cli.main") == []
 
 
 def test_a_long_module_is_found_unless_it_is_data() -> None:

@@ -225,6 +225,15 @@ def test_chat_answers_one_message(cli: Cli, daemon: FakeDaemon) -> None:
     assert cli("chat", stdin=" ").code == 2
 
 
+@pytest.mark.parametrize("piece", ["[" * 100_000, "no JSON"])
+def test_a_piece_that_cannot_be_read_ends_a_chat_with_an_error(cli: Cli, daemon: FakeDaemon, piece: str) -> None:
+    daemon.chat = lambda _: [piece]
+    done = cli("chat", "-m", "hello")
+    assert done.code != 0
+    assert "A piece of the answer is not JSON" in done.err
+    assert "Traceback" not in done.err
+
+
 def test_chat_takes_the_only_loaded_model_else_demo(cli: Cli, daemon: FakeDaemon) -> None:
     for state, expected in (("loading", "demo"), ("ready", "only")):
         daemon.models = {"only": model("only", state)}

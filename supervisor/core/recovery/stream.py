@@ -6,12 +6,12 @@ into whole events and takes out what the client did not ask for, and looks like 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from supervisor.core.foreignjson import NotJson, parse
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
 from supervisor.core.recovery.chunks import Chunk, Recovery
 from supervisor.core.recovery.raw import RawChunks
@@ -107,8 +107,8 @@ class RecoveredStream:
         if data == DONE.encode():
             return self._end()
         try:
-            chunk = json.loads(data)
-        except ValueError:
+            chunk = parse(data)
+        except NotJson:
             chunk = None
         if not isinstance(chunk, dict):
             return event + _END if self._voice.verbatim else b""
