@@ -73,8 +73,10 @@ def _chunk(event: str) -> Json:
     try:
         found = parse(event)
     except NotJson as error:
-        raise DaemonError(f"A piece of the answer is not JSON: {error}.") from error
-    return found if isinstance(found, dict) else {}
+        raise DaemonError(f"A piece of the answer is not JSON: {error}. See `supervisor logs`.") from error
+    if not isinstance(found, dict):
+        raise DaemonError("A piece of the answer is no JSON object; see `supervisor logs`.")
+    return found
 
 
 def show(client: Client, request: Json, answer: Answer) -> None:

@@ -48,7 +48,8 @@ class _Pulls(Pulls):
 async def ask(pulls: Pulls, model: str) -> None:
     service = cast(Service, SimpleNamespace(disk=SimpleNamespace(pulls=pulls)))
     assert await router_pull(RouterPullRequest(model=model), service) == {"success": True}
-    await asyncio.sleep(0)
+    for _ in range(5):  # turns of the loop until the hub is asked
+        await asyncio.sleep(0)
 
 
 def test_a_download_that_is_asked_for_again_and_again_is_one() -> None:

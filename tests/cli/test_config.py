@@ -120,11 +120,11 @@ def test_check_tells_of_options_that_the_engine_in_use_does_not_have(cli: Cli) -
     old = cli.folder / "llama-server"
     flags = "-m, --model FNAME  path\n-c, --ctx-size N  size\n-fa, --flash-attn  on"
     old.write_text(f"""#!/bin/sh
-case "$1" in --version) echo 'version: 1 (abc)';; --help) printf '{flags}\n';; *) exit 1;; esac
+case "$1" in --version) echo 'version: 1 (abc)';; --help) printf '%s\\n' '{flags}';; *) exit 1;; esac
 """)
     old.chmod(0o755)
     (cli.folder / "here.gguf").touch()
-    given = "ctx_size: 512, flash_attn: on, cache_type_k: q8_0, cpu_moe: true, extra_args: [--model-draft, x]"
+    given = "ctx_size: 512, flash_attn: on, cache_type_k: q8_0, cpu_moe: true, extra_args: [--brand-new, x]"
     (cli.folder / "c.yaml").write_text(f"models:\n  a: {{file: here.gguf, {given}}}\n  b: {{file: here.gguf}}\n")
     assert cli("config", "check", "c.yaml").err == ""
     cli.env["SUPERVISOR_LLAMA_SERVER"] = str(old)
