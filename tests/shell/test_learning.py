@@ -174,7 +174,9 @@ UNMAPPED: Literal["none"] = (
 
 
 async def test_a_models_footprint_is_its_estimate(shop: Workshop, scripted_model: ScriptedModel) -> None:
-    options = LaunchOptions(ctx_size=4096, parallel=2, embeddings="off")
+    options = LaunchOptions(
+        ctx_size=4096, parallel=2, embeddings="off", repack=False
+    )  # a repacked copy is told besides
     planned = await shop.plan(scripted_model("It fits.", n_ctx=8192), options)
     info = await shop.start(planned)
     assert planned.intent.estimated == planned.estimate
