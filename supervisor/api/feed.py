@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from supervisor.api.looks import event
 from supervisor.api.service import Service
 from supervisor.errors import TooManyReaders
 from supervisor.proxy.asgi import SSE_HEADERS
+from supervisor.service.looks import event
 
 MOST_READERS = 64
 """Clients that may read events at a time: one that stops reading keeps what it was told last."""

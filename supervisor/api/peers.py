@@ -17,11 +17,11 @@ from pydantic import BaseModel
 from supervisor.api.feed import KEEP_ALIVE_S, EventStream, changes
 from supervisor.api.openai import card, command_of, router_status
 from supervisor.api.service import Service, ServiceOf
-from supervisor.choosing import Asked
 from supervisor.config.base import Target
-from supervisor.core.browsers import from_browser
+from supervisor.core.requests.browsers import from_browser
 from supervisor.errors import InvalidRequest, OriginNotAllowed, RouteNotFound
 from supervisor.proxy.asgi import AS_HEAD
+from supervisor.service.resolve import Asked
 
 router = APIRouter()
 

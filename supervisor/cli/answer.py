@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from supervisor.cli.client import Client, Json, remote_error
 from supervisor.cli.render import Pieces, write
-from supervisor.core.foreignjson import NotJson, parse
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import DaemonError
 
 

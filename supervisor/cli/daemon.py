@@ -22,7 +22,7 @@ from supervisor.cli.options import background_arguments, command_name
 from supervisor.cli.progress import Report
 from supervisor.cli.render import note
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, DaemonVersionMismatch
-from supervisor.paths import Places, places
+from supervisor.system.paths import Places, places
 
 ENDING_SECONDS = 5.0
 _ASK_AGAIN_SECONDS = 0.02
@@ -170,7 +170,7 @@ def _at_endpoint(where: Places, key: str | None) -> Daemon | None:
 
 
 def _lives(pid: int) -> bool:
-    from supervisor.processes import is_running  # noqa: PLC0415 - psutil; only a daemon in trouble needs it
+    from supervisor.system.processes import is_running  # noqa: PLC0415 - psutil; only a daemon in trouble needs it
 
     return is_running(pid)
 

@@ -11,15 +11,15 @@ from typing import cast
 import pytest
 
 from supervisor.api.service import MOST_ADDED, Service
-from supervisor.api.trials import Trials
-from supervisor.choosing import Asked
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy, Pins
 from supervisor.errors import HubUnreachable, InvalidRequest, ModelNotFound
-from supervisor.planning import Known, Planner
-from supervisor.pool import Pool
-from supervisor.prepare import EngineMaker
-from supervisor.reloading import Reloader
+from supervisor.planning.planner import Known, Planner
+from supervisor.pool.pool import Pool
+from supervisor.service.launcher import EngineMaker
+from supervisor.service.reload import Reloader
+from supervisor.service.resolve import Asked
+from supervisor.service.trials import Trials
 from tests.api.test_feed import service_of
 from tests.shell.pools import PoolBench
 

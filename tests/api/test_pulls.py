@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from supervisor.api.files import RouterPullRequest, router_pull
-from supervisor.api.pulls import MOST_UNATTENDED, Pulls
 from supervisor.api.service import Service
 from supervisor.errors import HubUnreachable, TooManyDownloads
 from supervisor.hub.models import Chosen
+from supervisor.service.pulls import MOST_UNATTENDED, Pulls
 from tests.support.patience import PATIENCE
 
 

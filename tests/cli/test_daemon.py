@@ -17,7 +17,7 @@ from supervisor.cli.background import start
 from supervisor.cli.daemon import Daemon, at_endpoint
 from supervisor.cli.stop import stop_daemon
 from supervisor.errors import DaemonError
-from supervisor.paths import Places, places
+from supervisor.system.paths import Places, places
 from tests.cli.conftest import Cli
 from tests.fakes import fake_daemon
 from tests.fakes.fake_daemon import FakeDaemon

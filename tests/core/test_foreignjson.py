@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from supervisor.core.chat import ChatFold
-from supervisor.core.engine_errors import error_in
-from supervisor.core.fold import StreamFold, said_by_engine
-from supervisor.core.foreignjson import MOST_NESTED, NotJson, parse
+from supervisor.core.engine_output.errors import error_in
+from supervisor.core.engine_output.statelines import parse_state
 from supervisor.core.recovery import ChatRecovery, RecoveredStream, Tally
 from supervisor.core.recovery.choice import same_call
 from supervisor.core.recovery.messages_voice import MessagesVoice
-from supervisor.core.relay import Relay
-from supervisor.core.statelines import parse_state
+from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.fold import StreamFold, said_by_engine
+from supervisor.core.stream.relay import Relay
+from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, parse
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
 from supervisor.errors import EngineStreamInvalid

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, new_secret, prove
+from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, new_secret, prove
 
 Json = dict[str, Any]
 VERSION = "0.1.0"

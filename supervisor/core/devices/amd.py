@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from supervisor.core.devices.physical import AMD, Gpu, normal_pci
-from supervisor.core.foreignjson import parse
+from supervisor.core.text.foreignjson import parse
 
 AMD_SMI = ("static", "--asic", "--bus", "--vram", "--json")
 ROCM_SMI = ("--showproductname", "--showbus", "--showuniqueid", "--showmeminfo", "vram", "--json")

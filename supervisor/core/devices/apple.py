@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 
 from supervisor.core.devices.physical import APPLE, Gpu
-from supervisor.core.foreignjson import parse
+from supervisor.core.text.foreignjson import parse
 
 PROFILER = ("SPDisplaysDataType", "-json")
 SYSCTL = ("hw.memsize", "iogpu.wired_limit_mb")

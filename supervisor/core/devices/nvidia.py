@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from supervisor.core.devices.physical import NVIDIA, Gpu, normal_pci
-from supervisor.core.foreignjson import parse
+from supervisor.core.text.foreignjson import parse
 
 
 def parse_nvml(text: str) -> tuple[Gpu, ...]:

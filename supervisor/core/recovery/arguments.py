@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from supervisor.core.foreignjson import parse
+from supervisor.core.text.foreignjson import parse
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from supervisor.core.apis import ANTHROPIC
-from supervisor.core.foreignjson import NotJson, parse
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import ANTHROPIC
+from supervisor.core.text.foreignjson import NotJson, parse
 
 _REASONS: Final[Mapping[str | None, str]] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _TEXTS: Final = {"reasoning_content": ("thinking", "thinking_delta"), "content": ("text", "text_delta")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from supervisor.core.apis import RESPONSES
-from supervisor.core.foreignjson import NotJson, parse
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import RESPONSES
+from supervisor.core.text.foreignjson import NotJson, parse
 
 Item = dict[str, Any]
 
