@@ -35,6 +35,7 @@ from supervisor.core.recovery.stream import Ways, is_parser_s
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.registry import ModelEntry
 from supervisor.core.relay import Relay
+from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.core.toolmode import ToolMode
 from supervisor.core.upstream import set_fields
@@ -239,6 +240,7 @@ class Watch:
         self._owner = owner
         self._model = model
         self._asked = chat
+        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
         self._request = request
         self._may_go_raw = self._can_go_raw()
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
@@ -351,15 +353,15 @@ class Watch:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _tools(self) -> Request:
+    def _sought(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
-        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+        return Request(self._tools, None, options, self._owner.make_id)
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._sought(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
