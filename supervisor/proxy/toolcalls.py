@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from supervisor.core.apis import OPENAI, Api
+from supervisor.core.chat import is_one
 from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
 from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
@@ -365,7 +366,7 @@ class Watch:
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
-        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+        return self._judge if wanted and is_one(self._asked.get("n")) else None
 
     def _judge(self, ending: Ending) -> AskAgain | None:
         again = self._again()

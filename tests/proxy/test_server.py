@@ -268,7 +268,7 @@ def test_a_body_in_thousands_of_chunks_is_handed_on_in_one() -> None:
     server = Client().server
     woken: list[bytes] = []
     server.data_received(CHUNKED)
-    server.cycle.message_event.set = lambda: woken.append(server.cycle.body)  # type: ignore[method-assign]  # to be seen
+    server.cycle.message_event.set = lambda: woken.append(bytes(server.cycle.body))  # type: ignore[method-assign]  # to be seen
     server.data_received(b"1\r\na\r\n" * 5000)
     assert woken == [b"a" * 5000]
 

@@ -33,7 +33,7 @@ class ToolPolicy:
 def asked_mode(body: Mapping[str, Any], model: ToolMode | None, default: ToolMode) -> ToolMode:
     """The mode for a request; raises InvalidRequest for one that there is not."""
     asked = body.get(FIELD)
-    if asked is not None and not (isinstance(asked, str) and asked in TOOL_MODES):
+    if asked is not None and asked not in TOOL_MODES:
         raise InvalidRequest(f"`{FIELD}` must be one of {', '.join(TOOL_MODES)}.", param=FIELD)
     return asked or model or default
 

@@ -1,4 +1,4 @@
-"""The shapes of what a client sent. Whether they are right is for the engine to say; nothing here fails on wrong ones."""
+"""The shapes of what a client sent. Whether they are right is for the engine to say; none of them fails here."""
 
 from __future__ import annotations
 

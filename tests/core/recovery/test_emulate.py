@@ -68,7 +68,9 @@ def test_odd_requests_pass() -> None:
 
 
 @pytest.mark.parametrize("facts", [GEMMA, PHI])
-@pytest.mark.parametrize("wrong", [None, 1, "x", [], [1], [[]], {}, {"x": 1}, {"properties": 1}, {"properties": {"a": 1}}])
+@pytest.mark.parametrize(
+    "wrong", [None, 1, "x", [], [1], [[]], {}, {"x": 1}, {"properties": 1}, {"properties": {"a": 1}}]
+)
 def test_what_is_of_the_wrong_shape_is_left_to_the_engine(facts: TemplateFacts, wrong: Any) -> None:
     calls = [{"role": "assistant", "tool_calls": one} for one in (wrong, [wrong], [{"function": wrong}])]
     calls += [{"role": "assistant", "tool_calls": [{"id": wrong, "function": {"name": wrong, "arguments": wrong}}]}]
@@ -81,7 +83,7 @@ def test_what_is_of_the_wrong_shape_is_left_to_the_engine(facts: TemplateFacts, 
 
 def test_parameters_and_required_ones_take_linear_time() -> None:
     many = [f"p{number}" for number in range(20_000)]  # compared with each other, this would take minutes
-    schema = {"properties": dict.fromkeys(many, {"type": "string"}), "required": [*many[1:], *many[1:]]}
+    schema = {"properties": {key: {"type": "string"} for key in many}, "required": [*many[1:], *many[1:]]}
     said = emulated({"messages": [], "tools": [{"function": {"name": "f", "parameters": schema}}]}, GEMMA)
     assert "p1: str, " in said["messages"][0]["content"]
     assert "p0: str = None)" in said["messages"][0]["content"]
