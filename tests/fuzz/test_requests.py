@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.affinity import affinity_of
-from supervisor.core.apis import OPENAI
+from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
 from supervisor.core.recovery.raw import completion_request
-from supervisor.core.registry import ModelEntry, Source
-from supervisor.core.upstream import plan_upstream
+from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.stream.apis import OPENAI
+from supervisor.core.stream.upstream import plan_upstream
 from supervisor.errors import InvalidRequest
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.toolcalls import ToolCalls

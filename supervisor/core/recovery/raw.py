@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from supervisor.core.chat import is_one
+from supervisor.core.stream.chat import is_one
 from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
 from supervisor.core.toolcalls.dialects.closers import CLOSERS, ENDS, THINK
 
