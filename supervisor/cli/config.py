@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from supervisor.cli.configured import configuration_of, other_configuration
 from supervisor.cli.daemon import at_endpoint, connect
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_daemon, positive, require
 from supervisor.cli.render import note, print_json, print_table
-from supervisor.errors import ConfigError, DaemonError, UsageError
+from supervisor.errors import ConfigError, DaemonError, SupervisorError, UsageError
 from supervisor.system.paths import places
+
+if TYPE_CHECKING:
+    from supervisor.core.models.registry import ModelEntry
 
 _DESCRIPTION = "Write, check and show the configuration, or make one of another program's."
 
@@ -70,7 +74,8 @@ def run_check(args: argparse.Namespace) -> int:
     path = _path(args.file)
     _note_daemon(args.file)
     try:
-        models = configured_models(load_settings(path, os.environ, Start(insecure=args.insecure)))
+        settings = load_settings(path, os.environ, Start(insecure=args.insecure))
+        models = configured_models(settings)
     except ConfigError as error:
         if not args.json or not error.faults:
             raise
@@ -79,14 +84,31 @@ def run_check(args: argparse.Namespace) -> int:
         print_json({"ok": False, "faults": [{key: getattr(fault, key) for key in keys} for fault in faults]})
         return FAILED
     names = [entry.id for entry in models]
-    missing = [{"key": f"models.{name}", "message": f"{file} does not exist."} for name, file in missing_files(models)]
+    found = [{"key": f"models.{name}", "message": f"{file} does not exist."} for name, file in missing_files(models)]
+    found += _lacking(models, settings.engine.path)
     if args.json:
-        print_json({"ok": True, "path": str(path) if path else None, "models": names, "warnings": missing})
+        print_json({"ok": True, "path": str(path) if path else None, "models": names, "warnings": found})
     else:
-        for one in missing:
+        for one in found:
             note(f"warning: {one['key']}: {one['message']}")
         print(f"{path or 'no file, so the defaults'}: ok; models: {', '.join(names)}")
     return OK
+
+
+def _lacking(models: Iterable[ModelEntry], engine: str | None) -> list[dict[str, str]]:
+    """What models ask for that the engine has no option for; nothing where there is no engine."""
+    from supervisor.core.launch import lacking  # noqa: PLC0415 - start-up time
+    from supervisor.llamacpp.locate import search  # noqa: PLC0415 - as above
+
+    try:
+        located = search(places(os.environ), os.environ, engine)
+    except SupervisorError:
+        return []  # `doctor` says it
+    if located.found is None or located.capabilities is None:
+        return []
+    flags, where = located.capabilities.flags, located.found.path
+    told = ((entry.id, error) for entry in models for error in lacking(entry.options, flags))
+    return [{"key": f"models.{name}.{error.param}", "message": f"{error.message} ({where})."} for name, error in told]
 
 
 def run_schema(_args: argparse.Namespace) -> int:

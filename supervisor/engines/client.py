@@ -8,13 +8,14 @@ task is woken for it (`EngineResponse.pipe`); a slow reader holds the engine bac
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
 import httptools
+
+from supervisor.core.text.foreignjson import parse
 
 _CONNECT_S = 10.0
 _RETRY_S = 0.005
@@ -164,7 +165,15 @@ class EngineResponse:
 
     async def json(self) -> Any:
         """The whole body, parsed; raises ValueError where it is not JSON."""
-        return json.loads(await self.read())
+        return parse(await self.read())
+
+    async def json_object(self) -> dict[str, Any]:
+        """The whole body's JSON object; empty where the engine refused, or said something else."""
+        try:
+            found = await self.json() if self.status == 200 else {}
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         """Hand the body to `sink` piece by piece, in the moment in which it arrives.

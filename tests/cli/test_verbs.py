@@ -225,6 +225,18 @@ def test_chat_answers_one_message(cli: Cli, daemon: FakeDaemon) -> None:
     assert cli("chat", stdin=" ").code == 2
 
 
+def test_a_piece_that_cannot_be_read_ends_a_chat_with_an_error(cli: Cli, daemon: FakeDaemon) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(600):
+        deep = {"a": deep}
+    for piece, said in ((deep, "arrays and objects in each other"), ("a text", "no JSON object")):
+        daemon.chat = lambda _, piece=piece: [piece]  # type: ignore[misc]  # of this round
+        done = cli("chat", "-m", "hello")
+        assert done.code != 0
+        assert said in done.err
+        assert "Traceback" not in done.err
+
+
 def test_chat_takes_the_only_loaded_model_else_demo(cli: Cli, daemon: FakeDaemon) -> None:
     for state, expected in (("loading", "demo"), ("ready", "only")):
         daemon.models = {"only": model("only", state)}

@@ -12,8 +12,6 @@ from supervisor.core.spec import ModelSpec
 _PART = re.compile(r"\.ffn_(up|gate|gate_up|down)(|_exps|_shexp)\.weight$")
 
 _LOW_RANK = re.compile(r"\.attn_(q_a|kv_a_mqa)\.weight$")
-_IDLE_EXPERTS = frozenset({"refact"})  # may have tensors of experts, which its graph does not use
-_SITU = frozenset({"kimi-k3"})  # an activation of both gate and up, which takes one tensor more
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +58,8 @@ def read_widths(spec: ModelSpec) -> Widths:
     used = max(spec.experts.used, default=0) if spec.experts else 0
     key = max(spec.head_k, spec.head_k_swa)
     ffn = _feed_forward(spec)
-    routed = ffn.get("_exps", 0) * used if spec.architecture.name not in _IDLE_EXPERTS else 0
-    if spec.architecture.name in _SITU:
+    routed = ffn.get("_exps", 0) * used if not spec.architecture.graph.idle_experts else 0
+    if spec.architecture.graph.situ:
         routed += routed // 3
     return Widths(
         embd=spec.n_embd,

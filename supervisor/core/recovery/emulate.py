@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 from typing import Any, Final, Protocol
 
-from supervisor.core.recovery.arguments import value_of
+from supervisor.core.recovery.arguments import Values, is_object
 from supervisor.core.recovery.shapes import items, mapping
 
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
@@ -105,7 +106,7 @@ class Hermes:
 
     def call(self, name: str, arguments: Any) -> str:
         """An earlier call."""
-        return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
+        return f'<tool_call>\n{{"name": {_json(name)}, "arguments": {_json(arguments)}}}\n</tool_call>'
 
     def result(self, name: str, content: str) -> str:
         """What an earlier call gave."""
@@ -127,6 +128,8 @@ class Gemma:
 
     def call(self, name: str, arguments: Any) -> str:
         """An earlier call."""
+        if isinstance(arguments, _AsWritten):
+            return f"```tool_code\n{name}(**{arguments.text})\n```"
         given = arguments.items() if isinstance(arguments, Mapping) else ()
         return f"```tool_code\n{name}({', '.join(f'{key}={value!r}' for key, value in given)})\n```"
 
@@ -139,7 +142,8 @@ def emulated(body: Mapping[str, Any], facts: TemplateFacts) -> dict[str, Any]:
     """The request without tools, and with everything about them in its messages."""
     style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
     tools = [mapping(tool.get("function", tool)) for tool in map(mapping, items(body.get("tools")))]
-    messages = [_written(message, style, names) for message, names in _with_names(body.get("messages"))]
+    values = Values()
+    messages = [_written(message, style, names, values) for message, names in _with_names(body.get("messages"))]
     messages = _introduced(messages, style.tools(tools), system=facts.system)
     changed = {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": _merged(messages)}
     wanted = _wanted(body.get("tool_choice"), tools)
@@ -178,7 +182,7 @@ def _with_names(messages: object) -> Iterator[tuple[Message, Mapping[str, str]]]
             yield dict(message), names
 
 
-def _written(message: Message, style: Style, names: Mapping[str, str]) -> Message:
+def _written(message: Message, style: Style, names: Mapping[str, str], values: Values) -> Message:
     if message.get("role") == "tool":
         name = names.get(str(message.get("tool_call_id")), "")
         return {"role": "user", "content": style.result(name, _text(message.get("content")))}
@@ -188,15 +192,28 @@ def _written(message: Message, style: Style, names: Mapping[str, str]) -> Messag
     parts = [_text(message.get("content"))] if message.get("content") else []
     for call in calls:
         function = mapping(mapping(call).get("function"))
-        parts.append(style.call(str(function.get("name", "")), _arguments(function.get("arguments"))))
+        parts.append(style.call(str(function.get("name", "")), _arguments(function.get("arguments"), values)))
     return {**message, "content": "\n".join(parts)}
 
 
-def _arguments(given: object) -> object:
-    try:
-        return value_of(given) if isinstance(given, str) else given
-    except ValueError:
-        return {}
+@dataclass(frozen=True, slots=True)
+class _AsWritten:
+    """A JSON object that takes long to read, as the client wrote it."""
+
+    text: str
+
+
+def _arguments(given: object, values: Values) -> object:
+    """The arguments of an earlier call; those that take long to read as they were written."""
+    if not isinstance(given, str):
+        return given
+    with suppress(ValueError):
+        return values.of(given)
+    return _AsWritten(given) if is_object(given) else {}
+
+
+def _json(value: object) -> str:
+    return value.text if isinstance(value, _AsWritten) else json.dumps(value, ensure_ascii=False)
 
 
 def _text(content: object) -> str:
