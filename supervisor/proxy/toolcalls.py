@@ -34,9 +34,11 @@ from supervisor.core.recovery.raw import (
 from supervisor.core.recovery.stream import Ways, is_parser_s
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.apis import OPENAI, Api
+from supervisor.core.stream.chat import is_one
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.outgoing import set_fields
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
@@ -238,6 +240,7 @@ class Watch:
         self._owner = owner
         self._model = model
         self._asked = chat
+        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
         self._request = request
         self._may_go_raw = self._can_go_raw()
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
@@ -350,19 +353,19 @@ class Watch:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _tools(self) -> Request:
+    def _sought(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
-        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+        return Request(self._tools, None, options, self._owner.make_id)
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._sought(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
-        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+        return self._judge if wanted and is_one(self._asked.get("n")) else None
 
     def _judge(self, ending: Ending) -> AskAgain | None:
         again = self._again()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -128,12 +128,17 @@ class UpstreamEndpoint:
         for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
             entry = registry.get(unquote(name))
             if entry is not None:
-                return entry.id, target or "/"
+                return entry.id, _spelled(target) or "/"
         return registry.find(unquote(rest).strip("/")).id, "/"
 
 
 def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _spelled(path: str) -> str:
+    """A path in the one spelling that everybody reads alike: engines decode more than percent signs and two digits."""
+    return quote(unquote_to_bytes(path), safe="/:@!$&'()*+,;=")
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:

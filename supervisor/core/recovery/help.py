@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from supervisor.core.recovery.arguments import Values
+from supervisor.core.recovery.shapes import items, mapping
 from supervisor.errors import InvalidRequest
 
 FIELD: Final = "agent_help"
@@ -84,7 +85,7 @@ def with_warnings(messages: object) -> list[Any] | None:
         if isinstance(message, Mapping):
             if message.get("role") == "user":
                 counts.clear()
-            for call in message.get("tool_calls") or ():
+            for call in map(mapping, items(message.get("tool_calls"))):
                 key = _key(call, values)
                 counts[key] += 1
                 repeated[str(call.get("id"))] = counts[key]
@@ -95,7 +96,7 @@ def with_warnings(messages: object) -> list[Any] | None:
 
 
 def _key(call: Mapping[str, Any], values: Values) -> str:
-    function = call.get("function") or {}
+    function = mapping(call.get("function"))
     arguments = function.get("arguments")
     try:
         value = values.of(arguments) if isinstance(arguments, str) else arguments
