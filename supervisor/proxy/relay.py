@@ -21,7 +21,8 @@ from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
-from supervisor.core.stream.apis import Api, api_of
+from supervisor.core.routes import SERVED, Route, kind_of
+from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
@@ -33,13 +34,7 @@ from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
-from supervisor.proxy.waiting import PATHS as STREAMED
 from supervisor.proxy.waiting import Waiting
-
-PATHS = (
-    *("/v1/chat/completions", "/v1/completions", "/v1/embeddings"),
-    *("/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
-)
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
@@ -64,19 +59,19 @@ class Relaying:
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
     """The ASGI endpoint of every relayed path."""
-    return {path: RelayEndpoint(path, relaying) for path in PATHS}
+    return {path: RelayEndpoint(route, relaying) for path, route in SERVED.items()}
 
 
 @dataclass(frozen=True)
 class RelayEndpoint:
     """One path whose requests go to the engine of the model that the body names."""
 
-    path: str
+    route: Route
     relaying: Relaying
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send, transport_of(scope), api_of(self.path))
+        responder = Responder(send, transport_of(scope), self.route.api)
         try:
             with self.relaying.bodies.room() as room:
                 body = await read_json(receive, room, declared_size(scope))
@@ -89,11 +84,11 @@ class RelayEndpoint:
     async def _answer(self, body: ClientJson, responder: Responder) -> None:
         entry = self.relaying.registry.find(_model_name(body.fields))
         prepared, asked = await body.work(partial(self._prepared, body, entry))
-        plan = outgoing_request(prepared.path, prepared.asked)
-        with self.relaying.inflight.entered(entry.id, self.path, stream=asked.get("stream") is True) as request:
+        plan = outgoing_request(kind_of(prepared.path), prepared.asked)
+        with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
             affinity = affinity_of(asked, body.heads) if entry.policy.replicas_max > 1 else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
-            await self._cancellable(_Job(request, acquire, plan, prepared, body, api_of(self.path)), responder)
+            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or say that the request was cancelled."""
@@ -116,11 +111,11 @@ class RelayEndpoint:
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
-        return self.relaying.tool_calls.prepare(self.path, body, entry), body.fields
+        return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """How to wait for an engine, where the client can hear something meanwhile."""
-        if not request.stream or self.path not in STREAMED:
+        if not request.stream or not self.route.generates:
             return None
         return partial(self.relaying.waiting.wait, request=request, responder=responder)
 

@@ -18,7 +18,7 @@ from supervisor.core.models.registry import ModelEntry
 from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
 from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
-from supervisor.core.recovery.forms import CHAT_PATH, FORMS, Form
+from supervisor.core.recovery.forms import CHAT_PATH, Form
 from supervisor.core.recovery.help import FIELD as HELP_FIELD
 from supervisor.core.recovery.help import AgentHelp, announces, asked_help, nudged, with_warnings
 from supervisor.core.recovery.history import mended_input
@@ -33,6 +33,7 @@ from supervisor.core.recovery.raw import (
 )
 from supervisor.core.recovery.stream import Ways, is_parser_s
 from supervisor.core.recovery.voices import ChatVoice, Voice
+from supervisor.core.routes import route_of
 from supervisor.core.stream.apis import OPENAI, Api
 from supervisor.core.stream.chat import is_one
 from supervisor.core.stream.filter import StreamFilter
@@ -122,7 +123,7 @@ class ToolCalls:
     def prepare(self, path: str, request: ClientJson, entry: ModelEntry) -> Prepared:
         """What to ask the engine, and the watch over its answer. Raises InvalidRequest."""
         body, asked = request.text, request.fields
-        form = FORMS.get(path)
+        form = _form_of(path)
         if form is None:
             return Prepared(path, body, asked)
         mode = asked_mode(asked, entry.tool_calls, self.default)
@@ -210,9 +211,14 @@ class Prepared:
 
 def plainly(path: str, request: ClientJson) -> Prepared:
     """What to ask the engine where nothing is looked for in the answer."""
-    form, asked = FORMS.get(path), request.fields
+    form, asked = _form_of(path), request.fields
     chat = form.chat(asked) if form is not None and form.always and not request.opaque else None
     return Prepared(path, request.text, asked) if form is None or chat is None else _spoken(form, chat, asked)
+
+
+def _form_of(path: str) -> Form | None:
+    route = route_of(path)
+    return None if route is None else route.form
 
 
 def _spoken(form: Form, chat: Mapping[str, Any], asked: Mapping[str, Any]) -> Prepared:

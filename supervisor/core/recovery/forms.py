@@ -1,4 +1,4 @@
-"""The paths whose answers may hold calls: how a request becomes one for a chat, in which form its answer is said."""
+"""The APIs whose answers may hold calls: how a request becomes one for a chat, in which form its answer is said."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ def _usage_and_stop_word(chat: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**_usage(chat), **({"verbose": True} if chat.get("stop") else {})}
 
 
-FORMS: Final[Mapping[str, Form]] = {
-    CHAT_PATH: Form(lambda asked: asked, lambda asked: ChatVoice()),
-    "/v1/responses": Form(chat_of_responses, ResponsesVoice, _usage),
-    "/v1/messages": Form(chat_of_messages, lambda asked: MessagesVoice(), _usage_and_stop_word, always=True),
-}
+CHAT_FORM: Final = Form(lambda asked: asked, lambda asked: ChatVoice())
+RESPONSES_FORM: Final = Form(chat_of_responses, ResponsesVoice, _usage)
+MESSAGES_FORM: Final = Form(chat_of_messages, lambda asked: MessagesVoice(), _usage_and_stop_word, always=True)

@@ -50,20 +50,3 @@ RESPONSES: Final = Api(
     lambda envelope: envelope,
 )
 ANTHROPIC: Final = Api((b"event: message_stop",), _anthropic_error, _anthropic)
-
-_APIS: Final[Mapping[str, Api]] = {
-    "/v1/responses": RESPONSES,
-    "/responses": RESPONSES,
-    "/v1/messages": ANTHROPIC,
-    "/v1/messages/count_tokens": ANTHROPIC,
-}
-
-
-_UPSTREAM: Final = "/upstream/"
-
-
-def api_of(path: str) -> Api:
-    """The API of a path; of one below /upstream/MODEL the API of the engine's path."""
-    if path.startswith(_UPSTREAM):
-        return next((api for name, api in _APIS.items() if path.endswith(name)), OPENAI)
-    return _APIS.get(path, OPENAI)

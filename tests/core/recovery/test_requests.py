@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.recovery.forms import FORMS
+from supervisor.core.recovery.forms import MESSAGES_FORM, RESPONSES_FORM
 from supervisor.core.recovery.messages_request import chat_of_messages
 from supervisor.core.recovery.policy import offers_tools, only_named
 from supervisor.core.recovery.responses_request import chat_of_responses
@@ -204,9 +204,9 @@ def test_what_else_the_engine_is_told() -> None:
     found = chat_of_messages({"messages": [], "metadata": {"user_id": "me"}})
     assert found == {"messages": [], "max_tokens": 4096, "__metadata_user_id": "me"}
     usage = {"stream_options": {"include_usage": True}}
-    assert FORMS["/v1/responses"].needs({}) == usage
-    assert FORMS["/v1/messages"].needs({}) == usage
-    assert FORMS["/v1/messages"].needs({"stop": ["x"]}) == {**usage, "verbose": True}
+    assert RESPONSES_FORM.needs({}) == usage
+    assert MESSAGES_FORM.needs({}) == usage
+    assert MESSAGES_FORM.needs({"stop": ["x"]}) == {**usage, "verbose": True}
 
 
 def test_the_parts_of_a_system_prompt_are_joined_as_they_are() -> None:
