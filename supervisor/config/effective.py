@@ -7,9 +7,10 @@ from typing import Any
 
 from supervisor.config.management import FilterSettings, GroupSettings
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
+from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.schedule import ModelPolicy
 
-_MERGED = ("env", "chat_template_kwargs")
+_MERGED = tuple(row.name for row in options_of(LaunchOptions) if isinstance(row.default, Mapping))
 """Mappings of which the defaults' entries stay unless the model has its own."""
 
 

@@ -16,15 +16,18 @@ from supervisor.config.checks import complaints
 from supervisor.config.document import Document, Loc, NotADocument, Place, read_document
 from supervisor.config.expand import expand
 from supervisor.config.faults import ConfigFault, config_error, fault_at, validation_faults
+from supervisor.config.options import LoraSettings
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.config.sources import absolute, is_llama_swap, path_of
+from supervisor.core.options import LaunchOptions, names_file, options_of
 from supervisor.errors import ConfigError
 
 _MOST_BYTES = 4 << 20
 FILE_NAME = "supervisor.yaml"
 KEY_VARIABLE = "SUPERVISOR_API_KEY"
 _ATTEMPTS = 5
-_FILES = ("chat_template_file", "slot_save_path", "mmproj", "spec_draft_model")
+_FILES = tuple(row.name for row in options_of(LaunchOptions) if names_file(row.kind))
+_NOTHING: tuple[object, ...] = (None, ())
 _Model = TypeVar("_Model", bound=DefaultSettings)
 
 
@@ -244,11 +247,18 @@ def _source_under(base: Path, model: ModelSettings) -> ModelSettings:
 
 def _files_under(base: Path, model: _Model) -> _Model:
     given = {name: getattr(model, name) for name in _FILES}
-    files: dict[str, Any] = {name: absolute(base, text) for name, text in given.items() if text is not None}
-    if model.lora:
-        lora = (adapter.model_copy(update={"path": absolute(base, adapter.path)}) for adapter in model.lora)
-        files["lora"] = tuple(lora)
-    return model.model_copy(update=files)
+    return model.model_copy(
+        update={name: _under(base, value) for name, value in given.items() if value not in _NOTHING}
+    )
+
+
+def _under(base: Path, value: object) -> object:
+    """A path, or adapters that have one each."""
+    if isinstance(value, str):
+        return absolute(base, value)
+    if isinstance(value, LoraSettings):
+        return value.model_copy(update={"path": absolute(base, value.path)})
+    return tuple(_under(base, one) for one in value) if isinstance(value, tuple) else value
 
 
 def _is_private(path: Path) -> bool:

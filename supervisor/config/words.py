@@ -10,23 +10,24 @@ from supervisor.config.document import Loc
 from supervisor.config.expand import MACROS
 from supervisor.config.settings import Settings
 from supervisor.core import units
-from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED
 from supervisor.core.nearest import did_you_mean
+from supervisor.core.options import LaunchOptions, Option, options_of
 
 _UNITS = {units.TOKENS: "8k", units.MEBIBYTES: "8g", units.DURATION: "10m"}
 _PLURALS = {"a text": "texts", "a name": "names", "a path": "paths", "a number": "numbers"}
+
+
+def other_names(rows: Iterable[Option]) -> dict[str, str]:
+    """What llama-server's further spellings and other programs call an option → its name."""
+    return {
+        other: row.name
+        for row in rows
+        for other in (*(flag.lstrip("-").replace("-", "_") for flag in row.on), *row.others)
+    }
+
+
 _OTHER_NAMES: Mapping[str, str] = {
-    **{
-        flag.lstrip("-").replace("-", "_"): row.field
-        for row in (*VALUED.values(), *SWITCHES.values(), *SPECIAL.values())
-        for flag in row.on
-    },
-    **dict.fromkeys(("num_ctx", "n_ctx", "context", "context_length", "context_size", "max_context"), "ctx_size"),
-    **dict.fromkeys(("num_gpu", "n_gpu", "gpu_layer", "n_layers"), "n_gpu_layers"),
-    **dict.fromkeys(("num_thread", "n_threads"), "threads"),
-    **dict.fromkeys(("num_batch", "n_batch"), "batch_size"),
-    **dict.fromkeys(("num_parallel", "n_parallel", "slots"), "parallel"),
-    **{"n_ubatch": "ubatch_size", "type_k": "cache_type_k", "type_v": "cache_type_v", "mm": "mmproj"},
+    **other_names(options_of(LaunchOptions)),
     **dict.fromkeys(("m", "model", "path", "model_path"), "file"),
     **dict.fromkeys(("hf", "hf_repo", "repo"), "source"),
     **dict.fromkeys(("idle_timeout", "keep_alive", "sleep_idle_seconds"), "ttl"),

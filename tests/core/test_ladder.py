@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.events import Failure
 from supervisor.core.ladder import Detour, detoured, next_detour, unguessed, without_draft
 from supervisor.core.launch import LaunchOptions, estimate_options, explicit_of
-from supervisor.core.launch.options import ModelFacts
+from supervisor.core.launch.facts import ModelFacts
 from supervisor.core.plan import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
 from tests.core.plan.support import GIB, machine, spec_of
 

@@ -13,13 +13,16 @@ from supervisor.config.imports.carried import is_secret
 from supervisor.config.settings import DefaultSettings
 from supervisor.core.launch.extra import spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of
-from supervisor.core.launch.typed import SWITCHES, VALUED
+from supervisor.core.options import LaunchOptions, Way, options_of
+from supervisor.core.options.kinds import Json, Many
 
-_LISTS = {"device", "rpc", "spec_draft_device", "override_tensor", "spec_draft_override_tensor", "tensor_split"}
-_BY_FLAG: Mapping[str, str] = {flag: row.field for row in VALUED.values() for flag in row.on}
+_ROWS = options_of(LaunchOptions)
+_LISTS = {row.name for row in _ROWS if isinstance(row.kind, Many)}
+_OBJECTS = {row.name for row in _ROWS if isinstance(row.kind, Json)}
+_BY_FLAG: Mapping[str, str] = {flag: row.name for row in _ROWS if row.way is Way.VALUE for flag in row.on}
 _SWITCH: Mapping[str, tuple[str, bool]] = {
-    **{flag: (row.field, True) for row in SWITCHES.values() for flag in row.on},
-    **{flag: (row.field, False) for row in SWITCHES.values() for flag in row.off},
+    **{flag: (row.name, True) for row in _ROWS if row.way is Way.SWITCH for flag in row.on},
+    **{flag: (row.name, False) for row in _ROWS if row.way is Way.SWITCH for flag in row.off},
 }
 _LOAD_MODES = {
     frozenset({"--no-mmap"}): "none",
@@ -131,7 +134,7 @@ class _Reader:
         if field in _LISTS:
             parts = text.replace("/", ",").split(",") if field == "tensor_split" else text.split(",")
             self._set(field, [] if text == "none" else parts, option.flag)
-        elif field == "chat_template_kwargs":
+        elif field in _OBJECTS:
             self._set(field, _json(text), option.flag)
         else:
             self._set(field, text, option.flag)

@@ -10,6 +10,7 @@ import pytest
 
 from supervisor.config.imports import Carried, from_llama_swap, from_preset
 from supervisor.config.load import load_settings
+from supervisor.config.options import launch_options
 from supervisor.config.write import as_text
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import barred_by
@@ -113,7 +114,7 @@ def test_the_result_is_valid(tmp_path: Path) -> None:
     path.write_text(as_text(found.data, found.notes))
     settings = load_settings(path, {"HOME": "/h", "A_KEY": "long-enough"})
     assert settings.models["emb"].file == "/h/e.gguf"
-    assert settings.models["qwen"].flash_attn == "on"
+    assert launch_options(settings.models["qwen"]).flash_attn == "on"
 
 
 @pytest.mark.parametrize(
