@@ -93,7 +93,7 @@ class LaunchOptions:
     )
     cache_ram: AllMebibytes | None = option(
         "--cache-ram -cram",
-        "memory for prompts of earlier requests; 0: none, -1: no limit",
+        "MiB for prompts of earlier requests; 0: none, -1: no limit",
         FREE | COUNTED,
         example="8192",
     )
@@ -156,7 +156,7 @@ class LaunchOptions:
     )
     override_tensor: Overrides = option(
         "--override-tensor -ot",
-        'places of tensors, e.g. ["blk\\\\.0\\\\.=CPU"]: the first pattern found in a tensor\'s name decides',
+        'places of tensors, e.g. `["blk\\\\.0\\\\.=CPU"]`: the first pattern found in a tensor\'s name decides',
         FREE | COUNTED,
         default=(),
     )
@@ -197,10 +197,12 @@ class LaunchOptions:
     chat_template: LongText | None = option(
         "--chat-template", "instead of the model's: one of llama-server's names, or a template's text", FREE
     )
-    chat_template_file: File | None = option("--chat-template-file", "the same from a file", CONFIGURATION | FREE)
+    chat_template_file: File | None = option(
+        "--chat-template-file", "the chat template, from a file", CONFIGURATION | FREE
+    )
     chat_template_kwargs: JsonObject = option(
         "--chat-template-kwargs",
-        'what templates read; the switch of a model\'s thinking often is one: {"enable_thinking": false}',
+        'what templates read, often a switch for thinking: `{"enable_thinking": false}`',
         FREE | TYPED,
         default={},
     )
@@ -225,7 +227,7 @@ class LaunchOptions:
     )
     slot_save_path: Folder | None = option(
         "--slot-save-path",
-        "for slots that clients save through `/upstream`, up to `kv_store.max_mib`",
+        "a folder for slots that clients save through `/upstream`, up to `kv_store.max_mib`",
         CONFIGURATION | FREE,
     )
     keep_kv: bool = option(
@@ -238,7 +240,7 @@ class LaunchOptions:
 
     lora: Adapters = option(
         "--lora --lora-scaled",
-        "adapters, e.g. [{path: adapters/style.gguf, scale: 0.5}]; a path with a colon cannot have a scale",
+        "adapters, e.g. `[{path: adapters/style.gguf, scale: 0.5}]`; a path with a colon cannot have a scale",
         CONFIGURATION | RULED,
         default=(),
         begins="Further files",
@@ -271,7 +273,7 @@ class LaunchOptions:
 
     spec_type: Names = option(
         "--spec-type --spec-default",
-        "its kinds: default (the build's own choice), draft-simple, draft-mtp (for models with NextN blocks),"
+        "kinds: default (the build's own choice), draft-simple, draft-mtp (for models with NextN blocks),"
         " draft-eagle3, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, …; empty: off",
         COUNTED | TYPED | RULED,
         default=(),
@@ -283,7 +285,9 @@ class LaunchOptions:
     spec_draft_n_max: Natural | None = option(
         "--spec-draft-n-max --draft-max --draft-n --draft", "tokens to guess, at most", COUNTED
     )
-    spec_draft_n_min: Natural | None = option("--spec-draft-n-min --draft-min --draft-n-min", "at least")
+    spec_draft_n_min: Natural | None = option(
+        "--spec-draft-n-min --draft-min --draft-n-min", "tokens to guess, at least"
+    )
     spec_draft_p_min: Probability | None = option("--spec-draft-p-min --draft-p-min", "how probable a guess must be")
     spec_draft_p_split: Probability | None = option(
         "--spec-draft-p-split --draft-p-split", "how probable a guess must be to branch"
@@ -312,7 +316,7 @@ class LaunchOptions:
         default=(),
     )
     spec_ngram_mod_n_min: Natural | None = option("--spec-ngram-mod-n-min", "ngram-mod: tokens to guess, at least")
-    spec_ngram_mod_n_max: Natural | None = option("--spec-ngram-mod-n-max", "ngram-mod: at most")
+    spec_ngram_mod_n_max: Natural | None = option("--spec-ngram-mod-n-max", "ngram-mod: tokens to guess, at most")
     spec_ngram_mod_n_match: Positive | None = option("--spec-ngram-mod-n-match", "ngram-mod: tokens that must match")
     spec_ngram_simple_size_n: Positive | None = option("--spec-ngram-simple-size-n", "ngram-simple: tokens looked up")
     spec_ngram_simple_size_m: Positive | None = option("--spec-ngram-simple-size-m", "ngram-simple: tokens to guess")
@@ -334,7 +338,7 @@ class LaunchOptions:
 
     extra_args: Arguments = option(
         "",
-        'further arguments of llama-server, word by word, e.g. ["--no-warmup"]',
+        'further arguments of llama-server, word by word, e.g. `["--no-warmup"]`',
         default=(),
         begins="Anything else",
     )
