@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache, partial
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from supervisor.core.options.kinds import Choice, Kind, Truth
 
-_SAID = "option"  # where a field's metadata has it
+_ROW = "row"  # where a field's metadata has it
 
 
 class Mark(enum.Flag):
@@ -41,18 +41,6 @@ class Way(enum.Enum):
     SWITCH = enum.auto()
     RULE = enum.auto()
     NONE = enum.auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """What a row says beside its name, its type and its default."""
-
-    spellings: str
-    help: str
-    marks: Mark
-    others: str
-    example: str
-    begins: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +112,20 @@ def option(  # noqa: PLR0913 - one plain value per thing that is said of an opti
         example: for config.example.yaml; empty: the default.
         begins: the heading that it stands under, if it is the first.
     """
-    said = {_SAID: _Said(spellings, help, marks, others, example, begins)}
+    on, _, off = spellings.partition("/")
+    said = partial(
+        Option,
+        on=tuple(on.split()),
+        off=tuple(off.split()),
+        help=help,
+        marks=marks,
+        others=tuple(others.split()),
+        example=example,
+        begins=begins,
+    )
     if isinstance(default, Mapping):
-        return field(default_factory=dict, metadata=said)
-    return field(default=default, metadata=said)
+        return field(default_factory=dict, metadata={_ROW: partial(said, default={})})
+    return field(default=default, metadata={_ROW: partial(said, default=default)})
 
 
 def options_of(table: type) -> tuple[Option, ...]:
@@ -138,28 +136,13 @@ def options_of(table: type) -> tuple[Option, ...]:
 @cache
 def _read(table: type) -> tuple[Option, ...]:
     hints = get_type_hints(table, include_extras=True)
-    return tuple(
-        _row(one.name, hints[one.name], {} if one.default is MISSING else one.default, one.metadata[_SAID])
-        for one in fields(table)
-    )
+    return tuple(_row(one.name, hints[one.name], one.metadata[_ROW]) for one in fields(table))
 
 
-def _row(name: str, hint: object, default: object, said: _Said) -> Option:
-    on, _, off = said.spellings.partition("/")
-    alternatives = [one for one in get_args(hint) if one is not NoneType] if _is_optional(hint) else [hint]
-    return Option(
-        name=name,
-        kind=_kind(alternatives[0]),
-        optional=_is_optional(hint),
-        default=default,
-        on=tuple(on.split()),
-        off=tuple(off.split()),
-        help=said.help,
-        marks=said.marks,
-        others=tuple(said.others.split()),
-        example=said.example,
-        begins=said.begins,
-    )
+def _row(name: str, hint: object, said: Callable[..., Option]) -> Option:
+    optional = _is_optional(hint)
+    given = next(one for one in get_args(hint) if one is not NoneType) if optional else hint
+    return said(name=name, kind=_kind(given), optional=optional)
 
 
 def _is_optional(hint: object) -> bool:
