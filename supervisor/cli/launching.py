@@ -29,7 +29,7 @@ def add_launch_options(parser: argparse.ArgumentParser, rows: Iterable[Option] =
 
 def add_flag(group: argparse._ActionsContainer, row: Option, **instead: Any) -> None:
     """The flag of an option: llama-server's short spellings and its own name; `instead`: what else argparse is told."""
-    given: dict[str, Any] = {**_reading(row), "default": None, "dest": row.name, "help": help_of(row), **instead}
+    given: Json = {**_reading(row), "default": None, "dest": row.name, "help": help_of(row), **instead}
     group.add_argument(*row.short, flag_of(row), **given)
 
 
@@ -51,7 +51,7 @@ def help_of(row: Option) -> str:
             return row.help
 
 
-def _reading(row: Option) -> dict[str, Any]:
+def _reading(row: Option) -> Json:
     """How argparse reads its value."""
     match row.kind:
         case kinds.Truth():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -24,7 +24,7 @@ class Shown:
     """One effective value. place: `FILE:LINE:COLUMN`, the variable's name, or empty."""
 
     key: str
-    value: Any
+    value: object
     origin: Origin
     place: str = ""
 
@@ -60,7 +60,7 @@ def _model(loaded: Loaded, name: str, model: BaseModel, *, everything: bool) -> 
             yield Shown(dotted, value, "default")
 
 
-def _plain(loaded: Loaded, env: Mapping[str, str], loc: Loc, value: Any) -> Shown:
+def _plain(loaded: Loaded, env: Mapping[str, str], loc: Loc, value: object) -> Shown:
     key = ".".join(map(str, loc))
     if key == "server.api_keys" and env.get(KEY_VARIABLE):
         return Shown(key, _value(loc, value), "environment", KEY_VARIABLE)
@@ -74,11 +74,11 @@ def _place(loaded: Loaded, loc: Loc) -> str:
     return f"{loaded.path}:{place.line}:{place.column}"
 
 
-def _value(loc: Loc, value: Any) -> Any:
+def _value(loc: Loc, value: object) -> object:
     """As JSON would have it, secrets hidden."""
     if loc[-1] == "api_keys":
-        return [HIDDEN for _ in value]
-    if loc[-1] == "env":
+        return [HIDDEN for _ in value] if isinstance(value, tuple) else HIDDEN
+    if loc[-1] == "env" and isinstance(value, dict):
         return {name: HIDDEN if _SECRET.search(name) else text for name, text in value.items()}
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

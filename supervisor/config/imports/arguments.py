@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -52,7 +52,7 @@ class Option(NamedTuple):
 class Read(NamedTuple):
     """settings: of a model. notes: what could not be carried."""
 
-    settings: dict[str, Any]
+    settings: dict[str, object]
     notes: list[str]
 
 
@@ -87,9 +87,11 @@ def _is_option(token: str) -> bool:
 
 class _Reader:
     def __init__(self) -> None:
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, object] = {}
         self.notes: list[str] = []
         self._loading: set[str] = set()
+        self._adapters: list[dict[str, object]] = []
+        self._further_args: list[str] = []
 
     def take(self, option: Option) -> None:
         """Carry one option, or note why not."""
@@ -171,7 +173,8 @@ class _Reader:
             except ValueError:
                 self.notes.append(f"{flag} {text}: has no scale at its end (FILE:SCALE), so it is 1")
                 path, weight = text, 1.0
-            self.settings.setdefault("lora", []).append({"path": path, "scale": weight})
+            self._adapters.append({"path": path, "scale": weight})
+            self.settings["lora"] = self._adapters
 
     def _further(self, option: Option) -> None:
         rule = rule_of(option.flag)
@@ -182,14 +185,15 @@ class _Reader:
         elif rule is NEWER and is_secret(option.flag):
             self.notes.append(f"{option.flag} is left out: it may hold a secret")
         else:
-            self.settings.setdefault("extra_args", []).extend((option.flag, *option.values))
+            self._further_args += [option.flag, *option.values]
+            self.settings["extra_args"] = self._further_args
 
     def _set(self, field: str, value: object, flag: str) -> None:
         """With the type that the field has; a value that it cannot have is noted."""
         try:
             made = DefaultSettings.model_validate({field: value})
         except ValidationError as error:
-            self.notes.append(f"{flag}: {option_fault(cast('Mapping[str, Any]', error.errors()[0]))}")
+            self.notes.append(f"{flag}: {option_fault(error.errors()[0])}")
             return
         kept = made.model_dump(mode="json", include={field})[field]
         self.settings[field] = int(kept) if isinstance(kept, float) and kept.is_integer() else kept

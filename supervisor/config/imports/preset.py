@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from supervisor.config.imports.arguments import read_arguments
 from supervisor.config.imports.carried import Carried
@@ -36,7 +35,7 @@ def from_preset(text: str) -> Carried:
     return found
 
 
-def _take(name: str, pairs: Mapping[str, str], settings: dict[str, Any], found: Carried) -> None:
+def _take(name: str, pairs: Mapping[str, str], settings: dict[str, object], found: Carried) -> None:
     """One section's keys."""
     arguments: list[str] = []
     for key, value in pairs.items():
@@ -58,7 +57,7 @@ def _name_source(found: Carried, name: str) -> None:
         found.section("models", name)["source"] = name
         return
     found.note(f"[{name}]", "names no model; it is left out (set `models_dir` for those of a folder)")
-    del found.data["models"][name]
+    del found.models[name]
 
 
 def _sections(text: str, found: Carried) -> dict[str, dict[str, str]]:
