@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,7 @@ ROWS = {row.name: row for row in options_of(LaunchOptions) if row.way is not Way
 
 
 def values(field: str) -> st.SearchStrategy[Any]:
-    return VALUES.get(field) or strategy(ROWS[field])
+    return VALUES[field] if field in VALUES else strategy(ROWS[field])
 
 
 @cache
@@ -105,6 +106,8 @@ def test_the_check_would_find_a_mistake(engine_binary: Path) -> None:
 def test_any_combination_of_options_is_readable(engine_binary: Path, known: Capabilities, data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(sorted(ROWS)), unique=True, max_size=25), "fields")
     options = LaunchOptions(**{name: data.draw(values(name), name) for name in chosen})
+    if "{{" in (options.chat_template or ""):
+        options = replace(options, jinja=None)  # llama-server takes names of templates alone without Jinja
     assert parsed(launch(engine_binary, Path("/m.gguf"), known, options).argv) == ""
 
 
