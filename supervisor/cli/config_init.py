@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from supervisor.config.write import unique_ids
-from supervisor.modelfolders import Found, left_out, look_inside, scan
+from supervisor.files.folder import Found, left_out, look_inside, scan
 
 
 def found_models(

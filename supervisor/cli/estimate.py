@@ -17,8 +17,8 @@ from supervisor.cli.render import note, print_json, print_json_line
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.errors import InvalidRequest, SupervisorError
-from supervisor.estimating import NAMES, estimate_options, estimated
-from supervisor.headers import ModelReader
+from supervisor.models.reader import ModelReader
+from supervisor.planning.estimates import NAMES, estimate_options, estimated
 
 _DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
 compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""

@@ -13,7 +13,6 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from supervisor.core import units
 from supervisor.core.memory.patterns import MOST_CHARACTERS, check_override
 from supervisor.core.options.kinds import (
     MOST_COUNT,
@@ -27,6 +26,7 @@ from supervisor.core.options.kinds import (
     MOST_TEXT,
     MOST_TOKENS,
 )
+from supervisor.core.text import units
 
 MOST_BODY_MIB = 1 << 16
 MOST_SECONDS = 1e9

@@ -11,9 +11,9 @@ from pydantic_core import ErrorDetails
 from supervisor.config.document import Loc
 from supervisor.config.expand import MACROS
 from supervisor.config.settings import Settings
-from supervisor.core import units
-from supervisor.core.nearest import did_you_mean
 from supervisor.core.options import LaunchOptions, Option, options_of
+from supervisor.core.text import units
+from supervisor.core.text.nearest import did_you_mean
 
 _UNITS = {units.TOKENS: "8k", units.MEBIBYTES: "8g", units.DURATION: "10m"}
 _PLURALS = {"a text": "texts", "a name": "names", "a path": "paths", "a number": "numbers"}

@@ -10,7 +10,7 @@ from supervisor.core.recovery import RecoveredStream
 from supervisor.core.recovery.chunks import Untouched
 from supervisor.core.recovery.stream import Ways
 from supervisor.core.recovery.voices import Voice
-from supervisor.core.relay import Relay
+from supervisor.core.stream.relay import Relay
 
 
 class Spoken:

@@ -12,8 +12,8 @@ from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.config.base import Strict
 from supervisor.config.options import chosen_from, with_options
 from supervisor.config.words import other_names
-from supervisor.core.keeping import slots_key
 from supervisor.core.launch import ModelFacts, build_launch
+from supervisor.core.launch.keeping import slots_key
 from supervisor.core.launch.rules import Rule, rules_with
 from supervisor.core.options import LaunchOptions, Mark, option, options_of
 from supervisor.core.options.kinds import File, Slots, Tokens

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.keeping import HeldSlot, SavedSlot, held_slots, kept, slots_key, to_drop, to_restore
 from supervisor.core.launch import LaunchOptions, LoraAdapter
+from supervisor.core.launch.keeping import HeldSlot, SavedSlot, held_slots, kept, slots_key, to_drop, to_restore
 
 F16 = ("f16", "f16")
 SAVED = st.lists(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.capabilities import Capabilities
+from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.core.launch import LaunchOptions, LaunchSpec, LoraAdapter, ModelFacts, Placed, build_launch
 from supervisor.core.options import Way, options_of
 from supervisor.llamacpp.probe import capabilities

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from supervisor.core.ggml import CACHE_TYPES
+from supervisor.core.gguf.ggml import CACHE_TYPES
 
 MOST_TEXT = 32_000  # characters: at most 128,000 bytes, and Linux takes no argument of 131,072
 MOST_TOKENS = (1 << 31) - 1  # llama.cpp's own type

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from supervisor.core.apis import ANTHROPIC
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import ANTHROPIC
 
 _REASONS: Final[Mapping[str | None, str]] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _TEXTS: Final = {"reasoning_content": ("thinking", "thinking_delta"), "content": ("text", "text_delta")}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.toolcalls import Options
-from supervisor.core.toolmode import TOOL_MODES, ToolMode
+from supervisor.core.toolcalls.mode import TOOL_MODES, ToolMode
 from supervisor.errors import InvalidRequest
 
 FIELD = "tool_calls"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from supervisor.core.apis import RESPONSES
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import RESPONSES
 
 Item = dict[str, Any]
 
