@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
-from supervisor.core.stream.fold import StreamFold
+from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
 from supervisor.engines.client import EngineResponse
 from supervisor.proxy.asgi import Responder
 
@@ -79,7 +79,9 @@ async def pass_whole(
     """Send what the engine answered, an error in our envelope. changed: what becomes of an answer."""
     body = await upstream.read()
     if upstream.status == 200 and changed is not None:
-        await responder.whole(200, _encode(changed(json.loads(body))))
+        with well_shaped():
+            answer = changed(said_by_engine(body, "The engine's answer"))
+        await responder.whole(200, _encode(answer))
     elif upstream.status < 400:
         await responder.whole(upstream.status, body)
     else:

@@ -34,9 +34,11 @@ from supervisor.core.recovery.raw import (
 from supervisor.core.recovery.stream import Ways, is_parser_s
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.apis import OPENAI, Api
+from supervisor.core.stream.chat import is_one
 from supervisor.core.stream.relay import Relay
 from supervisor.core.stream.upstream import set_fields
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
@@ -161,8 +163,7 @@ class ToolCalls:
         """What an engine says of its template; asked once."""
         if client not in self._facts:
             async with client.get("/props") as answer:
-                props = await answer.json() if answer.status == 200 else {}
-            self._facts[client] = TemplateFacts.from_props(props if isinstance(props, dict) else {})
+                self._facts[client] = TemplateFacts.from_props(await answer.json_object())
         return self._facts[client]
 
     def unparsed(self, model: str) -> None:
@@ -239,6 +240,7 @@ class Watch:
         self._owner = owner
         self._model = model
         self._asked = chat
+        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
         self._request = request
         self._may_go_raw = self._can_go_raw()
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
@@ -319,7 +321,7 @@ class Watch:
         """The body of the raw route; None where the engine does not render the prompt."""
         asked = template_request(body or self._asked)
         async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
-            answer = await rendered.json() if rendered.status == 200 else {}
+            answer = await rendered.json_object()
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
             self.raw = False
@@ -351,19 +353,19 @@ class Watch:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _tools(self) -> Request:
+    def _sought(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
-        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+        return Request(self._tools, None, options, self._owner.make_id)
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._sought(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
-        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+        return self._judge if wanted and is_one(self._asked.get("n")) else None
 
     def _judge(self, ending: Ending) -> AskAgain | None:
         again = self._again()

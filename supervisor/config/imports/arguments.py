@@ -9,12 +9,12 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from supervisor.config.faults import option_fault
-from supervisor.config.imports.carried import is_secret
 from supervisor.config.settings import DefaultSettings
 from supervisor.core.launch.extra import spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of
 from supervisor.core.options import LaunchOptions, Way, options_of
 from supervisor.core.options.kinds import Json, Many
+from supervisor.core.text.secrets import is_likely_secret
 
 _ROWS = options_of(LaunchOptions)
 _LISTS = {row.name for row in _ROWS if isinstance(row.kind, Many)}
@@ -182,7 +182,7 @@ class _Reader:
             return
         if rule.level in {"never", "field"}:
             self.notes.append(f"{option.flag} is left out: {rule.text}")
-        elif rule is NEWER and is_secret(option.flag):
+        elif rule is NEWER and is_likely_secret(option.flag):
             self.notes.append(f"{option.flag} is left out: it may hold a secret")
         else:
             self._further_args += [option.flag, *option.values]
@@ -202,5 +202,5 @@ class _Reader:
 def _json(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

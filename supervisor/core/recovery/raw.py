@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from supervisor.core.stream.chat import is_one
 from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
 from supervisor.core.toolcalls.dialects.closers import CLOSERS, ENDS, THINK
 
@@ -57,7 +58,7 @@ def can_go_raw(body: Mapping[str, Any]) -> bool:
     constrained = wanted == "required" or isinstance(wanted, Mapping)
     engine_s = ("response_format", "grammar", "json_schema", "logprobs", "n_probs", "continue_final_message")
     special = any(body.get(key) for key in engine_s) or _goes_on(body.get("messages"))
-    return not constrained and not special and body.get("n") in {None, 1} and _is_text(body.get("messages"))
+    return not constrained and not special and is_one(body.get("n")) and _is_text(body.get("messages"))
 
 
 def template_request(body: Mapping[str, Any]) -> dict[str, Any]:

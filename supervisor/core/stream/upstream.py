@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.chat import ChatFold, is_one
 from supervisor.core.stream.completions import CompletionFold
 from supervisor.core.stream.fold import Collector, StreamFold
 from supervisor.core.stream.raw_completions import RawFold
@@ -158,7 +158,7 @@ _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
     ),
     "responses": (
         (_wants_probabilities, "a streamed chat with probabilities is refused together with tools"),
-        (lambda body: body.get("n") not in {None, 1}, "the answers of several choices cannot be told apart"),
+        (lambda body: not is_one(body.get("n")), "the answers of several choices cannot be told apart"),
         _INDENTED,
     ),
     "raw": (

@@ -34,13 +34,19 @@ def counted_ids() -> Callable[[], str]:
     return lambda: f"call_{next(numbers)}"
 
 
+def tools_of(tools: object, tool_choice: object = None, options: Options = DEFAULTS) -> Tools:
+    """The tools of a request, read once for all its answers: that takes time where there are thousands."""
+    return Tools(tools, tool_choice, coerce=options.coerce, forward_unknown=options.forward_unknown)
+
+
 class Recoverer:
     """Turns an answer's text into text and calls.
 
     However the text is cut into pieces, the events say the same.
 
     Args:
-        tools: those of the request. None or an empty list: everything is handed on untouched.
+        tools: those of the request, or what `tools_of` made of them. None or an empty list: everything is handed on
+            untouched.
         tool_choice: that of the request.
         options: see `Options`.
         make_id: gives each call without an id of its own a new one.
@@ -55,12 +61,7 @@ class Recoverer:
     ) -> None:
         self._options = options
         self._make_id = make_id or counted_ids()
-        self._tools = Tools(
-            tools,
-            tool_choice,
-            coerce=options.coerce,
-            forward_unknown=options.forward_unknown,
-        )
+        self._tools = tools if isinstance(tools, Tools) else tools_of(tools, tool_choice, options)
         self._passing = not (options.enabled and self._tools)
         self._events: list[Event] = []
         self._late: list[Event] = []  # with `tool_calls_last`
