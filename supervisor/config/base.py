@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class Strict(BaseModel):
-    """One mapping of the file."""
+    """A mapping of the file, or the body of a request: nothing is in it that is not known here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

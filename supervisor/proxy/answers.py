@@ -13,7 +13,7 @@ from supervisor.proxy.asgi import Responder
 
 
 class Filter(Protocol):
-    """What stands between the engine's bytes and the client's: `core/stream/relay.py`, or what looks like it."""
+    """What stands between the engine's bytes and the client's: `core/stream/filter.py`, or what looks like it."""
 
     @property
     def done(self) -> bool: ...

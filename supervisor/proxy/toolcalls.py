@@ -35,8 +35,8 @@ from supervisor.core.recovery.stream import Ways, is_parser_s
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.apis import OPENAI, Api
 from supervisor.core.stream.chat import is_one
-from supervisor.core.stream.relay import Relay
-from supervisor.core.stream.upstream import set_fields
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.outgoing import set_fields
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
@@ -149,7 +149,7 @@ class ToolCalls:
         watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request)
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
-    def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
+    def record(self, model: str, tally: Tally, *, failed: bool) -> None:
         """Count an answer and tell the log."""
         self.counts.setdefault(model, Counts()).add(tally, failed=failed)
         if tally.recovered or tally.saved or failed:
@@ -200,12 +200,12 @@ class Prepared:
         """What the answer goes through; None: it is passed on."""
         return self.watch or self.spoken
 
-    def relay(self, api: Api, *, drop_progress: bool) -> Relay:
+    def stream_filter(self, api: Api, *, drop_progress: bool) -> StreamFilter:
         """What cuts the bytes of a streamed answer; `api`: the client's."""
         form = self.form
         if form is None:
-            return Relay(drop_progress=drop_progress, api=api)
-        return Relay(drop_progress=drop_progress and form.verbatim, api=OPENAI, one_created=form.verbatim)
+            return StreamFilter(drop_progress=drop_progress, api=api)
+        return StreamFilter(drop_progress=drop_progress and form.verbatim, api=OPENAI, one_created=form.verbatim)
 
 
 def plainly(path: str, request: ClientJson) -> Prepared:
@@ -255,7 +255,7 @@ class Watch:
         self._head: Mapping[str, Any] = _new_head(chat)
         self._thinking = False
 
-    def stream(self, relay: Relay) -> RecoveredStream:
+    def stream(self, relay: StreamFilter) -> RecoveredStream:
         """The way of the answer's bytes; anew for every try."""
         self._tally = Tally()
         if not self._goes_on:
@@ -329,12 +329,12 @@ class Watch:
         self._thinking = opens_thought(prompt)
         return json.dumps(completion_request(self._asked, prompt)).encode()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The answer is over."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
-        self._owner.settle(self._model, self._tally, failed=failed)
+        self._owner.record(self._model, self._tally, failed=failed)
 
     def _can_go_raw(self) -> bool:
         return can_go_raw(self._asked) and self._request.size <= _MOST_RAW

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.stream.apis import Api, api_of
-from supervisor.core.stream.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
+from supervisor.core.stream.outgoing import KINDS, OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
 from supervisor.pool.inflight import InflightRequest
@@ -156,7 +156,7 @@ class _Generation:
 
     call: _Call
     prepared: Prepared
-    plan: UpstreamPlan
+    plan: OutgoingRequest
     api: Api
 
     @property
@@ -169,7 +169,7 @@ class _Generation:
         form, folding = self.prepared.form, self.plan.new_fold()
         if folding is not None:
             return await fold(upstream, folding, responder, changed=form.said if form is not None else None)
-        relay = self.prepared.relay(self.api, drop_progress=self.plan.drop_progress)
+        relay = self.prepared.stream_filter(self.api, drop_progress=self.plan.drop_progress)
         filtered = relay if form is None else form.stream(relay)
         await responder.start()
         while piece := await upstream.read_some():
@@ -181,7 +181,7 @@ class _Generation:
 def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
     """How to ask for what is generated."""
     prepared = plainly(path, request)
-    plan = plan_upstream(prepared.path, prepared.asked)
+    plan = outgoing_request(prepared.path, prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
     sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
     return _Generation(sent, prepared, plan, api_of(path))

@@ -15,7 +15,7 @@ from supervisor.core.recovery.emulate import TemplateFacts, emulated
 from supervisor.core.recovery.raw import completion_request
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.stream.apis import OPENAI
-from supervisor.core.stream.upstream import plan_upstream
+from supervisor.core.stream.outgoing import outgoing_request
 from supervisor.errors import InvalidRequest
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.toolcalls import ToolCalls
@@ -63,9 +63,9 @@ def test_no_shape_of_a_request_is_a_fault_of_ours(path: str, asked: dict[str, An
     affinity_of(asked)
     with suppress(InvalidRequest):
         prepared = ToolCalls().prepare(path, request, ModelEntry("m", Source.FILE, "/m.gguf"))
-        plan_upstream(prepared.path, prepared.asked)
+        outgoing_request(prepared.path, prepared.asked)
         if prepared.watch is not None:
-            prepared.watch.stream(prepared.relay(OPENAI, drop_progress=True))
+            prepared.watch.stream(prepared.stream_filter(OPENAI, drop_progress=True))
             assert json.dumps(completion_request(prepared.asked, "prompt"))
             for facts in TEMPLATES:
                 assert json.dumps(emulated(prepared.asked, facts))

@@ -89,7 +89,7 @@ class ChoiceRecovery:
             reason: the engine's; None where it broke off.
         """
         self.finished = True
-        out = self._settled(done=reason in DONE)
+        out = self._end_call(done=reason in DONE)
         out += self._said(self._recoverer.finish(reason))
         if self._repeats is not None:
             out += self._said(self._repeats.finish(reason))
@@ -144,7 +144,7 @@ class ChoiceRecovery:
         native = self._natives.get(index)
         first = native is None
         if native is None:
-            out += self._settled(done=True)
+            out += self._end_call(done=True)
             out += self._said(self._recoverer.structured())
             native = self._begun(index)
         function = part.get("function") or {}
@@ -172,7 +172,7 @@ class ChoiceRecovery:
             given["id"] = self._make_id()
         return given
 
-    def _settled(self, *, done: bool) -> list[Delta]:
+    def _end_call(self, *, done: bool) -> list[Delta]:
         """The call that was being parsed is over; `done`: the model was, too."""
         native, self._current = self._current, None
         if native is None:
@@ -197,7 +197,7 @@ class ChoiceRecovery:
     def _behind_native(self) -> list[Delta]:
         """Text comes: a call that is complete is over."""
         over = self._current is not None and self._current.arguments.is_whole()
-        return self._settled(done=True) if over else []
+        return self._end_call(done=True) if over else []
 
     def _listen_for_repeats(self) -> None:
         """From now on, a call in the text that has been given already is dropped, all else is text."""

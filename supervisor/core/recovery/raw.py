@@ -7,7 +7,7 @@ that is no text is shown only if it is named in `preserved_tokens`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from supervisor.core.stream.chat import is_one
@@ -144,10 +144,6 @@ class RawChunks:
 
     def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
         return {**self._head, "choices": [{"finish_reason": reason, "index": 0, "delta": dict(delta)}]}
-
-
-Convert = Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]
-"""An event of the engine → chunks of a chat."""
 
 
 def _goes_on(messages: object) -> bool:

@@ -18,7 +18,7 @@ from supervisor.core.toolcalls.events import (
     Text,
 )  # fmt: skip
 from supervisor.core.toolcalls.options import Options
-from supervisor.core.toolcalls.source import Found, Piece
+from supervisor.core.toolcalls.source import CompleteCall, Piece
 from supervisor.core.toolcalls.think import ThinkSplitter
 from supervisor.core.toolcalls.tools import Tools
 
@@ -140,14 +140,14 @@ class Recoverer:
 
     def _take(self, items: list[Item]) -> None:
         for item in items:
-            if isinstance(item, Found):
+            if isinstance(item, CompleteCall):
                 self._call(item)
             elif isinstance(item, Piece):
                 self._piece(item)
             else:
                 self._events.append(item)
 
-    def _call(self, found: Found) -> None:
+    def _call(self, found: CompleteCall) -> None:
         if self._starts(found):
             self._events.append(CallArguments(self._calls - 1, found.arguments))
             self._events.append(CallEnd(self._calls - 1, True, found.repaired))
@@ -163,7 +163,7 @@ class Recoverer:
             if not self._muted:
                 self._events.append(CallEnd(self._calls - 1, piece.complete, piece.repaired))
 
-    def _starts(self, call: Found | Piece) -> bool:
+    def _starts(self, call: CompleteCall | Piece) -> bool:
         if self._calls and not self._options.parallel_tool_calls:
             self._events.append(LeftAsText(call.name, "parallel"))
             return False
@@ -237,7 +237,7 @@ def _as_text(items: list[Item]) -> list[Item]:
     for item in items:
         if isinstance(item, Dropped):
             out.append(Text(item.channel, item.text))
-        elif isinstance(item, Found):
+        elif isinstance(item, CompleteCall):
             out.append(LeftAsText(item.name, "reasoning"))
         else:
             out.append(item)

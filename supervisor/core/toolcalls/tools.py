@@ -92,7 +92,6 @@ class Tools:
         self._folded: dict[str, Tool | None] = {}
         for name, tool in self._exact.items():
             self._folded[_fold(name)] = None if _fold(name) in self._folded else tool
-        self._folded_names = sorted(self._folded)
         self._names = sorted(self._exact)
 
     def __bool__(self) -> bool:
@@ -111,17 +110,6 @@ class Tools:
                 return found
         bare = _bare(name)
         return Tool(bare, types={}) if self._forward and self._exact and _ANY_NAME.fullmatch(bare) else None
-
-    def may_begin(self, written: str) -> bool:
-        """Whether the name of a tool may begin like this."""
-        if self._forward:
-            return True
-        name = written.lstrip()
-        for one in _NAMESPACES:
-            if one.startswith(name):
-                return True
-        folded = (_fold(_NUMBER.sub("", one).rstrip()) for one in (name, _unprefixed(name)))
-        return any(_begins_one(one, self._folded_names) for one in folded)
 
     def longest(self, text: str) -> str:
         """The longest declared name that `text` begins with; nothing if there is none."""
