@@ -89,7 +89,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "core.gguf_kind": (),
     "core.gguf": ("core.ggml", "core.gguf_cursor"),
     "core.architectures": (),
-    "core.template": (),
+    "core.template": ("core.toolcalls",),
     "core.spec_keys": ("core.gguf",),
     "core.spec_layers": ("core.architectures", "core.spec_keys"),
     "core.spec_parts": ("core.architectures", "core.spec_keys", "core.spec_layers"),

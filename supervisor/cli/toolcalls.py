@@ -13,7 +13,8 @@ from typing import Any
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, positive
 from supervisor.cli.render import print_json, print_json_line, write
-from supervisor.core.toolcalls import Options
+from supervisor.core.toolcalls import REGISTRY, Options
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
 from supervisor.errors import InvalidRequest, SupervisorError
 
@@ -52,7 +53,7 @@ def run_parse(args: argparse.Namespace) -> int:
         return _run_lines(args, tools)
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
-    found = _parsed(asked, args.chunk)
+    found = parsed(asked, args.chunk)
     if args.json:
         print_json(found)
     else:
@@ -66,7 +67,7 @@ def _run_lines(args: argparse.Namespace, tools: object) -> int:
         if not line.strip():
             continue
         try:
-            print_json_line(_parsed({"tools": tools, "finish_reason": args.finish_reason, **_asked(line)}, args.chunk))
+            print_json_line(parsed({"tools": tools, "finish_reason": args.finish_reason, **_asked(line)}, args.chunk))
         except SupervisorError as error:
             print_json_line({"error": {"code": error.code, "message": error.message}})
             code = FAILED
@@ -86,11 +87,18 @@ def _asked(line: str) -> dict[str, Any]:
     return asked
 
 
-def _parsed(asked: Mapping[str, Any], chunk: int | None) -> dict[str, object]:
+def parsed(asked: Mapping[str, Any], chunk: int | None, registry: Registry = REGISTRY) -> dict[str, object]:
+    """What becomes of a text.
+
+    Args:
+        asked: a line of `--jsonl`.
+        chunk: bytes at a time; None for all at once.
+        registry: the dialects that are looked for.
+    """
     reason = asked.get("finish_reason") or "stop"
     parallel = asked.get("parallel_tool_calls") is not False
     options = Options(parallel_tool_calls=parallel, pieces_after=None)
-    request = Request(asked.get("tools"), asked.get("tool_choice"), options)
+    request = Request(asked.get("tools"), asked.get("tool_choice"), options, registry=registry)
     thought = _cut(asked.get("reasoning_content") or "", chunk)
     answer = read_answer(request, _cut(asked["text"], chunk), thought, reason)
     return _described(answer, reason)

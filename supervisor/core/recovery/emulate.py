@@ -15,11 +15,11 @@ from itertools import groupby, takewhile
 from typing import Any, Final, Protocol
 
 from supervisor.core.recovery.arguments import value_of
+from supervisor.core.toolcalls import REGISTRY
 
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _GEMMA_MARK: Final = "<start_of_turn>"
 _MEASURED_BUILD: Final = 11434
-_SWALLOWED: Final = (("<tool_call>", "<function=", "<parameter="), ("<|tool_call>",), ("[TOOL_CALLS]", "[ARGS]"))
 _HARMONY: Final = ("<|start|>", "<|channel|>", "<|message|>")
 _PYTHON: Final[Mapping[str, str]] = {
     "string": "str",
@@ -61,8 +61,7 @@ class TemplateFacts:
         Measured on b11434: those for Qwen's XML, for Gemma 4 and for Mistral's `[ARGS]` do not ask whether they have
         read everything. What earlier builds do is not known.
         """
-        forms = any(all(mark in self.text for mark in marks) for marks in _SWALLOWED)
-        return self.build >= _MEASURED_BUILD and forms
+        return self.build >= _MEASURED_BUILD and REGISTRY.is_swallowed(self.text)
 
     @staticmethod
     def from_props(props: Mapping[str, Any]) -> TemplateFacts:

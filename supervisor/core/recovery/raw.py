@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
-from supervisor.core.toolcalls.dialects.closers import CLOSERS, ENDS, THINK
+from supervisor.core.toolcalls import REGISTRY
 
 TEMPLATE_PATH: Final = "/apply-template"
 COMPLETION_PATH: Final = "/completion"
@@ -32,23 +31,6 @@ _OF_CHAT: Final = frozenset({
 })
 _STREAMING: Final = frozenset({"stream", "stream_options", "return_progress"})
 _REASONS: Final[Mapping[str, str]] = {"eos": "stop", "word": "stop", "limit": "length"}
-_INNER: Final = (
-    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<|tool_call_argument_begin|>", "｜DSML｜"),
-    *("[ARGS]", "[CALL_ID]", "[TOOL_CONTENT]", '<|"|>', "<escape>", "<|sep|>", "<|open|>", "<|close|>", "<|plugin|>"),
-    *(
-        "<|interpreter|>",
-        "<｜tool▁sep｜>",
-        "<｜tool_sep｜>",
-        "<｜tool▁call▁begin｜>",
-        "<｜tool_call_begin｜>",
-        "<|role_sep|>",
-    ),
-    *("<|tool_call:name|>", "<|tool_call:args|>", "]<]minimax[>[", "</parameter>", "<|channel>", "<think>", "</think>"),
-)
-_HARMONY: Final = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>")
-_WORDS: Final = ("functools[", "call:", "Action:", ">>>")
-_MARKERS: Final = tuple(sorted({*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values(), *_INNER} - {*ENDS, *_WORDS}))
-"""Texts that may be tokens of their own, which are not shown unless they are asked for. Not those that end a turn."""
 
 
 def can_go_raw(body: Mapping[str, Any]) -> bool:
@@ -81,13 +63,13 @@ def completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
 
 
 def _shown(prompt: str) -> tuple[str, ...]:
-    """The tokens to show; what ends a message within a turn in one family's format ends the turn in others."""
-    return (*_MARKERS, *_HARMONY) if "<|channel|>" in prompt else _MARKERS
+    """Texts that may be tokens of their own, which are not shown unless they are asked for."""
+    return (*REGISTRY.tokens, *REGISTRY.turn_tokens(prompt))
 
 
 def opens_thought(prompt: str) -> bool:
     """Whether the prompt ends inside a think block."""
-    return prompt.rstrip().endswith(tuple(THINK))
+    return prompt.rstrip().endswith(tuple(REGISTRY.think))
 
 
 class RawChunks:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.recovery.raw import RawChunks, can_go_raw, completion_request, opens_thought, template_request
-from supervisor.core.toolcalls.dialects.closers import ENDS
+from supervisor.core.toolcalls import REGISTRY
 
 BODY: dict[str, Any] = {
     "model": "m",
@@ -49,7 +49,7 @@ def test_the_prompt_is_rendered_and_continued() -> None:
         **{"temperature": 0.5, "n_predict": 7, "prompt": "<|im_start|>Hi", "stream": True, "return_progress": True},
     }
     assert {"<tool_call>", "</tool_call>", "<think>", "[ARGS]"} <= set(shown)
-    assert not set(shown) & {*ENDS, "<|channel|>"}
+    assert not set(shown) & {*REGISTRY.ends, "<|channel|>"}
     assert "<|channel|>" in completion_request(BODY, "<|channel|>")["preserved_tokens"]
     assert completion_request({"max_completion_tokens": 3}, "")["n_predict"] == 3
     assert "n_predict" not in completion_request({}, "")

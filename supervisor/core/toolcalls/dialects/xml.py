@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects.tagvalue import STOP, Tags, TagValue, read_header, tags_of
 from supervisor.core.toolcalls.objects import read_bare_arguments
 from supervisor.core.toolcalls.rawvalue import Framing
@@ -23,7 +24,7 @@ _NAME: Final = re.compile(r"""\s*+=?\s*+(?:name\s*+=\s*+)?["']?([^"'<>=\n]++)["'
 
 def read_functions(block: Block, dialect: str, prefix: str = "", framing: Framing = "each") -> Wait[bool]:
     """Calls one after another; the source stands at the first one's tag, or white space before it."""
-    src, tags = block.src, tags_of(prefix)
+    src, tags = block.src, tags_of(block.registry, prefix)
     last = -1
     while True:
         yield from skip_space(src)
@@ -129,4 +130,27 @@ class _Function:
         return True
 
 
-READERS: Final = dict.fromkeys(_BARE, read_bare)
+DIALECTS: Final = (
+    Dialect(
+        id="qwen3-coder",
+        models="Qwen3-Coder, Qwen3.5 and later, Nemotron 3 Nano, Step 3.5 Flash",
+        openers={"<function=": read_bare},
+        closers=("</function>", "</parameter>"),
+        marks=(("<tool_call>", "<function="),),
+        precedence=1,
+        swallowed=(("<tool_call>", "<function=", "<parameter="),),
+    ),
+    Dialect(
+        id="functionary-v3.1",
+        models="Functionary v3.1, Llama 3 with custom tools",
+        marks=(("<function=",),),
+        precedence=1,
+    ),
+    Dialect(
+        id="minicpm5",
+        models="MiniCPM5",
+        openers={"<function name=": read_bare},
+        marks=(('<function name="', '<param name="'),),
+        precedence=1,
+    ),
+)
