@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast
 
 from supervisor.core.recovery.arguments import value_of
+from supervisor.core.recovery.shapes import Part, Said, Schema, Tool
 from supervisor.core.toolcalls import REGISTRY
 
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
@@ -29,8 +30,6 @@ _PYTHON: Final[Mapping[str, str]] = {
     "array": "list",
     "object": "dict",
 }
-
-Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class TemplateFacts:
         return self.build >= _MEASURED_BUILD and REGISTRY.is_swallowed(self.text)
 
     @staticmethod
-    def from_props(props: Mapping[str, Any]) -> TemplateFacts:
+    def from_props(props: Mapping[str, object]) -> TemplateFacts:
         """Read from `GET /props`; what it does not say is taken for granted."""
         caps = props.get("chat_template_caps")
         known = caps if isinstance(caps, Mapping) else {}
@@ -81,9 +80,9 @@ class TemplateFacts:
 class Style(Protocol):
     """How tools, calls and results are written."""
 
-    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str: ...
+    def tools(self, tools: Sequence[Tool]) -> str: ...
 
-    def call(self, name: str, arguments: Any) -> str: ...
+    def call(self, name: str, arguments: object) -> str: ...
 
     def result(self, name: str, content: str) -> str: ...
 
@@ -91,7 +90,7 @@ class Style(Protocol):
 class Hermes:
     """JSON between tags."""
 
-    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str:
+    def tools(self, tools: Sequence[Tool]) -> str:
         """The system message."""
         listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
         return (
@@ -101,7 +100,7 @@ class Hermes:
             '<tool_call>\n{"name": "FUNCTION", "arguments": {"PARAMETER": "VALUE"}}\n</tool_call>'
         )
 
-    def call(self, name: str, arguments: Any) -> str:
+    def call(self, name: str, arguments: object) -> str:
         """An earlier call."""
         return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
 
@@ -113,7 +112,7 @@ class Hermes:
 class Gemma:
     """Python in fences."""
 
-    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str:
+    def tools(self, tools: Sequence[Tool]) -> str:
         """The system message."""
         listed = "\n\n".join(_signature(tool) for tool in tools)
         return (
@@ -123,7 +122,7 @@ class Gemma:
             "What they return comes in a fence named tool_output. Call one only if it is needed."
         )
 
-    def call(self, name: str, arguments: Any) -> str:
+    def call(self, name: str, arguments: object) -> str:
         """An earlier call."""
         given = arguments.items() if isinstance(arguments, Mapping) else ()
         return f"```tool_code\n{name}({', '.join(f'{key}={value!r}' for key, value in given)})\n```"
@@ -133,12 +132,17 @@ class Gemma:
         return f"```tool_output\n{content}\n```"
 
 
-def emulated(body: Mapping[str, Any], facts: TemplateFacts) -> dict[str, Any]:
+def emulated(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, object]:
     """The request without tools, and with everything about them in its messages."""
     style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
-    tools = [tool.get("function", tool) for tool in body["tools"] if isinstance(tool, Mapping)]
-    messages = [_written(message, style, names) for message, names in _with_names(body.get("messages"))]
-    messages = _introduced(messages, style.tools(tools), system=facts.system)
+    offered = body.get("tools")
+    tools = [
+        tool.get("function", tool)
+        for tool in (offered if isinstance(offered, list) else ())
+        if isinstance(tool, Mapping)
+    ]
+    written = [_written(message, style, names) for message, names in _with_names(body.get("messages"))]
+    messages = _introduced(written, style.tools(tools), system=facts.system)
     changed = {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": _merged(messages)}
     wanted = _wanted(body.get("tool_choice"), tools)
     if wanted:
@@ -147,7 +151,7 @@ def emulated(body: Mapping[str, Any], facts: TemplateFacts) -> dict[str, Any]:
     return changed
 
 
-def _wanted(choice: object, tools: list[Any]) -> list[Any]:
+def _wanted(choice: object, tools: list[Tool]) -> list[Tool]:
     """The tools of which one must be called."""
     if choice == "required":
         return tools
@@ -156,7 +160,7 @@ def _wanted(choice: object, tools: list[Any]) -> list[Any]:
     return [tool for tool in tools if name is not None and tool.get("name") == name]
 
 
-def _call_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _call_schema(tool: Tool) -> dict[str, object]:
     arguments = tool.get("parameters") or {"type": "object"}
     properties = {"name": {"const": tool.get("name")}, "arguments": arguments}
     return {
@@ -167,17 +171,18 @@ def _call_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_names(messages: object) -> Iterator[tuple[Message, Mapping[str, str]]]:
+def _with_names(messages: object) -> Iterator[tuple[Said, Mapping[str, str]]]:
     """Each message, and the names of the calls so far by id."""
     names: dict[str, str] = {}
     for message in messages if isinstance(messages, list) else ():
         if isinstance(message, Mapping):
-            for call in message.get("tool_calls") or ():
+            said = cast(Said, {**message})
+            for call in said.get("tool_calls") or ():
                 names[str(call.get("id"))] = (call.get("function") or {}).get("name", "")
-            yield dict(message), names
+            yield said, names
 
 
-def _written(message: Message, style: Style, names: Mapping[str, str]) -> Message:
+def _written(message: Said, style: Style, names: Mapping[str, str]) -> Said:
     if message.get("role") == "tool":
         name = names.get(str(message.get("tool_call_id")), "")
         return {"role": "user", "content": style.result(name, _text(message.get("content")))}
@@ -204,40 +209,40 @@ def _text(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _introduced(messages: list[Message], tools: str, *, system: bool) -> list[Message]:
+def _introduced(messages: list[Said], tools: str, *, system: bool) -> list[Said]:
     """The messages with the tools in the system's; where there is none, in the first one."""
     said = [_text(one.get("content")) for one in messages if one.get("role") in {"system", "developer"}]
     others = [one for one in messages if one.get("role") not in {"system", "developer"}]
     return [{"role": "system" if system else "user", "content": "\n\n".join([*said, tools])}, *others]
 
 
-def _merged(messages: list[Message]) -> list[Message]:
+def _merged(messages: list[Said]) -> list[Said]:
     """Neighbours of one role as one message: many templates demand that roles alternate."""
     return [_as_one([*run]) for _, run in groupby(messages, lambda message: message.get("role"))]
 
 
-def _as_one(run: list[Message]) -> Message:
+def _as_one(run: list[Said]) -> Said:
     """Messages as one; in linear time, for a client may send thousands."""
     if len(run) == 1:
         return run[0]
     contents = [message.get("content") for message in run]
     texts = [*takewhile(lambda content: not isinstance(content, list), contents)]
-    joined: Any = "\n\n".join(filter(None, map(_text, texts)))
-    if len(texts) < len(contents):
-        before = [joined] if texts else []
-        joined = [part for content in (*before, *contents[len(texts) :]) for part in _parts(content)]
-    one: Message = {}
+    text = "\n\n".join(filter(None, map(_text, texts)))
+    one: Said = {}
     for message in run:
         one |= message
-    return {**one, "content": joined}
+    if len(texts) == len(contents):
+        return {**one, "content": text}
+    before = [text] if texts else []
+    return {**one, "content": [part for content in (*before, *contents[len(texts) :]) for part in _parts(content)]}
 
 
-def _parts(content: object) -> list[Any]:
+def _parts(content: str | list[Part] | None) -> list[Part]:
     return content if isinstance(content, list) else [{"type": "text", "text": _text(content)}]
 
 
-def _signature(tool: Mapping[str, Any]) -> str:
-    schema = tool.get("parameters") or {}
+def _signature(tool: Tool) -> str:
+    schema: Schema = tool.get("parameters") or {}
     required = schema.get("required") or ()
     properties = schema.get("properties") or {}
     ordered = sorted(properties, key=lambda key: key not in required)
@@ -248,7 +253,7 @@ def _signature(tool: Mapping[str, Any]) -> str:
     return f'def {tool.get("name")}({", ".join(given)}) -> dict:\n    """{text}"""'
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _type(schema: Schema) -> str:
     if schema.get("enum"):
         return f"Literal[{', '.join(map(repr, schema['enum']))}]"
     kind = schema.get("type")

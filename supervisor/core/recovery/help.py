@@ -11,9 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, cast
 
 from supervisor.core.recovery.arguments import value_of
+from supervisor.core.recovery.shapes import Said, SaidCall
 from supervisor.errors import InvalidRequest
 
 FIELD: Final = "agent_help"
@@ -41,7 +42,7 @@ class AgentHelp:
     repeats: bool = False
 
 
-def asked_help(body: Mapping[str, Any]) -> AgentHelp:
+def asked_help(body: Mapping[str, object]) -> AgentHelp:
     """The help that a request asks for; raises InvalidRequest."""
     asked = body.get(FIELD)
     if asked is None:
@@ -63,12 +64,16 @@ def announces(text: str) -> bool:
     return _ANNOUNCED.search(text[-_TAIL:]) is not None
 
 
-def nudged(messages: list[Any], said: str) -> list[Any]:
+def nudged(messages: object, said: str) -> list[object]:
     """The messages that ask a model which said this to do it."""
-    return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": _NUDGE}]
+    return [
+        *(messages if isinstance(messages, list) else ()),
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": _NUDGE},
+    ]
 
 
-def with_warnings(messages: object) -> list[Any] | None:
+def with_warnings(messages: object) -> list[object] | None:
     """The messages with a note in each result of a call of this turn that had been made before; None where none was.
 
     A turn begins with the user's last message. What is counted are calls with the same name and equal arguments.
@@ -77,13 +82,13 @@ def with_warnings(messages: object) -> list[Any] | None:
         return None
     counts: Counter[str] = Counter()
     repeated: dict[str, int] = {}  # id of a call → how often it has been made by then
-    out: list[Any] = []
+    out: list[object] = []
     for message in messages:
         changed = message
         if isinstance(message, Mapping):
             if message.get("role") == "user":
                 counts.clear()
-            for call in message.get("tool_calls") or ():
+            for call in cast(Said, message).get("tool_calls") or ():
                 key = _key(call)
                 counts[key] += 1
                 repeated[str(call.get("id"))] = counts[key]
@@ -93,7 +98,7 @@ def with_warnings(messages: object) -> list[Any] | None:
     return out if any(new is not old for new, old in zip(out, messages, strict=True)) else None
 
 
-def _key(call: Mapping[str, Any]) -> str:
+def _key(call: SaidCall) -> str:
     function = call.get("function") or {}
     arguments = function.get("arguments")
     try:
@@ -103,7 +108,7 @@ def _key(call: Mapping[str, Any]) -> str:
     return json.dumps([function.get("name"), value], sort_keys=True)
 
 
-def _warned(message: Mapping[str, Any], times: int) -> dict[str, Any]:
+def _warned(message: Mapping[str, object], times: int) -> dict[str, object]:
     note = (
         f"[This is call number {times} with the same arguments. Do not make it again: use what you have, "
         "try something else, or answer.]"

@@ -63,7 +63,7 @@ def test_no_announcements(text: str) -> None:
 
 def test_a_nudge_says_what_was_said_and_asks_for_the_call() -> None:
     before: list[Any] = [{"role": "user", "content": "Hi"}]
-    after = nudged(before, "I'll look.")
+    after: list[Any] = nudged(before, "I'll look.")
     assert [one["role"] for one in after] == ["user", "assistant", "user"]
     assert after[1]["content"] == "I'll look."
     assert len(before) == 1
@@ -84,7 +84,7 @@ USER: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 def test_a_call_made_again_gets_a_note_in_its_result() -> None:
     messages = [USER, *turn(("f", {"a": 1, "b": 2}), ("f", {"b": 2, "a": 1}), ("f", {"a": 1}))]
-    warned = with_warnings(messages)
+    warned: Any = with_warnings(messages)
     assert warned is not None
     results = [one["content"] for one in warned if one["role"] == "tool"]
     assert results[0] == results[2] == "nothing"
@@ -95,7 +95,7 @@ def test_a_call_made_again_gets_a_note_in_its_result() -> None:
 def test_parts_stay_parts() -> None:
     messages = [USER, *turn(("f", {}), ("f", {}))]
     messages[-1]["content"] = [{"type": "text", "text": "nothing"}]
-    warned = with_warnings(messages)
+    warned: Any = with_warnings(messages)
     assert warned is not None
     assert [part["type"] for part in warned[-1]["content"]] == ["text", "text"]
 
