@@ -13,7 +13,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -110,7 +109,7 @@ class RelayEndpoint:
         finally:
             job.prepared.way.settle()
 
-    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, Any]]:
+    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
         """The request for the engine, and what the client asks for, as the model's filters leave it."""
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
@@ -218,7 +217,7 @@ class _Job:
             return COMPLETION_PATH, raw
         return prepared.path, await self.body.work(partial(self._payload, changed))
 
-    def _payload(self, changed: Mapping[str, Any] | None) -> Payload:
+    def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}
         if changed is not None:
             return self.body.payload(json.dumps({**changed, **changes}).encode())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -89,14 +89,15 @@ def is_object(text: str) -> bool:
     return True
 
 
-def value_of(text: str) -> Any:
+def value_of(text: str) -> object:
     """What a JSON text says; raises ValueError where it is none, or one that takes long to read."""
     if len(text) > _LONGEST:
         raise ValueError(f"more than {_LONGEST} characters")
     try:
-        return json.loads(text)
+        value: object = json.loads(text)
     except RecursionError:
         raise ValueError("too deep") from None
+    return value
 
 
 def _escaped(char: str) -> str:

@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
-from supervisor.core.toolcalls.rawvalue import EARLIER, Ending, RawValue
+from supervisor.core.toolcalls.rawvalue import EARLIER, Ending, RawForm, RawValue
 from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
 from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, peek, skip_space, take, take_one, until
@@ -122,7 +122,7 @@ class TagValue:
         repaired: a closing tag was missing.
     """
 
-    def __init__(self, block: Block, tags: Tags, key: str, hint: Types | None, raw: Mapping[str, Any]) -> None:
+    def __init__(self, block: Block, tags: Tags, key: str, hint: Types | None, raw: RawForm) -> None:
         self.src = block.src
         self.tags = tags
         self.key = key

@@ -14,7 +14,7 @@ from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
 from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects.tagvalue import STOP, Tags, TagValue, read_header, tags_of
 from supervisor.core.toolcalls.objects import read_bare_arguments
-from supervisor.core.toolcalls.rawvalue import Framing
+from supervisor.core.toolcalls.rawvalue import Framing, RawForm
 from supervisor.core.toolcalls.source import Resume, Wait, one_of, peek, skip_space, take, take_one, until
 from supervisor.core.toolcalls.tools import MAX_NAME
 
@@ -52,7 +52,7 @@ class _Function:
         self.block = block
         self.src = block.src
         self.tags = tags
-        self.raw = {"framing": framing, "cdata": dialect == "minicpm5"}
+        self.raw: RawForm = {"framing": framing, "cdata": dialect == "minicpm5"}
         self.dialect = dialect
         self.writer = CallWriter(block, NOWHERE, dialect)
         self.values: list[TagValue] = []  # read, but not written: one before them may turn out to be several
