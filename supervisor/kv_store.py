@@ -193,7 +193,7 @@ class SlotKeeper:
         self.store.trim()
 
 
-async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[str, Any]:
+async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[str, object]:
     """Raises _Refused, EngineUnreachable."""
     body = json.dumps({"filename": name}).encode()
     async with client.post(f"/slots/{slot}?action={action}", body) as response:

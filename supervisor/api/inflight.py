@@ -18,13 +18,13 @@ STREAM_HEADERS = {name.decode(): value.decode() for name, value in SSE_HEADERS}
 
 
 @router.get("/requests")
-async def requests(service: ServiceOf) -> dict[str, Any]:
+async def requests(service: ServiceOf) -> dict[str, object]:
     """The requests in flight, the oldest first."""
     return {"requests": service.requests()}
 
 
 @router.delete("/requests/{number}")
-async def cancel(number: Number, service: ServiceOf) -> dict[str, Any]:
+async def cancel(number: Number, service: ServiceOf) -> dict[str, object]:
     """End a request: its client gets the error `request_cancelled`, its engine's slot is freed."""
     return service.request(service.inflight.cancel(number))
 

@@ -61,7 +61,7 @@ class ModelEntry:
         return self.configured or self.options
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, object]:
         """What a load has set otherwise than it is configured, by name."""
         here, own = self.options, self.own_options
         names = (one.name for one in fields(LaunchOptions))
