@@ -46,7 +46,7 @@ from benchmarks.model import make_model
 from benchmarks.report import Report
 from benchmarks.servers import MODEL, Server, direct, router, supervisor
 from supervisor.llamacpp.locate import locate
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _MB = 1_000_000
 _ENDLESS = 1_000_000  # tokens

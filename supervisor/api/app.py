@@ -20,8 +20,8 @@ from supervisor.api.guard import Guard
 from supervisor.api.schema import Documented
 from supervisor.api.service import Service
 from supervisor.api.small import SmallBodies
-from supervisor.auth import AccessRules
 from supervisor.config.faults import option_fault
+from supervisor.core.requests.access import AccessRules
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.upstream import PREFIX
 

@@ -10,8 +10,8 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from supervisor import errors as e
-from supervisor.core.apis import api_of
-from supervisor.core.failures import FINAL
+from supervisor.core.engine_output.failures import FINAL
+from supervisor.core.stream.apis import api_of
 
 # The first class of an error's ancestry that stands here decides.
 STATUSES: Mapping[type[e.SupervisorError], int] = {

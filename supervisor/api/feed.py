@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from supervisor.api.looks import event
 from supervisor.api.service import Service
+from supervisor.service.looks import event
 
 KEEP_ALIVE_S = 15.0
 _PAUSE_S = 0.05  # between two looks, so that heavy traffic does not cost a look for every request

@@ -12,11 +12,11 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from supervisor.api.service import Service, ServiceOf
-from supervisor.choosing import Asked
 from supervisor.config.base import JsonObject, Name, Target
 from supervisor.config.settings import ModelOptions
-from supervisor.core.loglevel import LogLevel
-from supervisor.engine_log import OutputLog
+from supervisor.core.text.loglevel import LogLevel
+from supervisor.engines.log import OutputLog
+from supervisor.service.resolve import Asked
 
 _log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1")

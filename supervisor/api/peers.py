@@ -18,10 +18,10 @@ from supervisor.api.feed import KEEP_ALIVE_S, changes
 from supervisor.api.inflight import STREAM_HEADERS
 from supervisor.api.openai import card, command_of, router_status
 from supervisor.api.service import Service, ServiceOf
-from supervisor.choosing import Asked
 from supervisor.config.base import Target
-from supervisor.core.browsers import from_browser
+from supervisor.core.requests.browsers import from_browser
 from supervisor.errors import InvalidRequest, OriginNotAllowed
+from supervisor.service.resolve import Asked
 
 router = APIRouter()
 

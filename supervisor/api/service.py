@@ -14,26 +14,26 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from supervisor import __version__
-from supervisor.api.disk import Disk
-from supervisor.api.looks import Looks
-from supervisor.api.status import model_status
-from supervisor.api.trials import Newcomers, Trials
-from supervisor.choosing import Answer, Asked, check_startable, entry_for, warning_for
 from supervisor.core.devices.describe import as_json
-from supervisor.core.lifecycle import EngineState
-from supervisor.core.registry import ModelEntry
+from supervisor.core.models.registry import ModelEntry
 from supervisor.core.schedule import Pins
-from supervisor.engine_log import OutputLog
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, LoadCancelled, ModelInUse, SupervisorError
-from supervisor.estimating import estimates_json
-from supervisor.inflight import Inflight, InflightRequest
-from supervisor.logs import LogControl
-from supervisor.planned import planned
-from supervisor.planning import Planner
-from supervisor.pool import Pool, error_of
-from supervisor.prepare import EngineMaker
+from supervisor.planning.estimates import estimates_json
+from supervisor.planning.planner import Planner
+from supervisor.pool.inflight import Inflight, InflightRequest
+from supervisor.pool.pool import Pool, error_of
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.reloading import Reloader
+from supervisor.service.disk import Disk
+from supervisor.service.launcher import EngineMaker
+from supervisor.service.looks import Looks
+from supervisor.service.plans import planned
+from supervisor.service.reload import Reloader
+from supervisor.service.resolve import Answer, Asked, check_startable, entry_for, warning_for
+from supervisor.service.status import model_status
+from supervisor.service.trials import Newcomers, Trials
+from supervisor.system.logs import LogControl
 
 MOST_ADDED = 256
 """Models that loads may add to those of the configuration."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.errors import error_response
-from supervisor.core.outliner import OutlineLimits, Outliner
+from supervisor.core.requests.outliner import OutlineLimits, Outliner
 from supervisor.errors import SupervisorError
 from supervisor.proxy.asgi import ClientGone
 from supervisor.proxy.bodies import Bodies, declared_size, read_any

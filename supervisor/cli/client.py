@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, RemoteError, UsageError
-from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
+from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 
 Json = dict[str, Any]
 

@@ -14,7 +14,7 @@ from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_daemon, positive, require
 from supervisor.cli.render import note, print_json, print_table
 from supervisor.errors import ConfigError, DaemonError, UsageError
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _DESCRIPTION = "Write, check and show the configuration, or make one of another program's."
 
@@ -65,7 +65,7 @@ def run_check(args: argparse.Namespace) -> int:
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
     from supervisor.config.load import Start  # noqa: PLC0415 - as above
-    from supervisor.targets import configured_models, missing_files  # noqa: PLC0415 - as above
+    from supervisor.models.targets import configured_models, missing_files  # noqa: PLC0415 - as above
 
     path = _path(args.file)
     _note_daemon(args.file)

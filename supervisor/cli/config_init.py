@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.config.write import unique_ids
-from supervisor.modelfolders import Found, left_out, look_inside, scan
+from supervisor.files.folder import Found, left_out, look_inside, scan
 
 
 def found_models(

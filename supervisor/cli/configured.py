@@ -9,7 +9,7 @@ from pathlib import Path
 from supervisor.cli.client import Json
 from supervisor.cli.options import command_name
 from supervisor.errors import ConfigError
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _NAME = "supervisor.yaml"
 

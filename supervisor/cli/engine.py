@@ -13,7 +13,7 @@ from supervisor.cli.installing import run_until_signal, teller
 from supervisor.cli.options import Subparsers, positive, require
 from supervisor.cli.progress import progress
 from supervisor.cli.render import ago, cell, print_json, print_table
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 if TYPE_CHECKING:
     from supervisor.llamacpp.install import InstallRequest
@@ -166,7 +166,7 @@ def _make(args: argparse.Namespace, routes: tuple[str, ...]) -> int:
 
 def _install(request: InstallRequest) -> Manifest:
     from supervisor.llamacpp.install import install  # noqa: PLC0415 - start-up time
-    from supervisor.smoke import SmokeTest  # noqa: PLC0415 - as above
+    from supervisor.service.smoke import SmokeTest  # noqa: PLC0415 - as above
 
     where = places(os.environ)
     with progress() as report:

@@ -13,11 +13,11 @@ from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_common, count, positive, require, tokens
 from supervisor.cli.reading import reader
 from supervisor.cli.render import note, print_json, print_json_line
-from supervisor.core.ggml import CACHE_TYPES
+from supervisor.core.gguf import CACHE_TYPES
 from supervisor.core.memory import EstimateOptions
 from supervisor.errors import InvalidRequest, SupervisorError
-from supervisor.estimating import NAMES, estimate_options, estimated
-from supervisor.headers import ModelReader
+from supervisor.models.reader import ModelReader
+from supervisor.planning.estimates import NAMES, estimate_options, estimated
 
 _DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
 compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from supervisor.cli.client import Json
 from supervisor.cli.options import count, positive, tokens
-from supervisor.core.ggml import CACHE_TYPES
+from supervisor.core.gguf import CACHE_TYPES
 from supervisor.errors import UsageError
 
 _FIELDS = (

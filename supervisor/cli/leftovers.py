@@ -1,7 +1,7 @@
 """What `clean` may remove: the tables of what the program writes, and the walk that finds it.
 
-An entry is ours if its folder carries a marker (`supervisor.owned`), nothing of its name lay there before the marker
-was written, and the tables have a pattern for it. Links are never followed, nor removed: the program makes none.
+An entry is ours if its folder carries a marker (`system/owned.py`), nothing of its name lay there before the marker was
+written, and the tables have a pattern for it. Links are never followed, nor removed: the program makes none.
 Whatever else is found is listed with the reason why it stays.
 """
 
@@ -17,8 +17,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from supervisor.llamacpp.store import MANIFEST, SERVER
-from supervisor.owned import MARKER, Marker, read_marker
-from supervisor.paths import Places
+from supervisor.system.owned import MARKER, Marker, read_marker
+from supervisor.system.paths import Places
 
 UNMARKED = "no marker says that the program made it or uses it"
 BEFORE = "it was there before the program"

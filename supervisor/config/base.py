@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from supervisor.core import units
 from supervisor.core.memory.patterns import MOST_CHARACTERS, check_override
+from supervisor.core.text import units
 
 MOST_TEXT = 32_000  # characters: at most 128,000 bytes, and Linux takes no argument of 131,072
 MOST_TOKENS = (1 << 31) - 1  # llama.cpp's own type

@@ -9,7 +9,7 @@ from pathlib import Path
 from supervisor.demo.script import MAKER_VERSION
 from supervisor.demo.template import chat_template
 from supervisor.demo.texts import DEMO
-from supervisor.owned import own_folder
+from supervisor.system.owned import own_folder
 
 
 def ensure_demo_model(cache: Path) -> Path:

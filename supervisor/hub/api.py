@@ -16,7 +16,7 @@ from supervisor import __version__
 from supervisor.errors import HubBusy, HubError, HubGated, HubTokenNeeded, HubUnreachable, RepositoryNotFound
 from supervisor.hub.access import HubAccess
 from supervisor.hub.listing import MAIN, Repository, read_listing
-from supervisor.outside import Answer, Limits, LoopThread, OutOfBounds, Take, TooSlow, bounded_client, get, read
+from supervisor.system.outside import Answer, Limits, LoopThread, OutOfBounds, Take, TooSlow, bounded_client, get, read
 
 _ATTEMPTS = 4
 _FIRST_WAIT = 0.5

@@ -20,7 +20,8 @@ from supervisor.core.catalog import (
 )
 from supervisor.core.gguf import GgufHeader
 from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
-from supervisor.header_cache import HeaderCache
+from supervisor.files.header_cache import HeaderCache
+from supervisor.files.model_file import ModelFile, open_model
 from supervisor.hub.access import HubAccess
 from supervisor.hub.api import HubClient
 from supervisor.hub.cachedir import Cached, HubCache
@@ -28,9 +29,8 @@ from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partial import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
-from supervisor.modelfiles import ModelFile, open_model
-from supervisor.owned import inner_folder
-from supervisor.paths import safe_name
+from supervisor.system.owned import inner_folder
+from supervisor.system.paths import safe_name
 
 _MAX_LISTINGS = 256
 

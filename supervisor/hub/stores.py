@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from supervisor.core.architectures import lookup
 from supervisor.core.catalog import RepoFile, catalog_of
 from supervisor.core.gguf import GgufHeader
+from supervisor.core.spec import lookup
 from supervisor.errors import ModelFileError, ModelNotFound
-from supervisor.modelfiles import open_model
+from supervisor.files.model_file import open_model
 
 Json = dict[str, Any]
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.capabilities import Capabilities
+from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.errors import EngineNotFound, EngineUnusable
 from supervisor.llamacpp.probe import capabilities
 from supervisor.llamacpp.store import SERVER, EngineStore
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 
 ENVIRONMENT = ("SUPERVISOR_LLAMA_SERVER", "LLAMA_SERVER_PATH")
 _BUILD_FOLDERS = ("llama.cpp/build/bin", "build/bin", "bin")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from supervisor.errors import BuildLocked
 from supervisor.llamacpp.progress import Progress, Report
-from supervisor.owned import shared_folder
+from supervisor.system.owned import shared_folder
 
 _POLL_SECONDS = 0.2
 _SPIN_SECONDS = 0.002

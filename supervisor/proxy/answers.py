@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
 
-from supervisor.core.engine_errors import error_in, may_pass, translate
-from supervisor.core.fold import StreamFold
-from supervisor.engine_client import EngineResponse
+from supervisor.core.engine_output.errors import error_in, may_pass, translate
+from supervisor.core.stream.fold import StreamFold
+from supervisor.engines.client import EngineResponse
 from supervisor.proxy.asgi import Responder
 
 Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
@@ -16,7 +16,7 @@ Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
 
 
 class Filter(Protocol):
-    """What stands between the engine's bytes and the client's: `core/relay.py`, or what looks like it."""
+    """What stands between the engine's bytes and the client's: `core/stream/relay.py`, or what looks like it."""
 
     @property
     def done(self) -> bool: ...

@@ -8,8 +8,8 @@ from collections.abc import Coroutine, Mapping
 
 from starlette.types import Receive, Send
 
-from supervisor.core.apis import OPENAI, Api
-from supervisor.core.sse import SseEvent, encode
+from supervisor.core.stream.apis import OPENAI, Api
+from supervisor.core.stream.sse import SseEvent, encode
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
 SSE_HEADERS = [

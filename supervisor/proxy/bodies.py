@@ -1,8 +1,8 @@
 """What clients send: read within limits, small bodies parsed at once, large ones only as far as is needed.
 
 A large body lies in a mapping of memory of its own: it takes what has arrived and not more, and goes back to the system
-with the request. It is read while it arrives (`core/outliner.py`), so that no step takes long on the loop that relays;
-what is left of it to be parsed is small, and parsed in a thread.
+with the request. It is read while it arrives (`core/requests/outliner.py`), so that no step takes long on the loop that
+relays; what is left of it to be parsed is small, and parsed in a thread.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import TypeVar
 
 from starlette.types import Receive, Scope
 
-from supervisor.core.affinity import CHARACTERS
-from supervisor.core.outline import Outline, Payload
-from supervisor.core.outliner import Outliner
+from supervisor.core.requests.affinity import CHARACTERS
+from supervisor.core.requests.outline import Outline, Payload
+from supervisor.core.requests.outliner import Outliner
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
 

@@ -16,17 +16,17 @@ from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.core.affinity import affinity_of
-from supervisor.core.apis import Api, api_of
-from supervisor.core.fold import StreamFold
+from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
-from supervisor.core.registry import ModelEntry, Registry
-from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
+from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.stream.apis import Api, api_of
+from supervisor.core.stream.fold import StreamFold
+from supervisor.core.stream.upstream import UpstreamPlan, plan_upstream, set_fields
+from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
-from supervisor.inflight import Inflight, InflightRequest
-from supervisor.pool import Lease, Pool, Wait
+from supervisor.pool.inflight import Inflight, InflightRequest
+from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json

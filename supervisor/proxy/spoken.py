@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, cast
 
-from supervisor.core.apis import OPENAI, Api
 from supervisor.core.recovery import AskAgain, RecoveredStream
 from supervisor.core.recovery.chunks import Untouched
 from supervisor.core.recovery.shapes import Chunk
 from supervisor.core.recovery.stream import Ways
 from supervisor.core.recovery.voices import Voice
-from supervisor.core.relay import Relay
-from supervisor.engine_client import EngineClient
+from supervisor.core.stream.apis import OPENAI, Api
+from supervisor.core.stream.relay import Relay
+from supervisor.engines.client import EngineClient
 from supervisor.proxy.answers import Filter
 
 

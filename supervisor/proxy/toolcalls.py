@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
+from supervisor.core.models.registry import ModelEntry
 from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
 from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
@@ -33,12 +34,11 @@ from supervisor.core.recovery.raw import (
 from supervisor.core.recovery.shapes import Chunk, Head
 from supervisor.core.recovery.stream import Ways, is_parser_s
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.registry import ModelEntry
-from supervisor.core.relay import Relay
+from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.upstream import set_fields
+from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.core.toolcalls.whole import Request
-from supervisor.core.toolmode import ToolMode
-from supervisor.core.upstream import set_fields
-from supervisor.engine_client import EngineClient, Payload
+from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
 from supervisor.proxy.spoken import PLAIN, Plain, Spoken
 

@@ -17,12 +17,12 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.core.apis import Api, api_of
-from supervisor.core.browsers import from_unknown_page
-from supervisor.core.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
+from supervisor.core.requests.browsers import from_unknown_page
+from supervisor.core.stream.apis import Api, api_of
+from supervisor.core.stream.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
+from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
-from supervisor.inflight import InflightRequest
+from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import ClientJson, declared_size, read_any

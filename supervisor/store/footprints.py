@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from supervisor.core.footprint import Card, DeviceFootprint, Footprint
-from supervisor.core.identity import Start
-from supervisor.core.learn import Observation
+from supervisor.core.engine_output.footprint import Card, DeviceFootprint, Footprint
+from supervisor.core.learn.history import Observation
+from supervisor.core.learn.identity import Start
 from supervisor.store.database import Database
 
 _KEPT = 2000

@@ -11,13 +11,13 @@ from typing import cast
 import pytest
 
 from supervisor.api.service import MOST_ADDED, Service
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy, Pins
 from supervisor.errors import InvalidRequest, ModelNotFound
-from supervisor.planning import Planner
-from supervisor.pool import Pool
-from supervisor.prepare import EngineMaker
-from supervisor.reloading import Reloader
+from supervisor.planning.planner import Planner
+from supervisor.pool.pool import Pool
+from supervisor.service.launcher import EngineMaker
+from supervisor.service.reload import Reloader
 from tests.api.test_feed import service_of
 from tests.shell.pools import PoolBench
 

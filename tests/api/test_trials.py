@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from supervisor.api.trials import Newcomers, Trials
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.errors import ModelFileError
+from supervisor.service.trials import Newcomers, Trials
 from tests.shell.pools import PoolBench
 from tests.shell.waiting import until
 

@@ -10,8 +10,8 @@ import pytest
 
 from supervisor.cli.background import start
 from supervisor.cli.leftovers import BEFORE, LINK, UNKNOWN, UNMARKED, leftovers, remove
-from supervisor.owned import MARKER, own_folder, shared_folder
-from supervisor.paths import Places, places
+from supervisor.system.owned import MARKER, own_folder, shared_folder
+from supervisor.system.paths import Places, places
 from tests.cli.conftest import Cli
 from tests.cli.test_daemon import PROGRAM
 from tests.fakes.fake_daemon import FakeDaemon

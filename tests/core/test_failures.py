@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.failures import CODES, Cause, cause_of
+from supervisor.core.engine_output.failures import CODES, Cause, cause_of
 
 CAPTURED = Path(__file__).parent / "failures"
 

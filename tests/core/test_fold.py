@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.chat import ChatFold
-from supervisor.core.completions import CompletionFold
-from supervisor.core.fold import ChunkFold, Collector, StreamFold
-from supervisor.core.raw_completions import RawFold
-from supervisor.core.responses import ResponsesFold
-from supervisor.core.sse import SseDecoder
+from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.completions import CompletionFold
+from supervisor.core.stream.fold import ChunkFold, Collector, StreamFold
+from supervisor.core.stream.raw_completions import RawFold
+from supervisor.core.stream.responses import ResponsesFold
+from supervisor.core.stream.sse import SseDecoder
 from supervisor.errors import EngineLost, EngineStreamInvalid
 
 CHUNKS: list[object] = [

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.footprint import (
+from supervisor.core.engine_output.footprint import (
     AccountReader,
     Card,
     DeviceFootprint,

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core.events import Failure
-from supervisor.core.ladder import Detour, detoured, next_detour, unguessed, without_draft
 from supervisor.core.launch import LaunchOptions, estimate_options, explicit_of
+from supervisor.core.launch.ladder import Detour, detoured, next_detour, unguessed, without_draft
 from supervisor.core.launch.options import ModelFacts
 from supervisor.core.plan import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
+from supervisor.core.schedule.events import Failure
 from tests.core.plan.support import GIB, machine, spec_of
 
 MIB = 1 << 20

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.lifecycle import TRANSITIONS, EngineState, ImpossibleTransition, Trigger, mermaid, step
+from supervisor.core.schedule.lifecycle import TRANSITIONS, EngineState, ImpossibleTransition, Trigger, mermaid, step
 
 
 def test_every_state_can_be_reached_and_every_living_one_can_end() -> None:

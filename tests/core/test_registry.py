@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.apis import ANTHROPIC, OPENAI, RESPONSES
-from supervisor.core.relay import Relay
-from supervisor.core.sse import SseDecoder
+from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES
+from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.sse import SseDecoder
 from supervisor.errors import EngineStreamInvalid
 
 DONE = b"data: [DONE]\n\n"

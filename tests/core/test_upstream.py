@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
+from supervisor.core.stream.upstream import UpstreamPlan, plan_upstream, set_fields
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"

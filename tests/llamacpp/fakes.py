@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 
 API = "/repos/ggml-org/llama.cpp/releases/tags/b11434"
 ASSET = "llama-b11434-bin-ubuntu-x64.tar.gz"

@@ -29,8 +29,8 @@ from supervisor.llamacpp.install import InstallRequest, SmokeTest, install
 from supervisor.llamacpp.locate import locate
 from supervisor.llamacpp.progress import Progress, silent
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
-from supervisor.owned import MARKER
-from supervisor.paths import Places
+from supervisor.system.owned import MARKER
+from supervisor.system.paths import Places
 from tests.llamacpp.fakes import (
     API,
     ASSET,

@@ -15,7 +15,7 @@ from supervisor.llamacpp.install import InstallRequest, install
 from supervisor.llamacpp.progress import silent
 from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.toolchain import Tools, build_tools, how_to_get_compiler
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 from tests.llamacpp.fakes import make_source
 
 needs_tools = pytest.mark.skipif(

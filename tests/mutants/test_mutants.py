@@ -143,17 +143,17 @@ def test_the_report_counts_by_package() -> None:
 def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
     """The whole way, by tests that run the line, and not by others."""
     box = Sandbox(ROOT, tmp_path)
-    path = "supervisor/core/sse.py"
+    path = "supervisor/core/stream/sse.py"
     source = (ROOT / path).read_text("utf-8")
     change = next(one for one in changes_of(path, source) if one.new == "return None")
     said: list[str] = []
     sampler = Sampler([box], said.append, random.Random(0))
-    tests = {"tests/core/test_ggml.py", "tests/core/test_sse.py"}
+    tests = {"tests/core/gguf/test_ggml.py", "tests/core/test_sse.py"}
     [outcome] = sampler.outcomes([change], Map({path: {change.line: tests}}, dict.fromkeys(tests, 1.0)))
     assert outcome.verdict == "noticed"
     assert outcome.by.startswith("tests/core/test_sse.py::")
     assert said == [f"  1/1 {outcome}"]
-    [outcome] = sampler.outcomes([change], Map({path: {change.line: {"tests/core/test_ggml.py"}}}, {}))
+    [outcome] = sampler.outcomes([change], Map({path: {change.line: {"tests/core/gguf/test_ggml.py"}}}, {}))
     assert outcome.verdict == "survived"
     assert (tmp_path / path).read_text("utf-8") == source
     assert (ROOT / path).read_text("utf-8") == source
@@ -162,11 +162,11 @@ def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
 def test_a_change_that_never_ends_is_stopped(tmp_path: Path) -> None:
     """By a limit on CPU, which a busy machine does not use up."""
     box = Sandbox(ROOT, tmp_path)
-    path = "supervisor/core/units.py"
+    path = "supervisor/core/text/units.py"
     source = (ROOT / path).read_text("utf-8")
     endless = Change(path, 1, len(source), len(source), "", "while True:\n    pass\n", "")
-    assert box.tried(endless, ["tests/core/test_ggml.py"], 4) == ("survived", "")
+    assert box.tried(endless, ["tests/core/gguf/test_ggml.py"], 4) == ("survived", "")
     importer = "tests/core/test_units_imported.py"
-    (tmp_path / importer).write_text("def test_it() -> None:\n    import supervisor.core.units\n", "utf-8")
+    (tmp_path / importer).write_text("def test_it() -> None:\n    import supervisor.core.text.units\n", "utf-8")
     assert box.tried(endless, [importer], 4) == ("timed out", "")
     assert (tmp_path / path).read_text("utf-8") == source

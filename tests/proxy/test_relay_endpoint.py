@@ -12,12 +12,12 @@ import pytest
 from starlette.types import Message
 
 from supervisor.api.errors import render_error
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.core.sse import MAX_EVENT_BYTES
-from supervisor.engine_client import EngineResponse
+from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.core.stream.sse import MAX_EVENT_BYTES
+from supervisor.engines.client import EngineResponse
 from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 import pytest
 
 from supervisor.api.errors import render_error
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.engine_client import EngineClient
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
+from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.engines.client import EngineClient
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.toolcalls import ToolCalls

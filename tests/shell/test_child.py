@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import processes
-from supervisor.child import Child, ExitStatus, StopGrace
+from supervisor.system import processes
+from supervisor.system.child import Child, ExitStatus, StopGrace
 from tests.shell.waiting import until, until_gone
 from tests.support.patience import PATIENCE
 
@@ -219,7 +219,7 @@ async def test_a_child_that_cannot_be_recorded_is_not_kept(tmp_path: Path) -> No
 
 _DAEMON = """
 import asyncio, os, sys, uvloop
-from supervisor.child import Child
+from supervisor.system.child import Child
 async def main():
     child = await Child.spawn(sys.argv[1:], env=dict(os.environ), on_stdout=print, on_stderr=print, record_dir=None)
     print("child", child.pid, flush=True)

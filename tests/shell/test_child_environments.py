@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.launch import LaunchSpec
-from supervisor.engine import Engine, EngineLimits
-from supervisor.engine_log import OutputLog
+from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.log import OutputLog
 from supervisor.errors import EngineStartFailed
 from supervisor.hub.access import HubChoices, hub_access
 from supervisor.llamacpp.machine import survey

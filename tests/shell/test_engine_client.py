@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.engine_client import EngineClient, EngineUnreachable
+from supervisor.engines.client import EngineClient, EngineUnreachable
 from tests.shell.waiting import until
 from tests.support.patience import PATIENCE
 

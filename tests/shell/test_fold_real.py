@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.apis import api_of
-from supervisor.core.relay import Relay
-from supervisor.core.upstream import plan_upstream, set_fields
+from supervisor.core.stream.apis import api_of
+from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.upstream import plan_upstream, set_fields
 from tests.shell.bare_engine import (
     CHAT,
     FUNCTIONS,

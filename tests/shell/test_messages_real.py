@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.apis import api_of
-from supervisor.core.sse import SseDecoder
-from supervisor.core.upstream import plan_upstream, set_fields
+from supervisor.core.stream.apis import api_of
+from supervisor.core.stream.sse import SseDecoder
+from supervisor.core.stream.upstream import plan_upstream, set_fields
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.toolcalls import plainly
 from tests.shell.bare_engine import CHAT, MESSAGES, USABLE, bare_engine, comparable, message, post

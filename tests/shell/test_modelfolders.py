@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.gguf_kind import FileKind, kind_of_file
-from supervisor.modelfolders import Found, look_inside, passed_over, scan
+from supervisor.core.gguf import FileKind, kind_of_file
+from supervisor.files.folder import Found, look_inside, passed_over, scan
 from tests.support.gguf_bytes import STRING, array, header, pair
 
 

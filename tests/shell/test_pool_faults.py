@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import processes
-from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.slots import SlotStore
 from supervisor.errors import ModelLoadFailed
-from supervisor.kv_store import SlotStore
-from supervisor.pool import PoolLimits
+from supervisor.pool.pool import PoolLimits
+from supervisor.system import processes
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, chat
 from tests.shell.waiting import until

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule import ModelPolicy
-from supervisor.kv_store import SlotStore
-from supervisor.pool import Pool, PoolLimits
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.slots import SlotStore
+from supervisor.pool.pool import Pool, PoolLimits
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, processed
 from tests.shell.waiting import until

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import processes
-from supervisor.records import Ended, Record, end_leftovers, write_record
+from supervisor.system import processes
+from supervisor.system.records import Ended, Record, end_leftovers, write_record
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sessions are POSIX")
 

@@ -13,8 +13,8 @@ from supervisor.config.imports.arguments import read_arguments
 from supervisor.config.imports.carried import Carried, is_secret
 from supervisor.config.imports.swap_groups import MOST_MODELS, SwapGroup, apart, pinned
 from supervisor.config.settings import Settings
-from supervisor.core.filters import PROTECTED
 from supervisor.core.launch.environment import is_setting
+from supervisor.core.models.filters import PROTECTED
 from supervisor.errors import ConfigError
 
 _MACRO = re.compile(r"\$\{(?!env\.)([\w-]+)\}")

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from supervisor.core.capabilities import Flags
+from supervisor.core.engine_output.capabilities import Flags
+from supervisor.core.engine_output.statelines import ENV_SPEAK
 from supervisor.core.environment import for_engines
 from supervisor.core.launch.emit import typed_arguments
 from supervisor.core.launch.environment import LibraryPath, with_libraries, without_settings
 from supervisor.core.launch.extra import check_env, check_extra
 from supervisor.core.launch.options import LaunchOptions, ModelFacts
 from supervisor.core.launch.placed import Placed, merged_env, planned
-from supervisor.core.statelines import ENV_SPEAK
 
 
 @dataclass(frozen=True)

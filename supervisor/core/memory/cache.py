@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from supervisor.core.ggml import row_bytes
+from supervisor.core.gguf import row_bytes
 from supervisor.core.memory.context import CELL_PAD, Context, padded
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from supervisor.core.architectures import Layout, RecurrentFamily
-from supervisor.core.ggml import tensor_type
+from supervisor.core.gguf import tensor_type
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.graph_recurrent import has_diagonal, recurrent_terms
 from supervisor.core.memory.graph_sparse import chooses_blocks, hyper_rows, pool_inputs, sparse_terms
 from supervisor.core.memory.widths import Widths
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import Layout, ModelSpec, RecurrentFamily
 
 _F32 = 4
 _F16 = 2

@@ -6,11 +6,10 @@ for either.
 
 from __future__ import annotations
 
-from supervisor.core.architectures import RecurrentFamily
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.recurrent import state_parts
 from supervisor.core.memory.widths import Widths
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import ModelSpec, RecurrentFamily
 
 _F32 = 4
 _LATE_ROWS = {"granitehybrid": 3, "nemotron_h_moe": 2}  # of the residual stream, beside the states

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from supervisor.core.ggml import CACHE_TYPES, tensor_type
+from supervisor.core.gguf import CACHE_TYPES, tensor_type
 from supervisor.core.memory.cache import CacheRule
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from supervisor.core.ggml import TENSOR_TYPES, tensor_type
-from supervisor.core.gguf import TensorInfo
+from supervisor.core.gguf import TENSOR_TYPES, TensorInfo, tensor_type
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.patterns import Matcher, matcher
 from supervisor.core.spec import ModelSpec

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from supervisor.core.apis import ANTHROPIC
 from supervisor.core.recovery.shapes import Chunk, Delta, Usage
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import ANTHROPIC
 
 Block: TypeAlias = Mapping[str, object]
 """A block of a message, or an event about one."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from supervisor.core.toolcalls import Options
-from supervisor.core.toolmode import TOOL_MODES, ToolMode
+from supervisor.core.toolcalls.mode import TOOL_MODES, ToolMode
 from supervisor.errors import InvalidRequest
 
 FIELD = "tool_calls"

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from supervisor.core.apis import RESPONSES
 from supervisor.core.recovery.shapes import Chunk, Delta, Head, Usage, numbered
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import RESPONSES
 
 Item: TypeAlias = dict[str, object]
 

@@ -1,7 +1,8 @@
 """The byte path of an answer in which calls are looked for: whole events in, whole events out.
 
-An event of which nothing changes goes on as the engine wrote it. It stands behind `core/relay.py`, which cuts the bytes
-into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes on.
+An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/relay.py`, which cuts
+the bytes into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes
+on.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from supervisor.core.recovery.chunks import Recovery
 from supervisor.core.recovery.raw import RawChunks
 from supervisor.core.recovery.shapes import Choice, Chunk, RawEvent
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.relay import Relay
-from supervisor.core.sse import DONE
+from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.sse import DONE
 
 _END: Final = b"\n\n"
 _KEEP_ALIVE: Final = b": keep-alive\n\n"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from supervisor.core.recovery.shapes import Choice, Chunk, Delta
-from supervisor.core.sse import DONE, SseEvent, encode
+from supervisor.core.stream.sse import DONE, SseEvent, encode
 
 
 class Voice(Protocol):

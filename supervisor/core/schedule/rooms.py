@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from supervisor.core.events import CheckRoom, Failure, Plan, StartEngine
-from supervisor.core.lifecycle import EngineState, Trigger, step
 from supervisor.core.plan import DoesNotFit, Resident
 from supervisor.core.schedule import crash, groups
+from supervisor.core.schedule.events import CheckRoom, Failure, Plan, StartEngine
 from supervisor.core.schedule.idle import linger_end
+from supervisor.core.schedule.lifecycle import EngineState, Trigger, step
 from supervisor.core.schedule.queue import goes_before, overdue, rank
 from supervisor.core.schedule.replicas import one_less
 from supervisor.core.schedule.state import Engine, Model, State

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from supervisor.core.events import (
+from supervisor.core.plan import Resident
+from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
+from supervisor.core.schedule.events import (
     Command,
     EngineBecameReady,
     EngineGone,
@@ -28,9 +30,7 @@ from supervisor.core.events import (
     TimePassed,
     UnloadAsked,
 )
-from supervisor.core.lifecycle import EngineState, Trigger, step
-from supervisor.core.plan import Resident
-from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
+from supervisor.core.schedule.lifecycle import EngineState, Trigger, step
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.state import Model, Planner, State, smoothed
 from supervisor.core.schedule.view import ModelView, view_of

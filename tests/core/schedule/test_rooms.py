@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.events import (
+from supervisor.core.plan import DoesNotFit, Resident
+from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.events import (
     CheckRoom,
     EngineBecameReady,
     EngineSpawned,
@@ -16,9 +18,7 @@ from supervisor.core.events import (
     StopEngine,
     TimePassed,
 )
-from supervisor.core.lifecycle import EngineState
-from supervisor.core.plan import DoesNotFit, Resident
-from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.lifecycle import EngineState
 from supervisor.errors import ModelFileError
 from tests.core.schedule.toy import Bench, ToyPlan, grants, refusals, starts, stops
 

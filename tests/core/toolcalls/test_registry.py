@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from supervisor.cli.toolcalls import parsed
-from supervisor.core.template import read_template
+from supervisor.core.spec.template import read_template
 from supervisor.core.toolcalls import REGISTRY
 from supervisor.core.toolcalls.block import Block, CallWriter
 from supervisor.core.toolcalls.dialect import Dialect

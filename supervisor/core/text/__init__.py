@@ -1,0 +1,1 @@
+"""Words that people read and write: foreign text made safe to show, units, near names, log levels and floods."""
