@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, positive
@@ -33,6 +33,34 @@ _OF_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+class Asked(TypedDict, total=False):
+    """A line of `--jsonl`."""
+
+    text: str
+    tools: object
+    finish_reason: str | None
+    reasoning_content: str | None
+    tool_choice: object
+    parallel_tool_calls: bool | None
+
+
+class Call(TypedDict):
+    """A call that was found; the arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class Parsed(TypedDict):
+    """What becomes of a text."""
+
+    content: str
+    reasoning_content: str
+    tool_calls: list[Call]
+    dialect: str | None
+    finish_reason: str
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("toolcalls", help="tool calls in a model's text")
@@ -52,7 +80,7 @@ def run_parse(args: argparse.Namespace) -> int:
     if args.jsonl:
         return _run_lines(args, tools)
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
+    asked: Asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
     found = parsed(asked, args.chunk)
     if args.json:
         print_json(found)
@@ -74,7 +102,7 @@ def _run_lines(args: argparse.Namespace, tools: object) -> int:
     return code
 
 
-def _asked(line: str) -> dict[str, Any]:
+def _asked(line: str) -> Asked:
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -84,10 +112,10 @@ def _asked(line: str) -> dict[str, Any]:
     for name, types in _OF_TYPES.items():
         if not isinstance(asked.get(name, ""), types) and name in asked:
             raise InvalidRequest(f"`{name}` has the wrong type.", param=name)
-    return asked
+    return cast(Asked, asked)
 
 
-def parsed(asked: Mapping[str, Any], chunk: int | None, registry: Registry = REGISTRY) -> dict[str, object]:
+def parsed(asked: Asked, chunk: int | None, registry: Registry = REGISTRY) -> Parsed:
     """What becomes of a text.
 
     Args:
@@ -104,7 +132,7 @@ def parsed(asked: Mapping[str, Any], chunk: int | None, registry: Registry = REG
     return _described(answer, reason)
 
 
-def _described(answer: Answer, reason: str) -> dict[str, object]:
+def _described(answer: Answer, reason: str) -> Parsed:
     return {
         "content": answer.content,
         "reasoning_content": answer.reasoning,
@@ -139,10 +167,10 @@ def _tools(file: str | None) -> object:
     return found
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    for name in ("reasoning_content", "content"):
-        if found[name]:
-            write(f"{name}:\n{found[name]}\n\n")
+def _show(found: Parsed) -> None:
+    for name, text in (("reasoning_content", found["reasoning_content"]), ("content", found["content"])):
+        if text:
+            write(f"{name}:\n{text}\n\n")
     for call in found["tool_calls"]:
         write(f"call: {call['name']} {call['arguments']}\n")
     print(f"dialect: {found['dialect'] or '-'}, finish_reason: {found['finish_reason']}")

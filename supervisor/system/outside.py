@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import httpx
 
@@ -171,7 +171,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+    def run(self, work: Coroutine[object, object, _Result]) -> _Result:
         """Wait for a coroutine; whoever is interrupted meanwhile cancels it."""
         done = asyncio.run_coroutine_threadsafe(work, self._started())
         try:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from supervisor.cli.toolcalls import parsed
+from supervisor.cli.toolcalls import Asked, parsed
 from supervisor.core.spec.template import read_template
 from supervisor.core.toolcalls import REGISTRY
 from supervisor.core.toolcalls.block import Block, CallWriter
@@ -108,7 +108,7 @@ def test_its_markup_is_shown_by_the_engine() -> None:
 
 def test_the_page_and_the_command_show_it() -> None:
     assert "| `scratch` | Scratch 1 |\n" in table(SCRATCHED.dialects)
-    asked = {"text": f"%%call get_weather {PARIS}%%end", "tools": TOOLS}
+    asked: Asked = {"text": f"%%call get_weather {PARIS}%%end", "tools": TOOLS}
     for chunk in (None, 1, 5):
         found = parsed(asked, chunk, SCRATCHED)
         assert found["dialect"] == "scratch"
