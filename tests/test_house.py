@@ -65,6 +65,15 @@ DATA_ONLY: frozenset[str] = frozenset({"core.spec.architectures", "demo.texts", 
 MAX_LINES = 400
 PROGRAM_NAMES = frozenset({"", "__version__"})  # what supervisor/__init__.py holds
 
+# Where text of engines and drivers arrives, JSON is read by `core/text/foreignjson` alone; these read their own.
+READ_FOREIGN_JSON = ("core", "engines", "proxy")
+READ_THEIR_OWN: frozenset[str] = frozenset(
+    {"core.text.foreignjson", "core.learn.identity"}  # it itself; what was written a moment before
+    | {"core.requests.outline", "core.requests.outliner"}  # one string
+    | {"core.toolcalls.jsontext"}  # numbers keep their spelling; says ValueError for all
+    | {"proxy.asgi", "proxy.relay", "proxy.server"}  # envelopes of our errors
+)
+
 IMPURE = frozenset(  # what touches the world
     {"asyncio", "logging", "os", "pathlib", "random", "secrets"}
     | {"socket", "structlog", "subprocess", "threading", "time"}
@@ -146,6 +155,18 @@ def opened_files(text: str, module: str) -> list[str]:
     ]
 
 
+def unguarded_json(text: str, module: str) -> list[str]:
+    """Calls of `json.loads` where others' JSON arrives: it also raises what is no ValueError."""
+    if module in READ_THEIR_OWN or not any(is_within(module, room) for room in READ_FOREIGN_JSON):
+        return []
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    return [
+        f"{module}:{call.lineno}: read others' JSON with core/text/foreignjson"
+        for call in calls
+        if getattr(call.func, "attr", "") == "loads" and getattr(getattr(call.func, "value", None), "id", "") == "json"
+    ]
+
+
 def too_long(text: str, module: str) -> list[str]:
     lines = text.count("\n")
     return [f"{module}: {lines} lines, {MAX_LINES} at most"] if lines > MAX_LINES and module not in DATA_ONLY else []
@@ -211,6 +232,10 @@ def test_modules_import_only_what_their_room_allows() -> None:
 
 def test_the_core_opens_no_file() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in opened_files(text, module)])
+
+
+def test_others_json_is_read_in_one_place() -> None:
+    complain([fault for module, text, _ in PROGRAM for fault in unguarded_json(text, module)])
 
 
 def test_no_module_is_too_long() -> None:
@@ -292,6 +317,12 @@ def test_a_package_resolves_its_own_relative_imports() -> None:
 def test_an_opened_file_is_found_in_the_core_alone(call: str) -> None:
     assert len(opened_files(call, "core.gguf")) == 1
     assert opened_files(call, "files.model_file") == []
+
+
+def test_others_json_that_is_read_elsewhere_is_found() -> None:
+    assert len(unguarded_json("x = json.loads(line)", "core.engine_output.statelines")) == 1
+    assert unguarded_json("x = json.loads(line)", "core.text.foreignjson") == []
+    assert unguarded_json("x = json.loads(line)", "cli.main") == []
 
 
 def test_a_long_module_is_found_unless_it_is_data() -> None:

@@ -48,7 +48,7 @@ class Service:
     url: the address it listens on. secret: known to whoever may read the endpoint file.
     to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
     stopping: whether that was asked for.
-    closing: set when whoever listens to events is to be let go.
+    closing: set when whoever listens to events is to be let go. readers: how many those are.
     """
 
     pool: Pool
@@ -68,6 +68,7 @@ class Service:
     log_control: LogControl = field(default_factory=LogControl)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    readers: int = 0
 
     def __post_init__(self) -> None:
         self.disk = Disk(self.maker, self.planner, self.pool)

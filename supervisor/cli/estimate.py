@@ -94,7 +94,7 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
     try:
         asked = json.loads(line)
         target, given = asked["target"], dict(asked.get("options") or {})
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise InvalidRequest('A line must be a JSON object with "target", and "options" where wanted.') from None
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")

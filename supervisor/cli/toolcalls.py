@@ -159,7 +159,7 @@ def _tools(file: str | None) -> object:
         return None
     try:
         found = json.loads(Path(file).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"--tools {file} cannot be read: {error}.", param="tools") from None
     found = found.get("tools") if isinstance(found, dict) else found
     if not isinstance(found, list):

@@ -45,16 +45,16 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
     """
     for given in (explicit, env.get("SUPERVISOR_CONFIG")):
         if given:
-            path = Path(given).expanduser().absolute()
-            if not path.is_file():
-                how = "is a folder; name the file in it" if path.is_dir() else "does not exist"
+            path = Path(os.path.expanduser(given)).absolute()
+            if not os.path.isfile(path):
+                how = "is a folder; name the file in it" if os.path.isdir(path) else "does not exist"
                 raise ConfigError(f"The configuration file {path} {how}.")
             return path
     here = cwd / FILE_NAME
-    if here.is_file() and _is_private(here):
+    if os.path.isfile(here) and _is_private(here):
         return here
     user = user_folder / FILE_NAME
-    return user if user.is_file() else None
+    return user if os.path.isfile(user) else None
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ NOBODY_LISTENS = Start(insecure=True)
 
 def passed_over(path: Path) -> str | None:
     """Why a file of the working folder is not used, and what to do; None: nothing speaks against it."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         return f"{path} is gone. Put it back."
     if not _is_private(path):
         return f"Others may write {path}, so it is not used: `chmod go-w {path}`, or name it with --config."

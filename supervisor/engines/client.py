@@ -8,7 +8,6 @@ task is woken for it (`EngineResponse.pipe`); a slow reader holds the engine bac
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -16,10 +15,13 @@ from typing import Any
 
 import httptools
 
+from supervisor.core.text.foreignjson import parse
+
 _CONNECT_S = 10.0
 _RETRY_S = 0.005
 _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 _PIECE = 1 << 16  # bytes read at once
+_LONGEST_HEAD = 1 << 18  # bytes of status and headers
 
 
 Payload = bytes | Sequence[bytes | memoryview]
@@ -134,6 +136,7 @@ class EngineResponse:
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._size = 0
+        self._head_size = 0
         self._has_head = False
         self._complete = False
         self._listening = False
@@ -164,7 +167,15 @@ class EngineResponse:
 
     async def json(self) -> Any:
         """The whole body, parsed; raises ValueError where it is not JSON."""
-        return json.loads(await self.read())
+        return parse(await self.read())
+
+    async def json_object(self) -> dict[str, Any]:
+        """The whole body's JSON object; empty where the engine refused, or said something else."""
+        try:
+            found = await self.json() if self.status == 200 else {}
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         """Hand the body to `sink` piece by piece, in the moment in which it arrives.
@@ -244,6 +255,7 @@ class EngineResponse:
             return
         try:
             self._parser.feed_data(data)
+            self._check_head(len(data))
             self._pour()
         except httptools.HttpParserError as error:
             self._broken = EngineUnreachable(f"The engine's answer is not HTTP: {error}.")
@@ -254,6 +266,12 @@ class EngineResponse:
             self._deafen()
         if over or self._sink is None:  # nobody has to be woken for an event that was passed on
             self._wake()
+
+    def _check_head(self, size: int) -> None:
+        """Count what came without the head's being whole."""
+        self._head_size += 0 if self._has_head else size
+        if self._head_size > _LONGEST_HEAD and self._broken is None:
+            self._broken = EngineUnreachable(f"The engine's answer has a head of more than {_LONGEST_HEAD} bytes.")
 
     def _pour(self) -> None:
         if self._parts and self._sink is not None:

@@ -359,7 +359,7 @@ class Engine:
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
                 return await response.json() if response.status == 200 else None
-        except (EngineUnreachable, TimeoutError, ValueError):
+        except (EngineUnreachable, TimeoutError, ValueError, RecursionError):
             return None
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:

@@ -14,12 +14,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from supervisor.core.launch.keeping import HeldSlot, SavedSlot, held_slots, to_drop, to_restore
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.engines.client import EngineClient, EngineUnreachable
 from supervisor.system.owned import inner_folder
 
@@ -160,7 +162,9 @@ class SlotKeeper:
 
     async def _held(self, client: EngineClient) -> tuple[HeldSlot, ...]:
         async with client.get("/slots") as response:
-            return held_slots(await response.json()) if response.status == 200 else ()
+            with suppress(ValueError):
+                return held_slots(await response.json()) if response.status == 200 else ()
+        return ()
 
     async def _save(self, client: EngineClient, slot: HeldSlot) -> bool:
         """Whether it was saved."""
@@ -198,8 +202,8 @@ async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[
     async with client.post(f"/slots/{slot}?action={action}", body) as response:
         text = await response.read()
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = parse(text)
+    except NotJson:
         found = None
     if response.status != 200 or not isinstance(found, dict):
         raise _Refused(f"the engine answered {response.status}: {text.decode('utf-8', 'replace')[:300]}")

@@ -41,7 +41,7 @@ def scan(folder: Path) -> tuple[Found, ...]:
     """The models in the folder, by name; none where it is not there or may not be read."""
     found = {one.name: one for one in scan_files(folder)}
     for entry in _entries(folder):
-        if entry.is_dir():
+        if os.path.isdir(entry):
             inside = look_inside(entry, entry.name)
             if inside is not None:
                 found[inside.name] = inside
@@ -50,19 +50,19 @@ def scan(folder: Path) -> tuple[Found, ...]:
 
 def scan_files(folder: Path) -> tuple[Found, ...]:
     """The models that are files of the folder itself; of split ones the first part."""
-    files = [entry for entry in _entries(folder) if entry.is_file()]
+    files = [entry for entry in _entries(folder) if os.path.isfile(entry)]
     return tuple(Found(_stem(entry.name), entry) for entry in files if _is_model(entry))
 
 
 def left_out(folder: Path) -> tuple[Path, ...]:
     """Files of the folder that are called as a model would be, and by their content are none."""
-    named = [entry for entry in _entries(folder) if _is_called_a_model(entry.name) and not entry.is_dir()]
+    named = [entry for entry in _entries(folder) if _is_called_a_model(entry.name) and not os.path.isdir(entry)]
     return tuple(entry for entry in named if not _is_model(entry))
 
 
 def look_inside(folder: Path, name: str) -> Found | None:
     """The model of one folder: the first part of a split one, else the first file by name; None: there is none."""
-    files = [entry for entry in _entries(folder) if entry.name.endswith(".gguf") and entry.is_file()]
+    files = [entry for entry in _entries(folder) if entry.name.endswith(".gguf") and os.path.isfile(entry)]
     models = [entry for entry in files if _is_model(entry)]
     models.sort(key=lambda entry: (_part(entry.name) is None, entry.name))
     if not models:
@@ -91,7 +91,7 @@ def _is_usable(name: str) -> bool:
 def _names(folder: Path) -> Sequence[str]:
     try:
         return sorted(os.listdir(folder))
-    except OSError:
+    except (OSError, ValueError):  # a NUL in its name
         return ()
 
 

@@ -52,7 +52,7 @@ class HeaderCache:
                 return None
             entry = json.loads(body)
             return _header(entry["header"]) if entry["of"] == identity else None
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
 
     def _keep(self, place: Path, identity: list[object], header: GgufHeader) -> None:

@@ -41,8 +41,7 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
     here can load it. Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its
     subclasses GgufError (not a GGUF, damaged) and ShardMissing (a part is not there).
     """
-    if "\0" in str(path):
-        raise ModelFileError("No file's name has a NUL character; check the path")
+    _check_name(path)
     parts = parts_of(path.absolute())
     headers: list[GgufHeader] = []
     size_bytes = 0
@@ -59,6 +58,15 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
             offset=4,
         )
     return ModelFile(parts[0], parts, header, size_bytes)
+
+
+def _check_name(path: Path) -> None:
+    try:
+        named = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        named = False
+    if not named:
+        raise ModelFileError("No file's name has a NUL character or half of a surrogate pair; check the path")
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:

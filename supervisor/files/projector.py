@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from supervisor.core.gguf import GgufHeader
+from supervisor.core.spec import lookup
 from supervisor.errors import ModelFileError
 from supervisor.files.model_file import ModelFile, open_model
 
@@ -34,7 +35,7 @@ def _fits(path: Path, model: GgufHeader) -> bool:
         return False
     widths = {header.integer(key) for key in _WIDTHS} - {None}
     own = model.integer(f"{model.architecture}.embedding_length")
-    return header.architecture == "clip" and (not widths or own in widths)
+    return lookup(header.architecture or "").projector and (not widths or own in widths)
 
 
 def _alike(name: str, other: str) -> int:

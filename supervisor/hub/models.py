@@ -228,7 +228,7 @@ class HubModels:
                 old.unlink(missing_ok=True)
 
     def _listing(self, there: Repository) -> Repository | None:
-        with suppress(OSError, ValueError, LookupError, TypeError):
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             told = json.loads(self._place(there.id, there.commit).read_text("utf-8"))
             files = tuple(RepoFile(**file) for file in told["files"])
             return Repository(told["id"], told["commit"], there.revision, files, told["gated"])

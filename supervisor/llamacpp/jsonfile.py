@@ -13,7 +13,7 @@ def read_object(path: Path) -> dict[str, object]:
     """The object in `path`; empty where the file is missing, unreadable or holds something else."""
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

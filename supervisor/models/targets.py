@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import fields, replace
@@ -68,7 +69,7 @@ def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
             *(adapter.path for adapter in entry.options.lora),
         )
     )
-    return [(name, path) for name, path in named if path is not None and not Path(path).is_file()]
+    return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
 
 
 def _defaults(settings: Settings) -> ModelDefaults:
@@ -88,7 +89,7 @@ def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | N
     if is_demo(model) or (path is None and found is None and name == DEMO_ID):
         return replace(entry, source=Source.DEMO)
     if path is not None:
-        found = look_inside(Path(path), name) if Path(path).is_dir() else Found(name, Path(path))
+        found = look_inside(Path(path), name) if os.path.isdir(path) else Found(name, Path(path))
     if found is None:  # loading it will say so
         nowhere = path or str(Path(settings.models_dir or ".") / f"{name}.gguf")
         return replace(entry, path=nowhere)
@@ -139,7 +140,7 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
             ".gguf file.",
             param="target",
         )
-    first = str(open_model(_file_in(path) if path.is_dir() else path).path)
+    first = str(open_model(_file_in(path) if os.path.isdir(path) else path).path)
     known = registry.by_path(first)
     if known is not None and model_id in {None, known.id}:
         return known

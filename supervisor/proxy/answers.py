@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
 
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
-from supervisor.core.stream.fold import StreamFold
+from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
 from supervisor.engines.client import EngineResponse
 from supervisor.proxy.asgi import Responder
 
@@ -80,7 +80,10 @@ async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Ch
     """Send what the engine answered, an error in our envelope. changed: what becomes of an answer."""
     body = await upstream.read()
     if upstream.status == 200 and changed is not None:
-        await responder.whole(200, _encode(changed(json.loads(body))))
+        with well_shaped():
+            said = cast(Mapping[str, object], said_by_engine(body, "The engine's answer"))
+            answer = changed(said)
+        await responder.whole(200, _encode(answer))
     elif upstream.status < 400:
         await responder.whole(upstream.status, body)
     else:

@@ -18,6 +18,8 @@ SSE_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 
+AS_HEAD = "supervisor.head"
+"""Stands in the scope of a GET that the client sent as HEAD: it must not change anything."""
 
 _WRITE_BUFFER = 1 << 16  # bytes that may wait for a slow client before the engine is held back
 

@@ -8,7 +8,6 @@ relays; what is left of it to be parsed is small, and parsed in a thread.
 from __future__ import annotations
 
 import asyncio
-import json
 import mmap
 import secrets
 import time
@@ -23,6 +22,7 @@ from starlette.types import Receive, Scope
 from supervisor.core.requests.affinity import CHARACTERS
 from supervisor.core.requests.outline import Outline, Payload
 from supervisor.core.requests.outliner import Outliner
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
 
@@ -204,8 +204,8 @@ def declared_size(scope: Scope) -> int | None:
 def parse_object(text: bytes) -> dict[str, object]:
     """A JSON object. Raises InvalidRequest."""
     try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        parsed = parse(text)
+    except NotJson as error:
         raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
     if not isinstance(parsed, dict):
         raise InvalidRequest("The request body must be a JSON object.")

@@ -161,8 +161,7 @@ class ToolCalls:
         """What an engine says of its template; asked once."""
         if client not in self._facts:
             async with client.get("/props") as answer:
-                props = await answer.json() if answer.status == 200 else {}
-            self._facts[client] = TemplateFacts.from_props(props if isinstance(props, dict) else {})
+                self._facts[client] = TemplateFacts.from_props(await answer.json_object())
         return self._facts[client]
 
     def unparsed(self, model: str) -> None:
@@ -307,7 +306,7 @@ class Watch(Plain):
         """The body of the raw route; None where the engine does not render the prompt."""
         asked = template_request(body or self._asked)
         async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
-            answer = await rendered.json() if rendered.status == 200 else {}
+            answer = await rendered.json_object()
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
             self.raw = False

@@ -1,9 +1,9 @@
 """`/upstream/MODEL/…`: whatever an engine answers, of whatever path, as it is.
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
-goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does a
-browser's GET of which nobody knows which page it comes from. A generation is asked for as on the relayed paths, so that
-a client that leaves frees its slot; the client gets what the engine would have answered.
+goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does HEAD,
+or a browser's GET of which nobody knows which page it comes from. A generation is asked for as on the relayed paths, so
+that a client that leaves frees its slot; the client gets what the engine would have answered.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreac
 from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
-from supervisor.proxy.asgi import ClientGone, Responder, while_connected
+from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import ClientJson, declared_size, read_any
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
@@ -82,7 +82,7 @@ class UpstreamEndpoint:
         query = scope.get("query_string", b"").decode("latin-1")
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
-        if scope["method"] == "GET" and (target in _LOOKS or from_unknown_page(_headers(scope))):
+        if scope["method"] == "GET" and (target in _LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.catalog import HubReference
-from supervisor.errors import InvalidRequest, LoadCancelled, ModelNotFound
+from supervisor.errors import InvalidRequest, LoadCancelled, ModelNotFound, SupervisorError, TooManyDownloads
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.download import Progress
 from supervisor.hub.models import Chosen, HubModels
@@ -17,6 +18,9 @@ from supervisor.planning.planner import Planner
 from supervisor.pool.pool import Pool
 from supervisor.service.launcher import EngineMaker
 from supervisor.service.resolve import Asked, entry_for
+
+MOST_UNATTENDED = 16
+"""Downloads that nobody waits for."""
 
 Json = dict[str, Any]
 
@@ -36,6 +40,7 @@ class Pulls:
         self._planner = planner
         self._pool = pool
         self._pulls: set[_Pull] = set()
+        self._unattended: dict[tuple[str, str], asyncio.Task[None]] = {}  # by reference and commit
 
     @property
     def _hub(self) -> HubModels:
@@ -90,6 +95,22 @@ class Pulls:
         files = chosen.files(vision=True)
         size = sum(file.size or 0 for file in files)
         return {"files": [{"path": file.path, "size_bytes": file.size} for file in files], "size_bytes": size}
+
+    def begin(self, chosen: Chosen) -> None:
+        """Download it, whoever leaves; once, however often it is asked for. Raises TooManyDownloads."""
+        key = (chosen.reference, chosen.repository.commit)
+        if key in self._unattended:
+            return
+        if len(self._unattended) >= MOST_UNATTENDED:
+            raise TooManyDownloads(
+                f"{MOST_UNATTENDED} downloads are under way; wait for one, or remove it.", retry_after=60
+            )
+        self._unattended[key] = asyncio.ensure_future(self._fetch_quietly(chosen))
+        self._unattended[key].add_done_callback(lambda _: self._unattended.pop(key))
+
+    async def _fetch_quietly(self, chosen: Chosen) -> None:
+        with suppress(SupervisorError):  # nobody is there to be told
+            await self.fetch(chosen)
 
     async def follow(self, chosen: Chosen) -> AsyncIterator[Json]:
         """Progress while it is downloaded, and at the end the files."""

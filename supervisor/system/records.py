@@ -20,6 +20,7 @@ from supervisor.system.owned import inner_folder
 
 _SAME_START_S = 0.5  # psutil derives the moment from the boot time, which moves a little with the clock
 _KILL_S = 3.0
+_MOST_PID = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -86,17 +87,18 @@ def _read(path: Path) -> Record | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         record = Record(**found)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     kinds = (type(record.pid), type(record.create_time), type(record.program), type(record.socket))
-    return record if kinds == (int, float, str, str) and record.pid > 1 else None
+    return record if kinds == (int, float, str, str) and 1 < record.pid <= _MOST_PID else None
 
 
 def _judge(record: Record) -> str:
     started = processes.create_time(record.pid)
     if started is None or not processes.is_running(record.pid):
         return "gone"
-    if abs(started - record.create_time) > _SAME_START_S or record.pid not in processes.session_members(record.pid):
+    same = abs(started - record.create_time) <= _SAME_START_S  # false for what is no number
+    if not same or record.pid not in processes.session_members(record.pid):
         return "not ours"
     return "killed"
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
+from supervisor.api.feed import MOST_READERS
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 
@@ -333,3 +334,26 @@ def test_a_model_is_loaded_beside_a_thousand_connections_that_ask_nothing(engine
         answer = daemon.chat("talker", "hello")
         assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["message"]["content"] == HELLO
+
+
+def test_so_many_read_events_and_no_more(daemon: RunningDaemon) -> None:
+    """Of both kinds together: who stops reading keeps what it was told last."""
+    paths = ("/api/v1/events", "/models/sse")
+
+    def refused() -> bool:
+        with daemon.http.stream("GET", paths[0]) as answer:
+            if answer.status_code == 200:
+                return False
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+            assert json.loads(answer.read())["error"]["code"] == "too_many_readers"
+            return True
+
+    limits = httpx.Limits(max_connections=MOST_READERS)
+    with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False, limits=limits) as http:
+        with contextlib.ExitStack() as readers:
+            for number in range(MOST_READERS):
+                answer = readers.enter_context(http.stream("GET", paths[number % 2]))
+                assert answer.status_code == 200
+            assert refused()
+            assert daemon.http.get("/health").status_code == 200
+        wait_until(lambda: not refused(), "those who left are not counted any more")

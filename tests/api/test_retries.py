@@ -16,8 +16,6 @@ from supervisor.errors import ModelLoadFailed, SupervisorError
 # What a later try of the same request may not meet again. A new class that is none of these says `false`.
 PASSING = {
     *(
-        "QueueFull",
-        "BodiesFull",
         "ShuttingDown",
         "ModelLoadFailed",
         "LoadCancelled",
@@ -26,7 +24,8 @@ PASSING = {
         "DownloadFailed",
     ),
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
-    *("RequestTimeout", "TooManyConnections"),
+    *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull"),
+    *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 
 

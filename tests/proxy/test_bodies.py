@@ -77,8 +77,8 @@ class _Answer:
         self.full_content_type = kind.encode()
         self._body = body
 
-    async def json(self) -> object:
-        found: object = json.loads(self._body)
+    async def json_object(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._body)
         return found
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:

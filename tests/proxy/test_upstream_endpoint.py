@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
 
+from supervisor.api.app import _Dispatch
 from supervisor.api.errors import render_error
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.engines.client import EngineClient
@@ -53,14 +54,22 @@ def test_a_path_of_many_pieces_is_looked_through_no_further_than_ids_reach(piece
     assert time.process_time() - begun < 2  # every cut of the path, each with a search for the nearest name: a minute
 
 
-def _looked_at(path: str, folder: Path, *, told: bool) -> int:
-    """The status of a GET."""
+def test_head_never_wakes_a_model(tmp_path: Path) -> None:
+    """A GET of the same path would: here it meets a pool that lends nothing."""
+    assert _looked_at("/upstream/m/anything", tmp_path, told=True, method="HEAD") == 503
+    with pytest.raises(AttributeError, match="acquire"):
+        _looked_at("/upstream/m/anything", tmp_path, told=True)
+
+
+def _looked_at(path: str, folder: Path, *, told: bool, method: str = "GET") -> int:
+    """The status of the answer."""
     pool = cast(Pool, _Pool(EngineClient(str(folder / "gone.sock")), told=told))
     inflight = Inflight(lambda: 0.0)
     registry = Registry(ModelEntry(name, Source.FILE, f"/{name}.gguf") for name in ("m", "owner/repo"))
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
-    endpoint = upstream_endpoint(relaying, lambda: 0)
-    scope = {"method": "GET", "path": unquote(path), "raw_path": path.encode(), "query_string": b"", "headers": []}
+    endpoint = _Dispatch(cast(Any, None), {}, upstream_endpoint(relaying, lambda: 0))
+    where = {"path": unquote(path), "raw_path": path.encode(), "query_string": b"", "headers": []}
+    scope = {"type": "http", "method": method, **where}
     status: int = asyncio.run(answer_of(endpoint, scope))[0]["status"]
     return status

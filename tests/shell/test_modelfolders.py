@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.gguf import FileKind, kind_of_file
-from supervisor.files.folder import Found, look_inside, passed_over, scan
+from supervisor.files.folder import Found, left_out, look_inside, passed_over, scan
 from tests.support.gguf_bytes import STRING, array, header, pair
 
 
@@ -96,3 +96,13 @@ def test_the_beginning_of_a_file_tells_its_kind(head: bytes, kind: FileKind) -> 
 def test_a_beginning_cut_anywhere_is_read_as_far_as_it_goes(whole: bytes) -> None:
     for end in range(4, len(whole)):
         assert kind_of_file(whole[:end]) in {FileKind.MODEL, kind_of_file(whole)}
+
+
+def test_a_link_that_leads_nowhere_hides_no_other_model(tmp_path: Path) -> None:
+    make(tmp_path, "good.gguf", "two/x.gguf")
+    for folder in (tmp_path, tmp_path / "two"):
+        (folder / "bad.gguf").symlink_to("a" * 300)  # the system refuses even to look
+    (tmp_path / "round.gguf").symlink_to("round.gguf")
+    assert [one.name for one in scan(tmp_path)] == ["good", "two"]
+    assert left_out(tmp_path) == (tmp_path / "bad.gguf", tmp_path / "round.gguf")
+    assert scan(Path("no\0thing")) == ()

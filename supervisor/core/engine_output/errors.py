@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import TypedDict
+
+from supervisor.core.text.foreignjson import NotJson, parse
 
 _CODES = {
     "exceed_context_size_error": "context_length_exceeded",  # OpenAI's own code
@@ -72,7 +73,7 @@ def _advised(message: object) -> str:
 def error_in(body: bytes) -> Mapping[str, object]:
     """The error object of an error response; made up from its text where there is none."""
     try:
-        found = json.loads(body)["error"]
-    except (ValueError, LookupError, TypeError):
+        found = parse(body)["error"]
+    except (NotJson, LookupError, TypeError):
         found = None
     return found if isinstance(found, dict) else {"message": body.decode("utf-8", "replace")[:500]}

@@ -6,11 +6,12 @@ with any build: an unknown or damaged line is None here, and the shell falls bac
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
+
+from supervisor.core.text.foreignjson import NotJson, parse
 
 ENV_SPEAK = "LLAMA_SERVER_ROUTER_PORT"  # present with any value, llama-server writes state lines and reads stdin
 ASK_EXIT = b"cmd_router_to_child:exit"
@@ -49,8 +50,8 @@ def parse_state(line: bytes) -> StateLine | None:
     if not line.startswith(_PREFIX):
         return None
     try:
-        found = json.loads(line[len(_PREFIX) :])
-    except ValueError:
+        found = parse(line[len(_PREFIX) :])
+    except NotJson:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("state"), str):
         return None

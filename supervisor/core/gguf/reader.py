@@ -1,4 +1,4 @@
-"""The header of a GGUF file: its metadata and what it says about its tensors.
+"""Reads the header of a GGUF file: its metadata and what it says about its tensors.
 
 The layout is llama.cpp's (`ggml/include/gguf.h`); numbers are little-endian in nearly every file, big-endian in some:
 
@@ -16,15 +16,16 @@ and summarised, not kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final
 
 from supervisor.core.gguf.cursor import ARRAY, STRING, TYPE_NAMES, U32, Cursor
-from supervisor.core.gguf.ggml import TENSOR_TYPES, type_name
-from supervisor.errors import GgufError, ShardMissing
+from supervisor.core.gguf.ggml import TENSOR_TYPES
+from supervisor.core.gguf.header import ArraySummary, GgufHeader, GgufScalar, GgufValue, TensorInfo
+from supervisor.errors import GgufError
 
 KEPT_ITEMS: Final = 4096
 """Arrays of up to this many items are kept; longer ones become an `ArraySummary`."""
@@ -43,122 +44,9 @@ _SMALLEST_PAIR = 14  # key of one byte, one byte of value
 _SMALLEST_TENSOR = 24
 _MAX_NAME = 63
 _MAX_DIMENSIONS = 4
-_MAX_SHARDS = 99_999
-_MAX_NAMED = 3  # missing parts
 _ALIGNMENT_KEY = "general.alignment"
 _DEFAULT_ALIGNMENT = 32
 _LARGEST = (1 << 63) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class ArraySummary:
-    """A value that was not kept: the type of its items (`u32`, `string`, …; `byte` for a text) and how many."""
-
-    type: str
-    length: int
-
-
-GgufScalar: TypeAlias = bool | int | float | str
-GgufValue: TypeAlias = GgufScalar | tuple[GgufScalar, ...] | ArraySummary
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """One tensor.
-
-    Attributes:
-        shape: elements per dimension, the fastest first (ggml's order).
-        type: its number in `ggml.TENSOR_TYPES`, where it may be missing.
-        offset: where its data begins, from the start of the data section.
-        n_bytes: of the data; of an unknown type the room it has in the file, None where not even that is known.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    type: int
-    offset: int
-    n_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.type in TENSOR_TYPES:
-            object.__setattr__(self, "n_bytes", TENSOR_TYPES[self.type].bytes_for(self.n_elements))
-
-    @property
-    def n_elements(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def type_name(self) -> str:
-        return type_name(self.type)
-
-
-@dataclass(frozen=True, slots=True)
-class GgufHeader:
-    """What a header says. Properties are None where the key is absent or of an unusable type.
-
-    Attributes:
-        byte_order: "little" or "big"; llama.cpp loads only the machine's own.
-        metadata: in file order.
-        tensors: in file order.
-        data_offset: where the data section begins, in bytes from the start of the file.
-        file_size: None where it was not known.
-    """
-
-    version: int
-    byte_order: str
-    metadata: Mapping[str, GgufValue]
-    tensors: tuple[TensorInfo, ...]
-    data_offset: int
-    alignment: int
-    file_size: int | None
-
-    @property
-    def tensor_count(self) -> int:
-        return len(self.tensors)
-
-    @property
-    def architecture(self) -> str | None:
-        return self.text("general.architecture")
-
-    @property
-    def name(self) -> str | None:
-        return self.text("general.name")
-
-    @property
-    def n_ctx_train(self) -> int | None:
-        """The context the model was trained with, in tokens."""
-        return self.integer(f"{self.architecture}.context_length")
-
-    @property
-    def pooling_type(self) -> int | None:
-        """How token embeddings become one (llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last, 4 rank)."""
-        return self.integer(f"{self.architecture}.pooling_type")
-
-    @property
-    def chat_template(self) -> str | None:
-        return self.text("tokenizer.chat_template")
-
-    @property
-    def split_no(self) -> int | None:
-        """Which part of a split model this is, from 0."""
-        return self.integer("split.no")
-
-    @property
-    def split_count(self) -> int | None:
-        return self.integer("split.count")
-
-    @property
-    def split_tensors_count(self) -> int | None:
-        """How many tensors all parts have together."""
-        return self.integer("split.tensors.count")
-
-    def text(self, key: str) -> str | None:
-        value = self.metadata.get(key)
-        return value if isinstance(value, str) else None
-
-    def integer(self, key: str) -> int | None:
-        value = self.metadata.get(key)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def read_header(
@@ -347,48 +235,3 @@ def _end_of_data(tensor: TensorInfo, following: TensorInfo | None, room: int | N
 
 def _padded(number: int, alignment: int) -> int:
     return -(-number // alignment) * alignment
-
-
-def combine_shards(headers: Sequence[GgufHeader]) -> GgufHeader:
-    """The parts of a split model, in order, as one header: the first one's keys, everybody's tensors.
-
-    Raises ShardMissing (a part is not among them) and GgufError (one doesn't belong here), which name the part.
-    Offsets of tensors stay those in their own part.
-    """
-    first = headers[0]
-    _check_complete(headers, first.split_count or 1)
-    tensors: dict[str, TensorInfo] = {}
-    for position, header in enumerate(headers):
-        _check_shard(header, first, position)
-        for tensor in header.tensors:
-            if tensors.setdefault(tensor.name, tensor) is not tensor:
-                raise GgufError(f"part {position + 1}: an earlier part has the tensor {tensor.name!r} too")
-    if len(headers) > 1 and first.split_tensors_count not in {None, len(tensors)}:
-        raise GgufError(f"the parts hold {len(tensors)} tensors, {first.split_tensors_count} are announced")
-    sizes = [header.file_size for header in headers if header.file_size is not None]
-    size = sum(sizes) if len(sizes) == len(headers) else None
-    return replace(first, tensors=tuple(tensors.values()), file_size=size)
-
-
-def _check_complete(headers: Sequence[GgufHeader], count: int) -> None:
-    if not 0 < count <= _MAX_SHARDS:
-        raise GgufError(f"impossible number of parts: {count}")
-    missing = sorted(set(range(count)) - {header.split_no or 0 for header in headers})
-    if missing:
-        named = ", ".join(str(number + 1) for number in missing[:_MAX_NAMED])
-        more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
-        raise ShardMissing(f"the model has {count} parts, of which part {named}{more} is missing")
-
-
-def _check_shard(header: GgufHeader, first: GgufHeader, position: int) -> None:
-    if (header.split_no or 0) != position:
-        raise GgufError(f"part {(header.split_no or 0) + 1} stands where part {position + 1} belongs")
-    facts = {
-        "number of parts": (header.split_count, first.split_count),
-        "number of tensors in all parts": (header.split_tensors_count, first.split_tensors_count),
-        "byte order": (header.byte_order, first.byte_order),
-        "architecture": (header.architecture or first.architecture, first.architecture),
-    }
-    for what, (here, there) in facts.items():
-        if here != there:
-            raise GgufError(f"part {position + 1} is of another model: its {what} is {here}, the first part's {there}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 
 from supervisor.core.launch import LaunchOptions
@@ -13,6 +13,9 @@ from supervisor.core.text.nearest import did_you_mean
 from supervisor.core.text.plaintext import is_name
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
+
+MOST_NAMES = 16
+"""Aliases that loads may give one model, beside those that are configured."""
 
 _TOLD = 64  # models of which it is told why they are not here any more
 _QUOTED = 200  # characters of a name that nobody knows which an error repeats
@@ -93,9 +96,12 @@ class Registry:
         self.defaults = defaults or ModelDefaults()
         self._entries: dict[str, ModelEntry] = {}
         self._names: dict[str, str] = {}  # id or alias → id
+        self._spelt: dict[str, str] = {}  # the same of models of a hub, in lower case
+        self._given: dict[str, tuple[str, ...]] = {}  # id → the aliases that loads gave, the oldest first
         self._forgotten: dict[str, str] = {}  # id → why, of late
         for entry in entries:
-            self.add(entry)
+            self.check(entry)
+            self._hold(self._renewed(entry, self._new_names(entry), keep=False))
 
     def __iter__(self) -> Iterator[ModelEntry]:
         return iter(self._entries.values())
@@ -106,18 +112,48 @@ class Registry:
     def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
         """Add a model, or let the one with the same id and path have these options; whether it has others now.
 
-        Whatever else is set for one that is here stays, and further aliases come to it; with `keep` its options stay.
-        Raises as `check`.
+        Whatever else is set for one that is here stays, and further aliases come to it, of which it keeps the newest
+        `MOST_NAMES`; with `keep` its options stay. Raises as `check`.
         """
         self.check(entry)
         before = self._entries.get(entry.id)
-        if before is not None:
-            aliases = tuple(dict.fromkeys((*before.aliases, *entry.aliases)))
-            entry = replace(before if keep else before.loaded_with(entry.options), aliases=aliases)
-        self._entries[entry.id] = entry
-        self._names.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
+        new = self._new_names(entry)
+        given = (*self._given.get(entry.id, ()), *new)
+        self._hold(self._renewed(entry, new, keep=keep))
+        self._take_names(entry.id, given[:-MOST_NAMES])
+        self._given[entry.id] = given[-MOST_NAMES:]
         self._forgotten.pop(entry.id, None)
-        return before is not None and before.options != entry.options
+        return before is not None and before.options != self._entries[entry.id].options
+
+    def _new_names(self, entry: ModelEntry) -> tuple[str, ...]:
+        """The aliases by which it could not be found."""
+        found = ((name, self.get(name)) for name in dict.fromkeys(entry.aliases))
+        return tuple(name for name, owner in found if owner is None or owner.id != entry.id)
+
+    def _renewed(self, entry: ModelEntry, names: tuple[str, ...], *, keep: bool) -> ModelEntry:
+        """The entry, or the one that is here with its options and further names."""
+        before = self._entries.get(entry.id)
+        if before is None:
+            return entry
+        return replace(before if keep else before.loaded_with(entry.options), aliases=(*before.aliases, *names))
+
+    def _hold(self, entry: ModelEntry) -> None:
+        self._entries[entry.id] = entry
+        names = (entry.id, *entry.aliases)
+        self._names.update(dict.fromkeys(names, entry.id))
+        if entry.hub is not None:
+            self._spelt.update((name.lower(), entry.id) for name in names)
+
+    def _take_names(self, model_id: str, names: Collection[str]) -> None:
+        if names:
+            entry = self._entries[model_id]
+            kept = tuple(name for name in entry.aliases if name not in names)
+            self._entries[model_id] = replace(entry, aliases=kept)
+            self._names = {name: owner for name, owner in self._names.items() if name not in names}
+            self._spell()
+
+    def _spell(self) -> None:
+        self._spelt = {name.lower(): owner for name, owner in self._names.items() if self._entries[owner].hub}
 
     def check(self, entry: ModelEntry) -> None:
         """Raise what adding it would.
@@ -135,6 +171,11 @@ class Registry:
     def become(self, other: Registry) -> None:
         """Hold from now on what the other holds, for all who have this one."""
         self.defaults, self._entries, self._names = other.defaults, dict(other._entries), dict(other._names)
+        self._given = {entry.id: self._still_given(entry) for entry in self}
+        self._spell()
+
+    def _still_given(self, entry: ModelEntry) -> tuple[str, ...]:
+        return tuple(name for name in self._given.get(entry.id, ()) if name in entry.aliases)
 
     def policy_of(self, model_id: str) -> ModelPolicy:
         """What is set for the model; the defaults for one that is not here any more."""
@@ -142,8 +183,11 @@ class Registry:
         return self.defaults.policy if entry is None else entry.policy
 
     def get(self, name: str) -> ModelEntry | None:
-        """The model with this id or alias, if there is one. Costs nothing where there is none, as opposed to `find`."""
-        model_id = self._names.get(name)
+        """The model with this id or alias, if there is one. Costs nothing where there is none, as opposed to `find`.
+
+        Names of models of a hub count in any case, as the hub takes them; one that is written alike comes first.
+        """
+        model_id = self._names.get(name) or self._spelt.get(name.lower())
         return None if model_id is None else self._entries[model_id]
 
     def find(self, name: str) -> ModelEntry:
@@ -180,7 +224,9 @@ class Registry:
         The id of a model of which that is not told any longer; None: there is none.
         """
         self._entries.pop(model_id, None)
+        self._given.pop(model_id, None)
         self._names = {name: owner for name, owner in self._names.items() if owner != model_id}
+        self._spell()
         if why is not None:
             self._forgotten[model_id] = why
         oldest = next(iter(self._forgotten)) if len(self._forgotten) > _TOLD else None

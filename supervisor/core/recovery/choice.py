@@ -6,11 +6,10 @@ is given once: with the one that came first, for what has been given out cannot 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias, cast
 
-from supervisor.core.recovery.arguments import ArgumentsGuard
+from supervisor.core.recovery.arguments import ArgumentsGuard, Values
 from supervisor.core.recovery.repeats import Repeats
 from supervisor.core.recovery.shapes import CallPart, Delta, Function
 from supervisor.core.recovery.tally import Tally
@@ -214,10 +213,13 @@ def same_call(name: str, arguments: str, other_name: str, other_arguments: str) 
     """Whether two calls are the same, however their JSON is written."""
     if name != other_name:
         return False
+    if arguments == other_arguments:
+        return True
+    values = Values()
     try:
-        return bool(json.loads(arguments or "{}") == json.loads(other_arguments or "{}"))
-    except (ValueError, RecursionError):
-        return arguments == other_arguments
+        return bool(values.of(arguments or "{}") == values.of(other_arguments or "{}"))
+    except ValueError:
+        return False
 
 
 def _said_in(channel: Channel, text: str) -> Delta:

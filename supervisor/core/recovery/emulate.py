@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 from typing import Final, Protocol, cast
 
-from supervisor.core.recovery.arguments import value_of
+from supervisor.core.recovery.arguments import Values, is_object
 from supervisor.core.recovery.shapes import Part, Said, Schema, Tool
 from supervisor.core.toolcalls import REGISTRY
 
@@ -102,7 +103,7 @@ class Hermes:
 
     def call(self, name: str, arguments: object) -> str:
         """An earlier call."""
-        return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
+        return f'<tool_call>\n{{"name": {_json(name)}, "arguments": {_json(arguments)}}}\n</tool_call>'
 
     def result(self, name: str, content: str) -> str:
         """What an earlier call gave."""
@@ -124,6 +125,8 @@ class Gemma:
 
     def call(self, name: str, arguments: object) -> str:
         """An earlier call."""
+        if isinstance(arguments, _AsWritten):
+            return f"```tool_code\n{name}(**{arguments.text})\n```"
         given = arguments.items() if isinstance(arguments, Mapping) else ()
         return f"```tool_code\n{name}({', '.join(f'{key}={value!r}' for key, value in given)})\n```"
 
@@ -141,7 +144,8 @@ def emulated(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, obje
         for tool in (offered if isinstance(offered, list) else ())
         if isinstance(tool, Mapping)
     ]
-    written = [_written(message, style, names) for message, names in _with_names(body.get("messages"))]
+    values = Values()
+    written = [_written(message, style, names, values) for message, names in _with_names(body.get("messages"))]
     messages = _introduced(written, style.tools(tools), system=facts.system)
     changed = {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": _merged(messages)}
     wanted = _wanted(body.get("tool_choice"), tools)
@@ -182,7 +186,7 @@ def _with_names(messages: object) -> Iterator[tuple[Said, Mapping[str, str]]]:
             yield said, names
 
 
-def _written(message: Said, style: Style, names: Mapping[str, str]) -> Said:
+def _written(message: Said, style: Style, names: Mapping[str, str], values: Values) -> Said:
     if message.get("role") == "tool":
         name = names.get(str(message.get("tool_call_id")), "")
         return {"role": "user", "content": style.result(name, _text(message.get("content")))}
@@ -192,15 +196,28 @@ def _written(message: Said, style: Style, names: Mapping[str, str]) -> Said:
     parts = [_text(message.get("content"))] if message.get("content") else []
     for call in calls:
         function = call.get("function") or {}
-        parts.append(style.call(function.get("name", ""), _arguments(function.get("arguments"))))
+        parts.append(style.call(function.get("name", ""), _arguments(function.get("arguments"), values)))
     return {**message, "content": "\n".join(parts)}
 
 
-def _arguments(given: object) -> object:
-    try:
-        return value_of(given) if isinstance(given, str) else given
-    except ValueError:
-        return {}
+@dataclass(frozen=True, slots=True)
+class _AsWritten:
+    """A JSON object that takes long to read, as the client wrote it."""
+
+    text: str
+
+
+def _arguments(given: object, values: Values) -> object:
+    """The arguments of an earlier call; those that take long to read as they were written."""
+    if not isinstance(given, str):
+        return given
+    with suppress(ValueError):
+        return values.of(given)
+    return _AsWritten(given) if is_object(given) else {}
+
+
+def _json(value: object) -> str:
+    return value.text if isinstance(value, _AsWritten) else json.dumps(value, ensure_ascii=False)
 
 
 def _text(content: object) -> str:

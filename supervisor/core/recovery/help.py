@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
-from supervisor.core.recovery.arguments import value_of
+from supervisor.core.recovery.arguments import Values
 from supervisor.core.recovery.shapes import Said, SaidCall
 from supervisor.errors import InvalidRequest
 
@@ -81,6 +81,7 @@ def with_warnings(messages: object) -> list[object] | None:
     if not isinstance(messages, list):
         return None
     counts: Counter[str] = Counter()
+    values = Values()
     repeated: dict[str, int] = {}  # id of a call → how often it has been made by then
     out: list[object] = []
     for message in messages:
@@ -89,7 +90,7 @@ def with_warnings(messages: object) -> list[object] | None:
             if message.get("role") == "user":
                 counts.clear()
             for call in cast(Said, message).get("tool_calls") or ():
-                key = _key(call)
+                key = _key(call, values)
                 counts[key] += 1
                 repeated[str(call.get("id"))] = counts[key]
             times = repeated.get(str(message.get("tool_call_id")), 1) if message.get("role") == "tool" else 1
@@ -98,11 +99,11 @@ def with_warnings(messages: object) -> list[object] | None:
     return out if any(new is not old for new, old in zip(out, messages, strict=True)) else None
 
 
-def _key(call: SaidCall) -> str:
+def _key(call: SaidCall, values: Values) -> str:
     function = call.get("function") or {}
     arguments = function.get("arguments")
     try:
-        value = value_of(arguments) if isinstance(arguments, str) else arguments
+        value = values.of(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
         value = arguments
     return json.dumps([function.get("name"), value], sort_keys=True)

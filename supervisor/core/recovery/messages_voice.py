@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from supervisor.core.recovery.shapes import Chunk, Delta, Usage
 from supervisor.core.recovery.voices import message_of, named
 from supervisor.core.stream.apis import ANTHROPIC
+from supervisor.core.text.foreignjson import NotJson, parse
 
 Block: TypeAlias = Mapping[str, object]
 """A block of a message, or an event about one."""
@@ -156,7 +156,7 @@ def _usage(usage: Usage) -> Mapping[str, int]:
 def _input(arguments: str | None) -> object:
     """The arguments of a call as a value; of one that was cut, nothing."""
     try:
-        value: object = json.loads(arguments or "{}")
-        return value
-    except ValueError:
+        value: object = parse(arguments or "{}")
+    except NotJson:
         return {}
+    return value

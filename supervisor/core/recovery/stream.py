@@ -7,7 +7,6 @@ on.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from supervisor.core.recovery.shapes import Choice, Chunk, RawEvent
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.relay import Relay
 from supervisor.core.stream.sse import DONE
+from supervisor.core.text.foreignjson import NotJson, parse
 
 _END: Final = b"\n\n"
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -109,8 +109,8 @@ class RecoveredStream:
         if data == DONE.encode():
             return self._end()
         try:
-            chunk: object = json.loads(data)
-        except ValueError:
+            chunk: object = parse(data)
+        except NotJson:
             chunk = None
         if not isinstance(chunk, dict):
             return event + _END if self._voice.verbatim else b""

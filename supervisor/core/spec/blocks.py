@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from supervisor.core.spec.architectures import Architecture, IndexerRule, Layout
 from supervisor.core.spec.keys import Keys
 from supervisor.core.spec.layers import Blocks
+from supervisor.core.spec.traits import Architecture, IndexerRule, Layout
 from supervisor.errors import ModelFileError
 
 MAX_LAYERS = 512

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from supervisor.core.spec.architectures import Architecture, KvRule, RecurrentRule, SwaRule, WindowKey
 from supervisor.core.spec.keys import Keys
+from supervisor.core.spec.traits import Architecture, KvRule, RecurrentRule, SwaRule, WindowKey
 from supervisor.errors import ModelFileError
 
 Flags: TypeAlias = tuple[bool, ...]

@@ -7,10 +7,11 @@ says so (`spec.architecture.known`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from supervisor.core.gguf import ArraySummary, GgufHeader, TensorInfo
-from supervisor.core.spec.architectures import Architecture, RecurrentFamily, lookup
+from supervisor.core.spec.architectures import ARCHITECTURES, lookup
 from supervisor.core.spec.blocks import read_blocks
 from supervisor.core.spec.keys import Keys
 from supervisor.core.spec.layers import (
@@ -35,6 +36,7 @@ from supervisor.core.spec.parts import (
 )
 from supervisor.core.spec.template import TemplateCapabilities, read_template
 from supervisor.core.spec.tensors import TensorGroups, group_tensors
+from supervisor.core.spec.traits import Architecture, RecurrentFamily
 from supervisor.errors import ModelFileError
 
 __all__ = ["ExpertSpec", "IndexerSpec", "ModelSpec", "PleSpec", "RopeSpec", "SsmSpec", "read_spec"]
@@ -120,14 +122,14 @@ class ModelSpec:
         return self.head_k_mla > 0 and self.head_v_mla > 0
 
 
-def read_spec(header: GgufHeader) -> ModelSpec:
+def read_spec(header: GgufHeader, architectures: Mapping[str, Architecture] = ARCHITECTURES) -> ModelSpec:
     """The facts of a model; of a split one, of its shards combined. Raises `ModelFileError` with the key at fault."""
     name = header.architecture
     if name is None:
         raise ModelFileError("general.architecture is missing: not a model, or a damaged one.")
     if header.metadata.get("general.type") == "adapter":
         raise ModelFileError("The file is a LoRA adapter, not a model.")
-    architecture = lookup(name)
+    architecture = lookup(name, architectures)
     if architecture.projector:
         return ModelSpec(architecture, header.name, tensors=header.tensors, modalities=_projected(header))
     keys = Keys(header.metadata, name)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.core.spec.architectures import Architecture, IndexerRule, RecurrentFamily
 from supervisor.core.spec.keys import Keys
 from supervisor.core.spec.layers import Blocks, Flags
+from supervisor.core.spec.traits import Architecture, IndexerRule, RecurrentFamily
 from supervisor.errors import ModelFileError
 
 _MAX_EXPERTS = 1024  # llama.cpp's own limit

@@ -8,12 +8,12 @@ choice 0; so does this one. `created` is the first chunk's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 from supervisor.core.stream.sse import DONE, SseDecoder, SseEvent
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import EngineLost, EngineStreamInvalid
 
 _VERBOSE = "__verbose"
@@ -146,10 +146,7 @@ class StreamFold:
         if event.data == DONE:
             self._said_done = True
             return
-        try:
-            chunk = json.loads(event.data)
-        except ValueError as error:
-            raise EngineStreamInvalid(f"An event of the engine's stream is not JSON: {error}.") from error
+        chunk = said_by_engine(event.data, "An event of the engine's stream")
         if chunk is None:  # the engine's start marker of a second prompt, sent where no progress is asked for
             return
         if not isinstance(chunk, dict):
@@ -161,12 +158,21 @@ class StreamFold:
         self._chunks.feed(chunk)
 
 
+def said_by_engine(text: str | bytes, what: str) -> object:
+    """What JSON of the engine says; `what` it is, for the error. Raises `EngineStreamInvalid`."""
+    try:
+        value: object = parse(text)
+    except NotJson as error:
+        raise EngineStreamInvalid(f"{what} is not JSON: {error}.") from error
+    return value
+
+
 @contextmanager
 def well_shaped() -> Iterator[None]:
     """What a chunk of another shape leads to becomes `EngineStreamInvalid`."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise EngineStreamInvalid(f"A chunk of the engine's stream has an unknown shape: {error!r}.") from error
 
 

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 
 from supervisor.core.stream.apis import OPENAI, RESPONSES, Api
 from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import EngineStreamInvalid
 
 _END = b"\n\n"
@@ -244,7 +245,7 @@ def _last_event(block: bytes) -> bytes:
 def _parse(event: bytes) -> Mapping[str, object]:
     """The JSON object of an event of one line; empty for anything else, which is not ours to judge."""
     try:
-        value = json.loads(event.partition(b":")[2])
-    except ValueError:
+        value = parse(event.partition(b":")[2])
+    except NotJson:
         return {}
     return value if isinstance(value, dict) else {}

@@ -1,1 +1,1 @@
-"""Words that people read and write: foreign text made safe to show, units, near names, log levels and floods."""
+"""Text from elsewhere: made safe to show, near names, units, log levels and floods; JSON that others wrote."""

@@ -145,6 +145,19 @@ def test_earlier_calls_show_their_arguments_and_broken_ones_none(arguments: obje
     assert json.loads(said("{broken").partition("<tool_call>")[2].partition("</tool_call>")[0])["arguments"] == {}
 
 
+@pytest.mark.parametrize(("facts", "begin"), [(PHI, '"arguments": '), (GEMMA, "get_weather(**")])
+def test_arguments_that_take_long_to_read_stand_as_they_were_written(facts: TemplateFacts, begin: str) -> None:
+    """All the same where many calls take long together; what is broken stays out."""
+    long = json.dumps({"rows": [[]] * 10_000}, separators=(",", ":"))
+    given = [json.dumps({"rows": [[]] * 5000}), long, '{"broken": ' + "[" * 100_000]
+    calls = [{"id": str(n), "function": {"name": "get_weather", "arguments": one}} for n, one in enumerate(given)]
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": None, "tool_calls": calls}]
+    said = emulated({"messages": messages, "tools": TOOLS}, facts)["messages"][-1]["content"]
+    assert begin + long in said
+    assert "[], [], []" in said, "the first one is read, and written anew"
+    assert "broken" not in said
+
+
 def test_parts_of_a_text_are_lines() -> None:
     content = [{"type": "text", "text": "one"}, "odd", {"type": "image_url"}, {"type": "text", "text": "two"}]
     call = {"id": "a", "function": {"name": "ping", "arguments": "{}"}}

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from supervisor.core.spec import ARCHITECTURES, Architecture, IndexerRule, KvRule, Layout, lookup
+from supervisor.core.spec.architectures import ROWS as TABLE
 from tests.support.llama_source import llama_source
 
 # LLM_ARCH_NAMES of src/llama-arch.cpp, build b11434.
@@ -42,7 +43,7 @@ ROWS = pytest.mark.parametrize("row", ARCHITECTURES.values(), ids=lambda row: ro
 
 def test_every_architecture_has_one_row() -> None:
     assert len(NAMES.split()) == len(set(NAMES.split())) == 154
-    assert set(ARCHITECTURES) == set(NAMES.split())
+    assert sorted(row.name for row in TABLE) == sorted(NAMES.split())
     assert all(name == row.name for name, row in ARCHITECTURES.items())
 
 
@@ -75,3 +76,21 @@ def test_rows_are_consistent(row: Architecture) -> None:
     assert (row.layout is Layout.ISWA) <= (row.swa is not None)
     assert (row.layout in {Layout.DSA, Layout.MSA, Layout.DEEPSEEK4}) <= (row.indexer is not None)
     assert (row.indexer in {IndexerRule.COMPRESSED, IndexerRule.RATIO_POOLED}) == row.compress_ratios
+    assert row.mtp or (row.nextn_graph and row.kept_nextn is None)
+    assert row.recurrent is not None or (row.graph.late_rows, row.graph.scan_rows, row.graph.shift_rows) == (None,) * 3
+    assert row.per_layer_embd or row.graph.per_layer_copies == (0, 0)
+
+
+def names_in(function: str, file: str) -> set[str]:
+    """Architectures that a function of llama.cpp's source names before it first returns false."""
+    source = llama_source() / "src"
+    names = dict(re.findall(r'\{ (LLM_ARCH_\w+),\s*"([^"]+)"\s*\}', (source / "llama-arch.cpp").read_text("utf-8")))
+    body = (source / file).read_text("utf-8").partition(f"{function}(")[2].partition("return false")[0]
+    return {names[found] for found in re.findall(r"LLM_ARCH_\w+", body.partition("{")[2])}
+
+
+def test_traits_are_the_source_s() -> None:
+    rows = ARCHITECTURES.values()
+    assert {row.name for row in rows if row.all_outputs} == names_in("llama_model_has_encoder", "llama-model.cpp")
+    assert {row.name for row in rows if row.rollback} == names_in("llm_arch_supports_rs_rollback", "llama-arch.cpp")
+    assert {row.name for row in rows if not row.flash_attention} == {"grok"}
