@@ -58,7 +58,8 @@ class Automaton:
         self._options = options
         self._registry = registry
         self._anywhere = registry.anywhere_literals
-        self._patterns = registry.patterns
+        self._line = registry.line_literals
+        self._pattern_firsts = registry.pattern_firsts
         self._may_stream = may_stream
         self._src = Source()
         self._sent = 0  # what has been given out
@@ -165,7 +166,7 @@ class Automaton:
         """The marker at this start of a line, if there is one of those that stand only there."""
         src = self._src
         yield from run_of(src, _BLANKS, _MAX_BLANKS)
-        opener = yield from one_of(src, self._registry.line_literals)
+        opener = yield from one_of(src, self._line)
         if not opener:
             return ""
         self._see()
@@ -177,10 +178,17 @@ class Automaton:
         if self._code.is_code():
             return ""
         opener = yield from one_of(self._src, self._anywhere)
-        for pattern in self._patterns:
-            if not opener and self._src.ahead(1) == pattern.first:
-                opener = yield from pattern.opener(self._src)
+        if not opener and self._src.ahead(1) in self._pattern_firsts:
+            opener = yield from self._pattern_opener()
         return opener
+
+    def _pattern_opener(self) -> Wait[str]:
+        """The marker that stands here, if it is one of those that no list holds."""
+        for pattern in self._registry.patterns:
+            opener = yield from pattern.opener(self._src)
+            if opener:
+                return opener
+        return ""
 
     def _lead(self) -> Wait[None]:
         """The start of the message: forms that are calls only if they are all of it."""
@@ -193,7 +201,7 @@ class Automaton:
         opener = yield from one_of(src, self._anywhere)
         if opener:
             return
-        opener = yield from one_of(src, self._registry.line_literals)
+        opener = yield from one_of(src, self._line)
         if opener:
             yield from self._attempts(opener)
         else:
@@ -305,10 +313,9 @@ class Automaton:
                 return ""
             opener = yield from one_of(src, self._anywhere)
             if not opener:
-                opener = yield from one_of(src, self._registry.line_literals)
-            for pattern in self._patterns:
-                if not opener and char == pattern.first:
-                    opener = yield from pattern.opener(src)
+                opener = yield from one_of(src, self._line)
+            if not opener and char in self._pattern_firsts:
+                opener = yield from self._pattern_opener()
             return "" if opener in self._registry.think_closers else opener
 
     def _is_begun_closer(self) -> bool:

@@ -22,7 +22,7 @@ class Registry:
         dialects: in the order in which they were given.
         openers: markers that count wherever they stand outside of code.
         line_openers: markers that count only at the start of a line.
-        patterns: markers of which there are too many for a list.
+        patterns: markers of which there are too many for a list, and their first characters, `pattern_firsts`.
         after_name: what stands behind a name with which a message begins.
         closers: what stands behind calls and means nothing by itself: closing tags, texts of end tokens.
         ends: the end tokens of these.
@@ -38,6 +38,7 @@ class Registry:
         self.openers: Mapping[str, Reader] = _joined(one.openers for one in every)
         self.line_openers: Mapping[str, Reader] = _joined(one.line_openers for one in every)
         self.patterns: tuple[OpenPattern, ...] = tuple(one.pattern for one in every if one.pattern is not None)
+        self.pattern_firsts = frozenset(one.first for one in self.patterns)
         self.after_name: Mapping[str, NamedReader] = _joined(one.after_name for one in every)
         self.ends = frozenset(text for one in every for text in one.ends)
         self.closers = self.ends.union(*(one.closers for one in every))
@@ -99,7 +100,7 @@ class Registry:
     @cached_property
     def candidate(self) -> re.Pattern[str]:
         """A character with which something may begin that is looked for."""
-        firsts = {text[0] for text in self.anywhere_literals.texts} | {one.first for one in self.patterns}
+        firsts = {text[0] for text in self.anywhere_literals.texts} | self.pattern_firsts
         return re.compile("[" + re.escape("".join(sorted(firsts))) + "\n]")
 
     def reader(self, opener: str) -> Reader:
