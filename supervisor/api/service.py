@@ -214,7 +214,7 @@ class Service:
 
         Raises ModelLoadFailed with the reason, ModelDoesNotFit, CrashLoop, or LoadCancelled.
         """
-        outcome = await self.pool.settled(model_id)
+        outcome = await self.pool.at_rest(model_id)
         if outcome.view.state is EngineState.READY:
             return self.model(model_id)
         failure = outcome.view.failure
@@ -312,7 +312,7 @@ class Service:
         pinned = self.pins(entry.id).pinned
         status = model_status(entry, self.pool.status(entry.id), pinned, self.to_epoch, download)
         status |= self.remarks.get(entry.id, _NO_REMARK)
-        return status | {"detours": list(self.planner.detour(entry).steps)}
+        return status | {"detours": list(self.planner.fallback(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypedDict, cast
 
-from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.exits import OK
+from supervisor.cli.lines import answer_lines
 from supervisor.cli.options import Subparsers, positive
-from supervisor.cli.render import print_json, print_json_line, write
+from supervisor.cli.render import print_json, write
 from supervisor.core.toolcalls import REGISTRY, Options
 from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
-from supervisor.errors import InvalidRequest, SupervisorError
+from supervisor.errors import InvalidRequest
 
 _PARSE = """Read a model's answer from standard input and show the text and the tool calls that clients would get
 (docs/toolcalls.md). No daemon and no engine is needed."""
@@ -78,7 +79,8 @@ def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input, whole or by line."""
     tools = _tools(args.tools)
     if args.jsonl:
-        return _run_lines(args, tools)
+        of_all: Asked = {"tools": tools, "finish_reason": args.finish_reason}
+        return answer_lines(lambda line: parsed({**of_all, **_asked(line)}, args.chunk))
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     asked: Asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
     found = parsed(asked, args.chunk)
@@ -87,19 +89,6 @@ def run_parse(args: argparse.Namespace) -> int:
     else:
         _show(found)
     return OK
-
-
-def _run_lines(args: argparse.Namespace, tools: object) -> int:
-    code = OK
-    for line in sys.stdin:
-        if not line.strip():
-            continue
-        try:
-            print_json_line(parsed({"tools": tools, "finish_reason": args.finish_reason, **_asked(line)}, args.chunk))
-        except SupervisorError as error:
-            print_json_line({"error": {"code": error.code, "message": error.message}})
-            code = FAILED
-    return code
 
 
 def _asked(line: str) -> Asked:

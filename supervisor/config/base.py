@@ -29,7 +29,7 @@ _JSON_DEPTH = 32
 
 
 class Strict(BaseModel):
-    """One mapping of the file."""
+    """A mapping of the file, or the body of a request: nothing is in it that is not known here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -117,9 +117,8 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
         further = complaints(start.over(settings), insecure=start.insecure)
         further_of_file = [one for one in further if not one.follows_from(faults)]
         found += [fault_at(document, path, one.loc, one.message, key=one.key) for one in further_of_file]
-    if found:
+    if found or settings is None:
         raise config_error([_of_llama_swap(path)] if is_llama_swap(document.data) else found)
-    assert settings is not None  # without a fault it is valid
     return Loaded(_with_absolute_files(start.over(settings), path), document, path)
 
 

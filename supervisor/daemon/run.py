@@ -55,7 +55,7 @@ from supervisor.proxy.waiting import Waiting
 from supervisor.service.build import engine_maker, look, planner_of
 from supervisor.service.launcher import EngineMaker
 from supervisor.service.reload import Configured, Reloader
-from supervisor.service.resolve import settled
+from supervisor.service.resolve import with_variant
 from supervisor.service.restore import Remembered
 from supervisor.store import Database
 from supervisor.system import logs
@@ -177,7 +177,7 @@ async def _serve(
 
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
         maker.fetcher.on_change = pool.changed
-        maker.settle = partial(settled, maker, planner, pool.residents)
+        maker.find_variant = partial(with_variant, maker, planner, pool.residents)
         reloader = Reloader(source.first, (maker, planner, pool), source.read, source.check, took, time.time)
         service = Service(
             pool=pool,

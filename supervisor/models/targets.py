@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -13,19 +12,19 @@ import structlog
 from supervisor.config.effective import effective_models, policies, with_defaults
 from supervisor.config.settings import ModelOptions, ModelSettings, Settings
 from supervisor.config.sources import is_demo, path_of, repo_of
+from supervisor.core.gguf import shard_of
 from supervisor.core.launch import LaunchOptions, LoraAdapter
 from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.text.plaintext import is_text, plain
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
-from supervisor.files.folder import Found, look_inside, passed_over, scan, scan_files
+from supervisor.files.folder import FolderModel, look_inside, passed_over, scan, scan_files
 from supervisor.files.model_file import open_model
 
 _log = structlog.get_logger()
 
 DEMO_ID = "demo"
 _MAX_NAMED = 5
-_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
 def launch_options(options: ModelOptions) -> LaunchOptions:
@@ -50,7 +49,7 @@ def configured_models(settings: Settings) -> Registry:
     return Registry(entries, _defaults(settings))
 
 
-def _found(folder: str | None) -> dict[str, Found]:
+def _found(folder: str | None) -> dict[str, FolderModel]:
     """What `models_dir` holds, by name; what cannot be a model for its name is logged."""
     if folder is None:
         return {}
@@ -77,7 +76,9 @@ def _defaults(settings: Settings) -> ModelDefaults:
     return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters(), plain.tool_calls)
 
 
-def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | None, policy: ModelPolicy) -> ModelEntry:
+def _entry(
+    settings: Settings, name: str, model: ModelSettings, found: FolderModel | None, policy: ModelPolicy
+) -> ModelEntry:
     """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
     entry = ModelEntry(
         *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
@@ -89,14 +90,14 @@ def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | N
     if is_demo(model) or (path is None and found is None and name == DEMO_ID):
         return replace(entry, source=Source.DEMO)
     if path is not None:
-        found = look_inside(Path(path), name) if os.path.isdir(path) else Found(name, Path(path))
+        found = look_inside(Path(path), name) if os.path.isdir(path) else FolderModel(name, Path(path))
     if found is None:  # loading it will say so
         nowhere = path or str(Path(settings.models_dir or ".") / f"{name}.gguf")
         return replace(entry, path=nowhere)
     return replace(entry, path=str(found.path), options=_with_companions(entry.options, found))
 
 
-def _with_companions(options: LaunchOptions, found: Found) -> LaunchOptions:
+def _with_companions(options: LaunchOptions, found: FolderModel) -> LaunchOptions:
     """What lies beside the model is used, unless the options say otherwise."""
     if found.projector is not None and options.mmproj is None and options.mmproj_auto is not False:
         options = replace(options, mmproj=str(found.projector))
@@ -144,10 +145,15 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
     known = registry.by_path(first)
     if known is not None and model_id in {None, known.id}:
         return known
-    name = model_id or _SHARD.sub("", Path(first).stem)
+    name = model_id or _name_of(Path(first))
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
     return replace(new_entry(registry, name, None), path=first)
+
+
+def _name_of(first: Path) -> str:
+    shard = shard_of(first.name)
+    return shard.prefix if shard else first.stem
 
 
 def _file_in(folder: Path) -> Path:

@@ -16,7 +16,7 @@ Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
 
 
 class Filter(Protocol):
-    """What stands between the engine's bytes and the client's: `core/stream/relay.py`, or what looks like it."""
+    """What stands between the engine's bytes and the client's: `core/stream/filter.py`, or what looks like it."""
 
     @property
     def done(self) -> bool: ...

@@ -34,6 +34,7 @@ _SMALL = 1 << 12  # bytes of a request that takes its turn without asking
 _TURN_S = 0.005  # of computing with requests before others on the loop are served
 _PIECE = 1 << 18  # bytes that are looked at in one go
 _RETRY_S = 2.0
+_DIGITS = 20  # of a length; one with more, zeros, is as good as none
 
 _Result = TypeVar("_Result")
 
@@ -198,7 +199,7 @@ async def read_any(
 def declared_size(scope: Scope) -> int | None:
     """Bytes that the client says it sends; None where it does not say."""
     found = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"")
-    return int(found) if found.isdigit() else None
+    return int(found) if found.isdigit() and len(found) <= _DIGITS else None
 
 
 def parse_object(text: bytes) -> dict[str, object]:

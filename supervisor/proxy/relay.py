@@ -22,7 +22,7 @@ from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.stream.apis import Api, api_of
 from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.upstream import UpstreamPlan, plan_upstream, set_fields
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
@@ -88,7 +88,7 @@ class RelayEndpoint:
     async def _answer(self, body: ClientJson, responder: Responder) -> None:
         entry = self.relaying.registry.find(_model_name(body.fields))
         prepared, asked = await body.work(partial(self._prepared, body, entry))
-        plan = plan_upstream(prepared.path, prepared.asked)
+        plan = outgoing_request(prepared.path, prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.path, stream=asked.get("stream") is True) as request:
             affinity = affinity_of(asked, body.heads) if entry.policy.replicas_max > 1 else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
@@ -107,7 +107,7 @@ class RelayEndpoint:
             if not responder.ended:
                 await self._end_stream(job, responder, error)
         finally:
-            job.prepared.way.settle()
+            job.prepared.way.finish()
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
         """The request for the engine, and what the client asks for, as the model's filters leave it."""
@@ -200,7 +200,7 @@ class _Job:
 
     request: InflightRequest
     acquire: Callable[[], Awaitable[Lease]]
-    plan: UpstreamPlan
+    plan: OutgoingRequest
     prepared: Prepared
     body: ClientJson
     api: Api
@@ -226,7 +226,7 @@ class _Job:
     def new_filter(self) -> Filter:
         """The way of the answer's bytes."""
         way = self.prepared.way
-        return way.stream(way.relay(self.api, drop_progress=self.plan.drop_progress))
+        return way.stream(way.stream_filter(self.api, drop_progress=self.plan.drop_progress))
 
 
 class _TryAgain(Exception):

@@ -8,11 +8,11 @@ from typing import Final, cast
 
 from supervisor.core.recovery import AskAgain, RecoveredStream
 from supervisor.core.recovery.chunks import Untouched
-from supervisor.core.recovery.shapes import Chunk
 from supervisor.core.recovery.stream import Ways
+from supervisor.core.recovery.typed import Chunk
 from supervisor.core.recovery.voices import Voice
 from supervisor.core.stream.apis import OPENAI, Api
-from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.engines.client import EngineClient
 from supervisor.proxy.answers import Filter
 
@@ -32,13 +32,13 @@ class Plain:
     looks = False
     raw = False
 
-    def relay(self, api: Api, *, drop_progress: bool) -> Relay:
+    def stream_filter(self, api: Api, *, drop_progress: bool) -> StreamFilter:
         """What cuts the bytes of a streamed answer; `api`: the client's."""
         if not self.rewrites:
-            return Relay(drop_progress=drop_progress, api=api)
-        return Relay(drop_progress=drop_progress and self.verbatim, api=OPENAI, one_created=self.verbatim)
+            return StreamFilter(drop_progress=drop_progress, api=api)
+        return StreamFilter(drop_progress=drop_progress and self.verbatim, api=OPENAI, one_created=self.verbatim)
 
-    def stream(self, relay: Relay) -> Filter:
+    def stream(self, relay: StreamFilter) -> Filter:
         """The way of a streamed answer's bytes; anew for every try."""
         return relay
 
@@ -61,7 +61,7 @@ class Plain:
         """The body of the raw route; None where that is not to be gone."""
         return None
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The answer is over."""
 
 
@@ -81,7 +81,7 @@ class Spoken(Plain):
     def __init__(self, new_voice: Callable[[], Voice]) -> None:
         self._new_voice = new_voice
 
-    def stream(self, relay: Relay) -> RecoveredStream:
+    def stream(self, relay: StreamFilter) -> RecoveredStream:
         """The way of a streamed answer's bytes; anew for every try."""
         return RecoveredStream(relay, Untouched(), time.monotonic, Ways(voice=self._new_voice()))
 

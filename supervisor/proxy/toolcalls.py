@@ -31,12 +31,14 @@ from supervisor.core.recovery.raw import (
     opens_thought,
     template_request,
 )
-from supervisor.core.recovery.shapes import Chunk, Head
 from supervisor.core.recovery.stream import Ways, is_parser_s
+from supervisor.core.recovery.typed import Chunk, Head
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.stream.relay import Relay
-from supervisor.core.stream.upstream import set_fields
+from supervisor.core.stream.chat import is_one
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.outgoing import set_fields
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
@@ -147,7 +149,7 @@ class ToolCalls:
         watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request)
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
-    def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
+    def record(self, model: str, tally: Tally, *, failed: bool) -> None:
         """Count an answer and tell the log."""
         self.counts.setdefault(model, Counts()).add(tally, failed=failed)
         if tally.recovered or tally.saved or failed:
@@ -226,6 +228,7 @@ class Watch(Plain):
         self._owner = owner
         self._model = model
         self._asked = chat
+        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
         self._request = request
         self._may_go_raw = self._can_go_raw()
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
@@ -240,7 +243,7 @@ class Watch(Plain):
         self._head: Head = _new_head(chat)
         self._thinking = False
 
-    def stream(self, relay: Relay) -> RecoveredStream:
+    def stream(self, relay: StreamFilter) -> RecoveredStream:
         """The way of the answer's bytes; anew for every try."""
         self._tally = Tally()
         if not self._goes_on:
@@ -314,12 +317,12 @@ class Watch(Plain):
         self._thinking = opens_thought(prompt)
         return json.dumps(completion_request(self._asked, prompt)).encode()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The answer is over."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
-        self._owner.settle(self._model, self._tally, failed=failed)
+        self._owner.record(self._model, self._tally, failed=failed)
 
     def _can_go_raw(self) -> bool:
         return can_go_raw(self._asked) and self._request.size <= _MOST_RAW
@@ -338,19 +341,19 @@ class Watch(Plain):
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _tools(self) -> Request:
+    def _sought(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
-        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+        return Request(self._tools, None, options, self._owner.make_id)
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._sought(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
-        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+        return self._judge if wanted and is_one(self._asked.get("n")) else None
 
     def _judge(self, ending: Ending) -> AskAgain | None:
         again = self._again()

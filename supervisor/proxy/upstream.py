@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.stream.apis import Api, api_of
-from supervisor.core.stream.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
+from supervisor.core.stream.outgoing import KINDS, OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
 from supervisor.pool.inflight import InflightRequest
@@ -128,12 +128,17 @@ class UpstreamEndpoint:
         for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
             entry = registry.get(unquote(name))
             if entry is not None:
-                return entry.id, target or "/"
+                return entry.id, _spelled(target) or "/"
         return registry.find(unquote(rest).strip("/")).id, "/"
 
 
 def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _spelled(path: str) -> str:
+    """A path in the one spelling that everybody reads alike: engines decode more than percent signs and two digits."""
+    return quote(unquote_to_bytes(path), safe="/:@!$&'()*+,;=")
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +156,7 @@ class _Generation:
 
     call: _Call
     prepared: Prepared
-    plan: UpstreamPlan
+    plan: OutgoingRequest
     api: Api
 
     @property
@@ -164,7 +169,7 @@ class _Generation:
         way, folding = self.prepared.way, self.plan.new_fold()
         if folding is not None:
             return await fold(upstream, folding, responder, changed=way.said)
-        relay = way.relay(self.api, drop_progress=self.plan.drop_progress)
+        relay = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
         filtered = way.stream(relay)
         await responder.start()
         while piece := await upstream.read_some():
@@ -176,7 +181,7 @@ class _Generation:
 def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
     """How to ask for what is generated."""
     prepared = plainly(path, request)
-    plan = plan_upstream(prepared.path, prepared.asked)
+    plan = outgoing_request(prepared.path, prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
     sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
     return _Generation(sent, prepared, plan, api_of(path))

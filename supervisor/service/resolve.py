@@ -15,7 +15,7 @@ from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
-from supervisor.hub.models import Chosen, Found
+from supervisor.hub.models import Chosen, Lookup
 from supervisor.hub.stores import ollama_blob
 from supervisor.hub.threads import ask_hub
 from supervisor.models.fetch import wants_projector
@@ -94,7 +94,7 @@ async def entry_for(
     return Answer(entry, tuple(_row(one, choice) for one in table), found.note)
 
 
-async def settled(
+async def with_variant(
     maker: EngineMaker, planner: Planner, residents: Callable[[], Sequence[Resident]], entry: ModelEntry
 ) -> ModelEntry:
     """The entry of a model whose configuration names a repository, with the variant that it takes.
@@ -110,7 +110,7 @@ async def settled(
     def of(chosen: Chosen) -> ModelEntry:
         return replace(entry, hub=chosen.reference)
 
-    async def best_of(found: Found) -> ModelEntry:
+    async def best_of(found: Lookup) -> ModelEntry:
         choice, _ = await _Choice(maker, planner, found, others, of, entry.options).pick()
         return of(found.choice(choice))
 
@@ -121,7 +121,9 @@ async def settled(
     return await best_of(await ask_hub(hub.look, reference))
 
 
-def _choice(maker: EngineMaker, planner: Planner, asked: Asked, found: Found, residents: Sequence[Resident]) -> _Choice:
+def _choice(
+    maker: EngineMaker, planner: Planner, asked: Asked, found: Lookup, residents: Sequence[Resident]
+) -> _Choice:
     """For a model of which nothing is configured."""
     options = asked.of(new_entry(maker.registry, "", None)).options
     return _Choice(maker, planner, found, residents, lambda chosen: _entry(maker, chosen, asked), options)
@@ -170,7 +172,7 @@ class _Choice:
 
     maker: EngineMaker
     planner: Planner
-    found: Found
+    found: Lookup
     residents: Sequence[Resident]
     entry_of: Callable[[Chosen], ModelEntry]
     options: LaunchOptions

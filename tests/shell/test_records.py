@@ -136,7 +136,7 @@ def test_a_damaged_record_costs_only_itself(tmp_path: Path, text: str) -> None:
 
 
 def test_a_half_written_record_is_cleared(tmp_path: Path) -> None:
-    (tmp_path / "4711.new").write_text('{"pid": 47')
+    (tmp_path / ".4711.json.0a1b2c3d").write_text('{"pid": 47')
     assert end_leftovers(tmp_path) == []
     assert os.listdir(tmp_path) == []
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from supervisor.core.recovery.shapes import Head
+from supervisor.core.recovery.typed import Head
 
 _SILENT: Final = 8
 

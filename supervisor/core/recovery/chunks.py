@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol, cast
 
 from supervisor.core.recovery.choice import ChoiceRecovery
-from supervisor.core.recovery.shapes import Choice, Chunk, Delta, Head, numbered
 from supervisor.core.recovery.tally import Tally
+from supervisor.core.recovery.typed import Choice, Chunk, Delta, Head, numbered
 from supervisor.core.stream.chat import ChoiceFold
 from supervisor.core.toolcalls.whole import Request
 

@@ -16,7 +16,8 @@ from itertools import groupby, takewhile
 from typing import Final, Protocol, cast
 
 from supervisor.core.recovery.arguments import Values, is_object
-from supervisor.core.recovery.shapes import Part, Said, Schema, Tool
+from supervisor.core.recovery.shapes import items, mapping
+from supervisor.core.recovery.typed import Part, Said, Tool
 from supervisor.core.toolcalls import REGISTRY
 
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
@@ -138,12 +139,7 @@ class Gemma:
 def emulated(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, object]:
     """The request without tools, and with everything about them in its messages."""
     style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
-    offered = body.get("tools")
-    tools = [
-        tool.get("function", tool)
-        for tool in (offered if isinstance(offered, list) else ())
-        if isinstance(tool, Mapping)
-    ]
+    tools = [cast(Tool, mapping(tool.get("function", tool))) for tool in map(mapping, items(body.get("tools")))]
     values = Values()
     written = [_written(message, style, names, values) for message, names in _with_names(body.get("messages"))]
     messages = _introduced(written, style.tools(tools), system=facts.system)
@@ -159,8 +155,7 @@ def _wanted(choice: object, tools: list[Tool]) -> list[Tool]:
     """The tools of which one must be called."""
     if choice == "required":
         return tools
-    inner = choice.get("function") if isinstance(choice, Mapping) else None
-    name = inner.get("name") if isinstance(inner, Mapping) else None
+    name = mapping(mapping(choice).get("function")).get("name")
     return [tool for tool in tools if name is not None and tool.get("name") == name]
 
 
@@ -178,25 +173,24 @@ def _call_schema(tool: Tool) -> dict[str, object]:
 def _with_names(messages: object) -> Iterator[tuple[Said, Mapping[str, str]]]:
     """Each message, and the names of the calls so far by id."""
     names: dict[str, str] = {}
-    for message in messages if isinstance(messages, list) else ():
+    for message in items(messages):
         if isinstance(message, Mapping):
-            said = cast(Said, {**message})
-            for call in said.get("tool_calls") or ():
-                names[str(call.get("id"))] = (call.get("function") or {}).get("name", "")
-            yield said, names
+            for call in map(mapping, items(message.get("tool_calls"))):
+                names[str(call.get("id"))] = str(mapping(call.get("function")).get("name", ""))
+            yield cast(Said, {**message}), names
 
 
 def _written(message: Said, style: Style, names: Mapping[str, str], values: Values) -> Said:
     if message.get("role") == "tool":
         name = names.get(str(message.get("tool_call_id")), "")
         return {"role": "user", "content": style.result(name, _text(message.get("content")))}
-    calls = message.pop("tool_calls", None)
+    calls = items(message.pop("tool_calls", None))
     if not calls:
         return message
     parts = [_text(message.get("content"))] if message.get("content") else []
     for call in calls:
-        function = call.get("function") or {}
-        parts.append(style.call(function.get("name", ""), _arguments(function.get("arguments"), values)))
+        function = mapping(mapping(call).get("function"))
+        parts.append(style.call(str(function.get("name", "")), _arguments(function.get("arguments"), values)))
     return {**message, "content": "\n".join(parts)}
 
 
@@ -228,8 +222,8 @@ def _text(content: object) -> str:
 
 def _introduced(messages: list[Said], tools: str, *, system: bool) -> list[Said]:
     """The messages with the tools in the system's; where there is none, in the first one."""
-    said = [_text(one.get("content")) for one in messages if one.get("role") in {"system", "developer"}]
-    others = [one for one in messages if one.get("role") not in {"system", "developer"}]
+    said = [_text(one.get("content")) for one in messages if str(one.get("role")) in {"system", "developer"}]
+    others = [one for one in messages if str(one.get("role")) not in {"system", "developer"}]
     return [{"role": "system" if system else "user", "content": "\n\n".join([*said, tools])}, *others]
 
 
@@ -259,9 +253,9 @@ def _parts(content: str | list[Part] | None) -> list[Part]:
 
 
 def _signature(tool: Tool) -> str:
-    schema: Schema = tool.get("parameters") or {}
-    required = schema.get("required") or ()
-    properties = schema.get("properties") or {}
+    schema = mapping(tool.get("parameters"))
+    required = frozenset(key for key in items(schema.get("required")) if isinstance(key, str))
+    properties = {key: mapping(one) for key, one in mapping(schema.get("properties")).items()}
     ordered = sorted(properties, key=lambda key: key not in required)
     given = [f"{key}: {_type(properties[key])}{'' if key in required else ' = None'}" for key in ordered]
     about = [str(tool.get("description") or tool.get("name"))]
@@ -270,8 +264,9 @@ def _signature(tool: Tool) -> str:
     return f'def {tool.get("name")}({", ".join(given)}) -> dict:\n    """{text}"""'
 
 
-def _type(schema: Schema) -> str:
-    if schema.get("enum"):
-        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+def _type(schema: Mapping[str, object]) -> str:
+    allowed = items(schema.get("enum"))
+    if allowed:
+        return f"Literal[{', '.join(map(repr, allowed))}]"
     kind = schema.get("type")
     return _PYTHON.get(kind, "Any") if isinstance(kind, str) else "Any"

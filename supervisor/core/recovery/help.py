@@ -11,10 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from supervisor.core.recovery.arguments import Values
-from supervisor.core.recovery.shapes import Said, SaidCall
+from supervisor.core.recovery.shapes import items, mapping
 from supervisor.errors import InvalidRequest
 
 FIELD: Final = "agent_help"
@@ -89,7 +89,7 @@ def with_warnings(messages: object) -> list[object] | None:
         if isinstance(message, Mapping):
             if message.get("role") == "user":
                 counts.clear()
-            for call in cast(Said, message).get("tool_calls") or ():
+            for call in map(mapping, items(message.get("tool_calls"))):
                 key = _key(call, values)
                 counts[key] += 1
                 repeated[str(call.get("id"))] = counts[key]
@@ -99,8 +99,8 @@ def with_warnings(messages: object) -> list[object] | None:
     return out if any(new is not old for new, old in zip(out, messages, strict=True)) else None
 
 
-def _key(call: SaidCall, values: Values) -> str:
-    function = call.get("function") or {}
+def _key(call: Mapping[str, object], values: Values) -> str:
+    function = mapping(call.get("function"))
     arguments = function.get("arguments")
     try:
         value = values.of(arguments) if isinstance(arguments, str) else arguments

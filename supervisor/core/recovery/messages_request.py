@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypedDict, cast
 
-from supervisor.core.recovery.shapes import Part, Said, SaidCall, Schema
+from supervisor.core.recovery.typed import Part, Said, SaidCall, Schema
 
 _KEPT: Final = ("model", "temperature", "top_p", "top_k", "stream", "chat_template_kwargs")
 _MAX_TOKENS: Final = 4096

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from supervisor.core.recovery.shapes import Chunk, Delta, Head, RawEvent, Usage
+from supervisor.core.recovery.typed import Chunk, Delta, Head, RawEvent, Usage
+from supervisor.core.stream.chat import is_one
 from supervisor.core.toolcalls import REGISTRY
 
 TEMPLATE_PATH: Final = "/apply-template"
@@ -40,7 +41,7 @@ def can_go_raw(body: Mapping[str, object]) -> bool:
     constrained = wanted == "required" or isinstance(wanted, Mapping)
     engine_s = ("response_format", "grammar", "json_schema", "logprobs", "n_probs", "continue_final_message")
     special = any(body.get(key) for key in engine_s) or _goes_on(body.get("messages"))
-    return not constrained and not special and body.get("n") in {None, 1} and _is_text(body.get("messages"))
+    return not constrained and not special and is_one(body.get("n")) and _is_text(body.get("messages"))
 
 
 def template_request(body: Mapping[str, object]) -> dict[str, object]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NoReturn, TypedDict, cast
 
-from supervisor.core.recovery.shapes import Part, Said, SaidCall, SaidFunction
+from supervisor.core.recovery.shapes import mapping
+from supervisor.core.recovery.typed import Part, Said, SaidCall, SaidFunction
 
 _OWN: Final = frozenset({
     "input",
@@ -80,7 +81,7 @@ def chat_of_responses(request: Mapping[str, object]) -> dict[str, object] | None
         chat["tool_choice"] = choice
     if request.get("max_output_tokens") is not None:
         chat["max_tokens"] = request["max_output_tokens"]
-    effort = (asked.get("reasoning") or {}).get("effort")
+    effort = mapping(asked.get("reasoning")).get("effort")
     return {**chat, "reasoning_effort": effort} if effort is not None else chat
 
 

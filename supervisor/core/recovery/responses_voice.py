@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from supervisor.core.recovery.shapes import Chunk, Delta, Head, Usage, numbered
+from supervisor.core.recovery.typed import Chunk, Delta, Head, Usage, numbered
 from supervisor.core.recovery.voices import message_of, named
 from supervisor.core.stream.apis import RESPONSES
 from supervisor.core.text.foreignjson import NotJson, parse

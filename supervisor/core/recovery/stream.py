@@ -1,6 +1,6 @@
 """The byte path of an answer in which calls are looked for: whole events in, whole events out.
 
-An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/relay.py`, which cuts
+An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/filter.py`, which cuts
 the bytes into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes
 on.
 """
@@ -15,9 +15,9 @@ from typing import Final, cast
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
 from supervisor.core.recovery.chunks import Recovery
 from supervisor.core.recovery.raw import RawChunks
-from supervisor.core.recovery.shapes import Choice, Chunk, RawEvent
+from supervisor.core.recovery.typed import Choice, Chunk, RawEvent
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.sse import DONE
 from supervisor.core.text.foreignjson import NotJson, parse
 
@@ -60,7 +60,9 @@ class RecoveredStream:
         error: the engine's error object, where it is all there is to say.
     """
 
-    def __init__(self, relay: Relay, recovery: Recovery, clock: Callable[[], float], ways: Ways | None = None) -> None:
+    def __init__(
+        self, relay: StreamFilter, recovery: Recovery, clock: Callable[[], float], ways: Ways | None = None
+    ) -> None:
         self.done = False
         self.error: Mapping[str, object] | None = None
         self._relay = relay
@@ -96,7 +98,7 @@ class RecoveredStream:
         return out
 
     def ending(self, error: Mapping[str, object]) -> bytes:
-        """What to send where the engine's stream broke off; see `Relay.ending`."""
+        """What to send where the engine's stream broke off; see `StreamFilter.ending`."""
         if self.done:
             return b""
         self.done = True

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from supervisor.core.recovery.shapes import Choice, Chunk, Delta
+from supervisor.core.recovery.typed import Choice, Chunk, Delta
 from supervisor.core.stream.sse import DONE, SseEvent, encode
 
 

@@ -19,7 +19,7 @@ from supervisor.core.toolcalls.reading import Reading
 from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.source import (
     Aside,
-    Found,
+    CompleteCall,
     Literals,
     Piece,
     Source,
@@ -31,7 +31,7 @@ from supervisor.core.toolcalls.source import (
 )  # fmt: skip
 from supervisor.core.toolcalls.tools import Tools
 
-Item: TypeAlias = Text | Dropped | LeftAsText | Found | Piece
+Item: TypeAlias = Text | Dropped | LeftAsText | CompleteCall | Piece
 
 _BLANKS: Final = re.compile(r"[ \t]*")
 _MAX_BLANKS: Final = 64
@@ -324,14 +324,14 @@ class Automaton:
         rest = self._src.ahead(closers.longest)
         return self._src.closed and rest in closers.prefixes and rest not in openers.prefixes
 
-    def give(self, signal: Found | Piece) -> None:
+    def give(self, signal: CompleteCall | Piece) -> None:
         """A call, or a piece of one, is certain."""
         self._failed = False
         for aside in self._asides:
             self._drop(aside.start)
             self._say(aside.stop)
         self._asides.clear()
-        if isinstance(signal, Found):
+        if isinstance(signal, CompleteCall):
             self._drop(self._src.pos)
             self._calls += 1
         else:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.recovery.raw import RawChunks, can_go_raw, completion_request, opens_thought, template_request
-from supervisor.core.recovery.shapes import RawEvent
+from supervisor.core.recovery.typed import RawEvent
 from supervisor.core.toolcalls import REGISTRY
 
 BODY: dict[str, Any] = {

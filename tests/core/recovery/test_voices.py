@@ -12,7 +12,7 @@ from hypothesis import given
 
 from supervisor.core.recovery.messages_voice import MessagesVoice
 from supervisor.core.recovery.responses_voice import ResponsesVoice
-from supervisor.core.recovery.shapes import Chunk
+from supervisor.core.recovery.typed import Chunk
 from supervisor.core.recovery.voices import Voice
 from supervisor.core.stream.chat import ChatFold
 from supervisor.core.stream.sse import SseDecoder

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.chat import ChatFold, is_one
 from supervisor.core.stream.completions import CompletionFold
 from supervisor.core.stream.fold import Collector, StreamFold
 from supervisor.core.stream.raw_completions import RawFold
@@ -39,7 +39,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamPlan:
+class OutgoingRequest:
     """How to ask.
 
     Attributes:
@@ -72,18 +72,18 @@ class UpstreamPlan:
                 return RawFold(self.fields)
 
 
-def plan_upstream(path: str, body: Mapping[str, object]) -> UpstreamPlan:
+def outgoing_request(path: str, body: Mapping[str, object]) -> OutgoingRequest:
     """The plan for a client's parsed JSON body; paths that generate nothing get the empty plan."""
     kind = KINDS.get(path)
     if kind is None or not _well_formed(body):
-        return UpstreamPlan()
+        return OutgoingRequest()
     if body.get("stream"):
         if body.get("return_progress"):
-            return UpstreamPlan()
-        return UpstreamPlan({"return_progress": True}, drop_progress=True)
+            return OutgoingRequest()
+        return OutgoingRequest({"return_progress": True}, drop_progress=True)
     reason = why_not_folded(kind, body)
     if reason is not None:
-        return UpstreamPlan(reason=reason)
+        return OutgoingRequest(reason=reason)
     changes: dict[str, object] = {"stream": True, "return_progress": True}
     fields: tuple[str, ...] = ()
     if kind == "chat":  # a streamed text completion always ends with its usage
@@ -94,7 +94,7 @@ def plan_upstream(path: str, body: Mapping[str, object]) -> UpstreamPlan:
     if kind == "raw" and body.get("response_fields"):  # they would be taken out of the last event only
         fields = tuple(map(str, cast(list[object], body["response_fields"])))
         changes["response_fields"] = []
-    return UpstreamPlan(changes, kind=kind, fields=fields)
+    return OutgoingRequest(changes, kind=kind, fields=fields)
 
 
 def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
@@ -158,7 +158,7 @@ _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
     ),
     "responses": (
         (_wants_probabilities, "a streamed chat with probabilities is refused together with tools"),
-        (lambda body: body.get("n") not in {None, 1}, "the answers of several choices cannot be told apart"),
+        (lambda body: not is_one(body.get("n")), "the answers of several choices cannot be told apart"),
         _INDENTED,
     ),
     "raw": (
