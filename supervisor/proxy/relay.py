@@ -13,7 +13,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -103,10 +102,9 @@ class RelayEndpoint:
             if not responder.ended:
                 await self._end_stream(job, responder, error)
         finally:
-            if job.prepared.watch is not None:
-                job.prepared.watch.finish()
+            job.prepared.way.finish()
 
-    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, Any]]:
+    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
         """The request for the engine, and what the client asks for, as the model's filters leave it."""
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
@@ -163,21 +161,20 @@ class RelayEndpoint:
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    form = job.prepared.form
+    way = job.prepared.way
     if job.folding is None:
         job.folding = job.plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
-        await pass_whole(upstream, responder, form.answer if form is not None else None)
+        await pass_whole(upstream, responder, way.answer if way.rewrites else None)
     elif job.folding is None:
         await stream_through(upstream, filtered, responder)
     else:
-        through = filtered if job.prepared.watch is not None else None
-        await fold(upstream, job.folding, responder, through, form.said if form is not None else None)
+        through = filtered if way.looks else None
+        await fold(upstream, job.folding, responder, through, way.said)
 
 
 async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
     """What the client keeps of an answer that is asked for once more."""
-    assert job.prepared.watch is not None  # who else looks into answers
     if not why.keeps:
         job.folding = None
     elif job.folding is not None:
@@ -185,7 +182,7 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
         job.has_kept = True
     elif why.before:
         await responder.write(why.before)
-    job.prepared.watch.again(why, goes_on=responder.said or job.has_kept)
+    job.prepared.way.again(why, goes_on=responder.said or job.has_kept)
 
 
 @dataclass(slots=True)
@@ -208,24 +205,23 @@ class _Job:
 
     async def question(self, client: EngineClient) -> tuple[str, Payload]:
         """Path and body of the request to the engine."""
-        prepared, watch = self.prepared, self.prepared.watch
-        changed = await watch.changed(client) if watch is not None else None
-        raw = await watch.raw_payload(client, changed) if watch is not None and watch.raw else None
+        prepared, way = self.prepared, self.prepared.way
+        changed = await way.changed(client)
+        raw = await way.raw_payload(client, changed) if way.raw else None
         if raw is not None:
             return COMPLETION_PATH, raw
         return prepared.path, await self.body.work(partial(self._payload, changed))
 
-    def _payload(self, changed: Mapping[str, Any] | None) -> Payload:
+    def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}
         if changed is not None:
             return self.body.payload(json.dumps({**changed, **changes}).encode())
         return self.body.payload(set_fields(self.prepared.body, changes))
 
     def new_filter(self) -> Filter:
-        """The way of the answer's bytes; without a form they are not looked into."""
-        form = self.prepared.form
-        relay = self.prepared.stream_filter(self.api, drop_progress=self.plan.drop_progress)
-        return relay if form is None else form.stream(relay)
+        """The way of the answer's bytes."""
+        way = self.prepared.way
+        return way.stream(way.stream_filter(self.api, drop_progress=self.plan.drop_progress))
 
 
 class _TryAgain(Exception):

@@ -168,11 +168,11 @@ class _Generation:
 
     async def answer(self, upstream: EngineResponse, responder: Responder) -> None:
         """Send what the client asked for. Raises StreamBroken where the end is missing."""
-        form, folding = self.prepared.form, self.plan.new_fold()
+        way, folding = self.prepared.way, self.plan.new_fold()
         if folding is not None:
-            return await fold(upstream, folding, responder, changed=form.said if form is not None else None)
-        relay = self.prepared.stream_filter(self.api, drop_progress=self.plan.drop_progress)
-        filtered = relay if form is None else form.stream(relay)
+            return await fold(upstream, folding, responder, changed=way.said)
+        relay = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
+        filtered = way.stream(relay)
         await responder.start()
         while piece := await upstream.read_some():
             if events := filtered.feed(piece):

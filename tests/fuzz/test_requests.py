@@ -65,8 +65,8 @@ def test_no_shape_of_a_request_is_a_fault_of_ours(path: str, asked: dict[str, An
     with suppress(InvalidRequest):
         prepared = ToolCalls().prepare(path, request, ModelEntry("m", Source.FILE, "/m.gguf"))
         outgoing_request(kind_of(prepared.path), prepared.asked)
-        if prepared.watch is not None:
-            prepared.watch.stream(prepared.stream_filter(OPENAI, drop_progress=True))
+        if prepared.way.looks:
+            prepared.way.stream(prepared.way.stream_filter(OPENAI, drop_progress=True))
             assert json.dumps(completion_request(prepared.asked, "prompt"))
             for facts in TEMPLATES:
                 assert json.dumps(emulated(prepared.asked, facts))

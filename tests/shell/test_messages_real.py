@@ -79,7 +79,7 @@ def ours(engine: str, asked: dict[str, Any]) -> Any:
     """The whole answer; the events of a streamed one."""
     prepared = plainly(MESSAGES, request_of(asked))
     assert prepared.path == CHAT
-    assert prepared.form is not None
+    assert prepared.way.rewrites
     plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     assert "return_progress" in plan.changes
     status, streamed = post(engine, CHAT, set_fields(prepared.body, {**plan.changes, **prepared.needs}))
@@ -87,9 +87,10 @@ def ours(engine: str, asked: dict[str, Any]) -> Any:
     fold = plan.new_fold()
     if fold is not None:
         fold.feed(streamed)
-        return prepared.form.said(fold.response())
-    relay = prepared.stream_filter(api_of(MESSAGES), drop_progress=plan.drop_progress)
-    return events(prepared.form.stream(relay).feed(streamed))
+        answer: Any = fold.response()
+        return prepared.way.said(answer)
+    relay = prepared.way.stream_filter(api_of(MESSAGES), drop_progress=plan.drop_progress)
+    return events(prepared.way.stream(relay).feed(streamed))
 
 
 def events(stream: bytes) -> list[dict[str, Any]]:

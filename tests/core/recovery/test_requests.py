@@ -72,10 +72,10 @@ def test_a_conversation_of_messages() -> None:
 
 def test_a_stamp_that_changes_with_every_request_is_made_even() -> None:
     system = "x-anthropic-billing-header: v=1; cch=a5145;You are"
-    chat = chat_of_messages({"system": system, "messages": []})
+    chat: Any = chat_of_messages({"system": system, "messages": []})
     assert chat is not None
     assert chat["messages"][0]["content"] == "x-anthropic-billing-header: v=1; cch=fffff;You are"
-    other = chat_of_messages({"system": "cch=a5145;", "messages": []})
+    other: Any = chat_of_messages({"system": "cch=a5145;", "messages": []})
     assert other is not None
     assert other["messages"][0]["content"] == "cch=a5145;"
 
@@ -141,7 +141,7 @@ def test_what_an_assistant_says_in_a_row_is_one_message() -> None:
         {"type": "reasoning", "content": thoughts},
         {"type": "reasoning", "summary": [], "content": []},
     ]
-    chat = chat_of_responses({"input": [*items, {"role": "user", "content": "Hi"}, items[0]]})
+    chat: Any = chat_of_responses({"input": [*items, {"role": "user", "content": "Hi"}, items[0]]})
     assert chat is not None
     said, user, again = chat["messages"]
     assert [part["text"] for part in said["content"]] == ["I look.", "There."]
@@ -178,7 +178,7 @@ def test_items_that_only_the_engine_can_judge(asked: dict[str, Any]) -> None:
 
 
 def test_a_named_tool_becomes_the_only_one() -> None:
-    named = only_named({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "ping"}}})
+    named: Any = only_named({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "ping"}}})
     assert named["tool_choice"] == "required"
     assert [tool["function"]["name"] for tool in named["tools"]] == ["ping"]
     for choice in ("auto", None, {"type": "function", "function": {"name": "nobody"}}, {"type": "function"}):
