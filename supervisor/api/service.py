@@ -259,6 +259,8 @@ class Service:
         untold = self.maker.registry.forget(model, why)
         if untold is not None:
             self.maker.forget(untold)
+            self.pool.forget(untold)
+            self.tool_calls.forget(untold)
         self.remarks.pop(model, None)
         self.pins.forget(model)
         self.planner.forget(model)

@@ -196,6 +196,10 @@ class Pool:
         self._call_off_checks()
         self.changed()
 
+    def forget(self, model: ModelId) -> None:
+        """Nobody will ask for the model again; it has no engine."""
+        self._scheduler.forget(model)
+
     def changed(self) -> None:
         """Let those who follow a model look again."""
         for watcher in self._watchers:

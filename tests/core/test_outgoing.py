@@ -123,3 +123,11 @@ def test_nothing_else_of_the_body_is_touched() -> None:
     raw = b'{"seed": 12345678901234567890, "x": "\\ud83d\\ude00 }", "temperature": 1e-2}'
     assert set_fields(raw, {}) is raw
     assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream": true}'
+
+
+@pytest.mark.parametrize("path", [TEXT, "/completion"])
+@pytest.mark.parametrize("field", ["n_probs", "logprobs"])
+def test_very_many_probabilities_are_not_read(path: str, field: str) -> None:
+    """An engine gives as many for each token as its vocabulary has tokens."""
+    assert outgoing_request(kind_of(path), {field: 20}).kind is not None
+    assert outgoing_request(kind_of(path), {field: 200_000}).kind is None
