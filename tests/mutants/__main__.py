@@ -4,7 +4,7 @@
 
 Each change is made in a copy of the checkout, on a line that a test runs, in its own process or in one that it starts,
 and the tests that run it are run, up to the first that fails or does not end: first a few cases of those beside the
-changed module, then all, as far as two minutes reach. A change that the others might have noticed is `cut off`, and
+changed module, then all, as far as a minute reaches. A change that the others might have noticed is `cut off`, and
 counts as one that no test notices. Tests that measure a cost, and long ones, take no part.
 
 Changes in `tests/mutants/known.toml` are without effect: they are counted, not tried. Which test runs which line is

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 from tests.mutants.changes import Change
@@ -37,19 +37,31 @@ class Map:
         self.seconds.update(seconds)
 
     def is_run(self, change: Change) -> bool:
-        """Whether a test, or an import, runs the change's line."""
-        return any(bits >> change.line & 1 for bits in self.runs.get(change.path, {}).values())
+        """Whether a test, or an import, runs the change's statement."""
+        return any(bits & change.lines for bits in self.runs.get(change.path, {}).values())
 
     def runners(self, change: Change) -> list[str]:
-        """The tests that run the change's line; where only an import does, those of the file, or all."""
+        """The tests that run the change's line, or else its statement.
+
+        Where only an import does: those that run the file, and the module's own, which may look at its tables; or all.
+        """
         run = self.runs.get(change.path, {})
         tests = {test for test, bits in run.items() if bits >> change.line & 1} - {""}
-        return sorted(tests or set(run) - {""} or self.seconds)
+        tests = tests or {test for test, bits in run.items() if bits & change.lines} - {""}
+        own = {test for test in self.seconds if is_own(change.path, file_of(test))}
+        return sorted(tests or (set(run) | own) - {""} or self.seconds)
 
 
 def file_of(test: str) -> str:
     """The file of a test's id."""
     return test.partition("::")[0]
+
+
+def is_own(path: str, file: str) -> bool:
+    """Whether a test file is a module's own: it lies where the module does and has its name; `shell` has the others."""
+    module, test = PurePosixPath(path).relative_to("supervisor"), PurePosixPath(file).relative_to("tests")
+    place = test.parent if test.parts[0] != "shell" else PurePosixPath()
+    return module.parent == place and test.stem.startswith(f"test_{module.stem}")
 
 
 def read_runs(folder: Path, root: Path, tests: Iterable[str]) -> Runs:
@@ -115,10 +127,11 @@ class Memory:
             mine: dict[str, dict[str, str]] = {}
             for path, tests in runs.items():
                 bits = {test: f"{lines:x}" for test, lines in tests.items() if file_of(test) in {"", file}}
-                if bits.keys() - {""}:
+                if bits:
                     mine[path] = bits
+            run = [path for path, tests in mine.items() if tests.keys() - {""}]
             took = {test: one for test, one in seconds.items() if file_of(test) == file}
-            kept = {"sources": {path: self._digest(path) for path in mine}, "runs": mine, "seconds": took}
+            kept = {"sources": {path: self._digest(path) for path in run}, "runs": mine, "seconds": took}
             self._place(file).write_text(json.dumps(kept), "utf-8")
 
     def _kept(self, file: str) -> dict[str, Any] | None:

@@ -9,10 +9,10 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from tests.mutants.changes import Change
-from tests.mutants.maps import file_of
+from tests.mutants.maps import file_of, is_own
 
-FIRST: Final = 15.0  # seconds of tests that are tried first: they mostly suffice
-MOST: Final = 120.0  # seconds of tests for one change
+FIRST: Final = 10.0  # seconds of tests that are tried first: they mostly suffice
+MOST: Final = 60.0  # seconds of tests for one change
 _FEW: Final = 4  # cases of one test that are tried first
 _HEAVY: Final = 30.0  # seconds of a file that comes last
 
@@ -56,10 +56,10 @@ def nearest_first(change: Change, tests: Sequence[str], seconds: Mapping[str, fl
 
 def _distance(path: str, file: str) -> int:
     """0: the module's own tests; 1: beside it; 2: others."""
+    if is_own(path, file):
+        return 0
     module, test = PurePosixPath(path).relative_to("supervisor"), PurePosixPath(file).relative_to("tests")
     place = test.parent if test.parts[0] != "shell" else PurePosixPath()
-    if module.parent == place and test.stem.startswith(f"test_{module.stem}"):
-        return 0
     package = module.parent if module.parent.parts else module.with_suffix("")
     return 1 if place == package or test.stem == f"test_{package.name}" else 2
 

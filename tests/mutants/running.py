@@ -14,7 +14,7 @@ from typing import Final
 import psutil
 
 _MEMORY: Final = 8 << 30
-_NICE: Final = 15
+_NICE: Final = 4
 _GOODBYE: Final = 10.0  # seconds in which tests may end what they started
 
 

@@ -58,6 +58,7 @@ def test_leaves_a_child():
 def test_ends_it():
     LEFT[0].communicate(b"now")
 """
+X = "supervisor/x.py"
 SOURCE = '''"""Documentation."""
 LIMIT: Final[int] = 416
 
@@ -107,20 +108,33 @@ def test_every_file_of_the_program_can_be_changed() -> None:
             compile(change.applied(source), str(path), "exec")
 
 
+def test_a_statement_of_several_lines() -> None:
+    source = "A = (\n    1,\n    2,\n)\nif (A and\n        not x):\n    y(3)\nmatch A:\n    case 4:\n        pass\n"
+    spans = {change.old: change.statement for change in changes_of(X, source)}
+    assert (spans["1"], spans["2"], spans["not x"], spans["3"], spans["4"]) == ((1, 4), (1, 4), (5, 6), (7, 7), (9, 9))
+    second = next(change for change in changes_of(X, source) if change.old == "2")
+    assert second.lines == bits(1, 2, 3, 4)
+    assert Map({X: {"a": bits(1), "": bits(1)}}).is_run(second)
+    assert Map({X: {"a": bits(1), "b": bits(3), "c": bits(5)}}).runners(second) == ["b"]
+    assert Map({X: {"a": bits(1), "c": bits(5)}}).runners(second) == ["a"]
+
+
 def bits(*lines: int) -> int:
     return sum(1 << line for line in lines)
 
 
 def test_who_runs_a_line_or_else_its_file() -> None:
-    change = changes_of("x.py", SOURCE)[0]
+    change = changes_of(X, SOURCE)[0]
     assert change.line == 2
-    runs = {"x.py": {"": bits(2), "a::one": bits(7, 8), "b::two": bits(8)}}
+    runs = {X: {"": bits(2), "a::one": bits(7, 8), "b::two": bits(8)}}
     assert Map(runs).is_run(change)
     assert Map(runs).runners(change) == ["a::one", "b::two"]
-    assert Map({"x.py": {**runs["x.py"], "c": bits(2, 3)}}).runners(change) == ["c"]
-    only_imported = Map({"x.py": {"": bits(2)}}, {"a": 1.0})
-    assert only_imported.runners(change) == ["a"]
-    assert not Map({"x.py": {"a": bits(1, 3)}}).is_run(change)
+    assert Map({X: {**runs[X], "c": bits(2, 3)}}).runners(change) == ["c"]
+    only_imported = Map({X: {"": bits(2)}}, {"tests/test_a.py::a": 1.0})
+    assert only_imported.runners(change) == ["tests/test_a.py::a"]
+    own = Map({X: {"": bits(2), "a": bits(7)}}, {"tests/test_a.py::a": 1.0, "tests/shell/test_x.py::b": 1.0})
+    assert own.runners(change) == ["a", "tests/shell/test_x.py::b"]
+    assert not Map({X: {"a": bits(1, 3)}}).is_run(change)
 
 
 def of_module(path: str) -> Change:
@@ -174,6 +188,7 @@ def test_what_was_seen_is_kept_until_a_module_that_runs_or_the_test_changes(tmp_
         asked.append(list(files))
         tests = {f"{file}::test": bits(1) for file in files}
         runs = {"supervisor/x.py": {"": bits(2), **tests}} if files[0].endswith("a.py") else {}
+        runs["supervisor/z.py"] = {"": bits(1)}
         return runs, dict.fromkeys(tests, 0.5)
 
     for name in ("supervisor/x.py", "tests/test_a.py", "tests/test_b.py"):
@@ -186,14 +201,15 @@ def test_what_was_seen_is_kept_until_a_module_that_runs_or_the_test_changes(tmp_
 
     first = mapped()
     assert first.runs == {
-        "supervisor/x.py": {"": bits(2), "tests/test_a.py::test": bits(1), "tests/test_b.py::test": bits(1)}
+        "supervisor/x.py": {"": bits(2), "tests/test_a.py::test": bits(1), "tests/test_b.py::test": bits(1)},
+        "supervisor/z.py": {"": bits(1)},
     }
     assert mapped() == first
     (tmp_path / files[1]).write_text("2\n", "utf-8")
     mapped()
     (tmp_path / "supervisor/x.py").write_text("2\n", "utf-8")
     mapped()
-    (tmp_path / "supervisor/y.py").write_text("2\n", "utf-8")
+    (tmp_path / "supervisor/z.py").write_text("2\n", "utf-8")
     mapped()
     assert asked == [files, files[1:], files[:1]]
 

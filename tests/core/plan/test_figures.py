@@ -1,0 +1,60 @@
+"""A plan's figures, to the byte: what the estimate says of that which the engine will be told, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from supervisor.core.memory import EstimateOptions
+from supervisor.core.plan import Budgets, DoesNotFit, Explicit, PlanRequest, Policy, forecast, plan
+from tests.core.plan.support import GIB, machine, places, spec_of
+from tests.core.plan.support import _taken as sizes_of
+
+CTX = Explicit(ctx_size=4096)
+
+
+def request(name: str, **options: object) -> PlanRequest:
+    return PlanRequest(name, spec_of(name), EstimateOptions(**options), CTX)  # type: ignore[arg-type]  # by name
+
+
+PLAIN = request("llama-3.1-8b")
+DRAFTED = replace(request("llama-3.3-70b"), draft=spec_of("llama-3.1-8b"), projector_bytes=GIB)
+ONE, TWO, NONE = machine(79, host=62), machine(40, 40, host=62), machine(host=120)
+
+
+@pytest.mark.parametrize("asked", [PLAIN, DRAFTED, replace(PLAIN, projector_bytes=GIB)])
+@pytest.mark.parametrize("there", [ONE, TWO, NONE], ids=["one", "two", "host"])
+def test_every_byte_of_a_plan_is_accounted_for(asked: PlanRequest, there: Budgets) -> None:
+    found = places(asked, there)
+    by_name = {budget.name: budget for budget in (*there.devices, there.host)}
+    assert found.used_bytes == sizes_of(found, asked, by_name)
+
+
+@pytest.mark.parametrize(("there", "name"), [(ONE, "CUDA0"), (NONE, "CPU")])
+def test_a_model_fits_into_exactly_what_it_takes(there: Budgets, name: str) -> None:
+    used = places(PLAIN, there).used_bytes[name]
+
+    def answer(size: int) -> bool:
+        budgets = replace(
+            there,
+            devices=tuple(replace(one, usable_bytes=size) for one in there.devices),
+            host=there.host if there.devices else replace(there.host, usable_bytes=size),
+        )
+        asked = replace(PLAIN, explicit=replace(CTX, n_gpu_layers=33) if there.devices else CTX)
+        return not isinstance(plan(asked, budgets, (), Policy()), DoesNotFit)
+
+    assert answer(used)
+    assert not answer(used - 1)
+
+
+def test_a_forecast_says_why_the_engine_would_not_start() -> None:
+    """As a plan does: a draft model that was trained for no context."""
+    refused = replace(PLAIN, draft=replace(spec_of("llama-3.1-8b"), n_ctx_train=0))
+    found = forecast(refused, ONE, (), Policy(), (1, 1))
+    planned = plan(refused, ONE, (), Policy())
+    assert isinstance(planned, DoesNotFit)
+    assert planned.refusal
+    assert found.family is None
+    assert found.reason
+    assert found.reason in planned.message
