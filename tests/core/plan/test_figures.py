@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.plan import Budgets, DoesNotFit, Explicit, PlanRequest, Policy, forecast, plan
+from supervisor.core.plan.contexts import contexts_of
 from tests.core.plan.support import GIB, machine, places, spec_of
 from tests.core.plan.support import _taken as sizes_of
 
@@ -58,3 +59,22 @@ def test_a_forecast_says_why_the_engine_would_not_start() -> None:
     assert found.family is None
     assert found.reason
     assert found.reason in planned.message
+
+
+def said(asked: PlanRequest, policy: Policy | None = None) -> str:
+    return " ".join(places(asked, ONE, policy=policy).why)
+
+
+def test_slots_are_told_of_where_there_are_several() -> None:
+    for alone in (request("llama-3.1-8b", parallel=1), request("llama-3.1-8b", parallel=1, kv_unified=True)):
+        assert "slots" not in said(alone)
+    assert "2 slots share the context" in said(request("llama-3.1-8b", parallel=2, kv_unified=True))
+    assert "Each of 2 slots has" in said(request("llama-3.1-8b", parallel=2))
+
+
+def test_a_context_may_be_as_small_as_the_policy_says() -> None:
+    """One token, too: an engine makes of it what it needs."""
+    found = contexts_of(replace(PLAIN, explicit=Explicit()), Policy(context_min=1, context_target=1))
+    assert (found.floor, found.wanted) == (1, 1)
+    found = contexts_of(replace(PLAIN, explicit=Explicit()), Policy(context_min=0, context_target=0))
+    assert (found.floor, found.wanted) == (1, 1)
