@@ -36,6 +36,14 @@ def test_they_are_started_one_after_the_other() -> None:
     assert starts(bench.up(2)) == [(3, "a")], "one waits, and nothing is free"
 
 
+def test_a_load_with_other_options_starts_anew_and_one_without_does_not() -> None:
+    bench = Bench(SMALL)
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    assert bench.tell(LoadAsked("a")) == []
+    assert stops(bench.tell(LoadAsked("a", fresh=True))) == [1]
+
+
 def test_an_extra_engine_makes_nobody_leave() -> None:
     bench = Bench({"a": 5, "b": 5}, a=ModelPolicy(replicas_max=2))
     bench.tell(LoadAsked("b"))

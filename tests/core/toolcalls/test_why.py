@@ -24,7 +24,8 @@ def test_of_a_call_that_is_cut_off(text: str, why: str, finish: str) -> None:
     assert left(text, finish) == [LeftAsText("<tool_call>", why)]
 
 
+@pytest.mark.parametrize("behind", [", as they say.", "", "\n", "\n</function_calls>", "\n</tool_call>"])
 @pytest.mark.parametrize("opener", [*ANYWHERE, *LINE])
-def test_of_a_marker_that_nothing_follows(opener: str) -> None:
+def test_of_a_marker_that_no_call_follows(opener: str, behind: str) -> None:
     """Each is told to be no call, and none a call of an unknown tool."""
-    assert {one.why for one in left(f"Well,\n{opener}, as they say.", "stop")} <= {"not_a_call"}
+    assert {one.why for one in left(f"Well,\n{opener}{behind}", "stop")} <= {"not_a_call"}
