@@ -78,3 +78,12 @@ def test_a_context_may_be_as_small_as_the_policy_says() -> None:
     assert (found.floor, found.wanted) == (1, 1)
     found = contexts_of(replace(PLAIN, explicit=Explicit()), Policy(context_min=0, context_target=0))
     assert (found.floor, found.wanted) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "device"), [((12, 40), 0), ((40, 12), 1), ((4, 12, 40), 1), ((40, 20, 12), 2), ((12, 20, 40), 0)]
+)
+def test_of_devices_with_room_the_one_with_the_least_is_taken(sizes: tuple[int, ...], device: int) -> None:
+    """The larger ones stay free for larger models."""
+    small = replace(request("llama-3.1-8b", cache_type_k="q8_0"), explicit=Explicit(ctx_size=512))
+    assert places(small, machine(*sizes, host=62)).devices == (f"CUDA{device}",)

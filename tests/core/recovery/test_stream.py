@@ -346,4 +346,6 @@ def test_a_call_that_the_model_does_not_end_is_told_as_too_short() -> None:
     client = Client(pieces_after=4)
     client.feed(chunk({"content": '<tool_call>{"name": "write_file", "arguments": {"content": "abcdefghijkl'}))
     sent = client.feed(END)
-    assert json.loads(sent.removesuffix(b"\n\n" + DONE).removeprefix(b"data: "))["choices"][0]["finish_reason"] == "length"
+    assert (
+        json.loads(sent.removesuffix(b"\n\n" + DONE).removeprefix(b"data: "))["choices"][0]["finish_reason"] == "length"
+    )
