@@ -46,7 +46,7 @@ from benchmarks.model import make_model
 from benchmarks.report import Report
 from benchmarks.servers import MODEL, Server, direct, router, supervisor
 from supervisor.llamacpp.locate import locate
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _MB = 1_000_000
 _ENDLESS = 1_000_000  # tokens
@@ -123,8 +123,9 @@ def _round(server: Server, loads: Sequence[Heavy], report: Report, *, quick: boo
             gap = watch.longest_gap(begun)
         report.add(f"gap, {load.name}", "ms", server.name, gap)
         report.add(f"memory, {load.name}", "× bodies", server.name, max(grown) / len(body) / load.count)
-    with _half_open(server.place, 50 if quick else _HALF_OPEN) as taken:
-        _health(server, f"/health beside {_HALF_OPEN} half-open connections", report)
+    count = 50 if quick else _HALF_OPEN
+    with _half_open(server.place, count) as taken:
+        _health(server, f"/health beside {count} half-open connections", report)
         report.add("half-open connections taken", "", server.name, taken)
     with _endless_headers(server.place):
         _health(server, "/health beside endless headers", report)

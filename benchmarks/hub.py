@@ -23,15 +23,15 @@ from pathlib import Path
 import httpx
 
 from benchmarks.header import write_model
-from supervisor.choosing import Asked, entry_for
 from supervisor.config import Settings
 from supervisor.core.catalog import ORDER, parse_reference
-from supervisor.fetching import hub_models
 from supervisor.hub.access import hub_access
 from supervisor.hub.models import HubModels
-from supervisor.paths import places
+from supervisor.models.fetch import hub_models
 from supervisor.probe.profiles import load_profile
-from supervisor.workshop import without_daemon
+from supervisor.service.build import without_daemon
+from supervisor.service.resolve import Asked, entry_for
+from supervisor.system.paths import places
 from tests.support.hub import LocalHub, local_hub
 
 _GOAL_SECONDS = 2.0

@@ -39,7 +39,7 @@ from benchmarks.report import Report, percentile
 from benchmarks.servers import Server, direct, router, supervisor
 from benchmarks.startup import added_seconds, ps_seconds, ready_after
 from supervisor.llamacpp.locate import locate
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _PACED = 64  # streams that keep an engine busy
 

@@ -39,7 +39,7 @@ from benchmarks.heavy import write_heavy_gguf
 from benchmarks.report import percentile
 from benchmarks.servers import post, routing, serving
 from supervisor.llamacpp.locate import locate
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _SLOTS = 8
 _THINK_S = (0.1, 0.6)

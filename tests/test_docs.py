@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from supervisor import errors
-from supervisor.core.failures import CODES, MEANINGS
+from supervisor.core.engine_output.failures import CODES, MEANINGS
 from tests.support.daemon import environment, scratch_home
 from tests.support.error_table import error_classes, shown, table
 

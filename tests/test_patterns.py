@@ -12,14 +12,14 @@ from tests.support.patterns import Found, all_patterns, hostile
 
 PATTERNS: Final = list(all_patterns())
 BOUNDED: Final = {
-    "supervisor.core.failures": "lines are cut to 1,000 characters before",
-    "supervisor.core.footprint": "lines are cut to 1,000 characters before",
+    "supervisor.core.engine_output.failures": "lines are cut to 1,000 characters before",
+    "supervisor.core.engine_output.footprint": "lines are cut to 1,000 characters before",
     "supervisor.llamacpp.index": "reads what the installed pip says of itself",
 }
 """Modules in which time may grow faster, and why nobody can use that; on a thousand characters they are quick, too."""
 LATER: Final = {
-    "supervisor.core.failures": "the patterns of its rules, which are tried below as they are",
-    "supervisor.core.template": "words around one name, of templates whose length is bounded",
+    "supervisor.core.engine_output.failures": "the patterns of its rules, which are tried below as they are",
+    "supervisor.core.spec.template": "words around one name, of templates whose length is bounded",
     "supervisor.core.toolcalls.dialects.gemma": "one text of ours",
     "supervisor.core.toolcalls.dialects.python": "one of two characters",
     "supervisor.core.toolcalls.source": "one of several texts",

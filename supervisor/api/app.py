@@ -20,9 +20,10 @@ from supervisor.api.guard import Guard
 from supervisor.api.schema import Documented
 from supervisor.api.service import Service
 from supervisor.api.small import SmallBodies
-from supervisor.auth import AccessRules
 from supervisor.config.faults import option_fault
+from supervisor.core.requests.access import AccessRules
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
+from supervisor.proxy.asgi import AS_HEAD
 from supervisor.proxy.upstream import PREFIX
 
 
@@ -56,7 +57,7 @@ def framework(service: Service) -> FastAPI:
 class _Dispatch:
     """Takes the relayed paths past the framework: its routing and middleware cost each of their requests 0.1 ms.
 
-    HEAD is answered as GET; the server leaves the body out.
+    HEAD is answered as GET, but where that changes something; the server leaves the body out.
     """
 
     def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp], upstream: ASGIApp) -> None:
@@ -67,7 +68,7 @@ class _Dispatch:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope.get("method")
         if method == "HEAD":
-            scope = {**scope, "method": "GET"}
+            scope = {**scope, "method": "GET", AS_HEAD: True}
         relayed = self._relayed.get(scope["path"]) if method == "POST" else None
         if relayed is None and scope["path"].startswith(PREFIX):
             relayed = self._upstream

@@ -10,8 +10,8 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from supervisor import errors as e
-from supervisor.core.apis import api_of
-from supervisor.core.failures import FINAL
+from supervisor.core.engine_output.failures import FINAL
+from supervisor.core.stream.apis import api_of
 
 # The first class of an error's ancestry that stands here decides.
 STATUSES: Mapping[type[e.SupervisorError], int] = {
@@ -46,8 +46,7 @@ STATUSES: Mapping[type[e.SupervisorError], int] = {
     e.RequestNotFound: 404,
     e.RequestError: 400,
     e.QueueFull: 429,
-    e.BodiesFull: 503,
-    e.TooManyConnections: 503,
+    e.Overloaded: 503,
     e.RequestCancelled: 499,
     e.ShuttingDown: 503,
     e.ProfileInvalid: 422,
@@ -96,7 +95,7 @@ def _sayable(text: str) -> str:
 
 
 _MAY_PASS = (
-    *(e.QueueFull, e.BodiesFull, e.TooManyConnections, e.RequestTimeout, e.ShuttingDown),
+    *(e.Overloaded, e.RequestTimeout, e.ShuttingDown),
     *(e.ModelLoadFailed, e.HubBusy, e.HubUnreachable, e.DownloadFailed),
     *(e.EngineLost, e.EngineHung, e.EngineStreamInvalid, e.EngineStartFailed),
 )
@@ -119,10 +118,8 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
-        case e.QueueFull() | e.BodiesFull():
+        case e.Overloaded():
             return {"retry-after": str(math.ceil(error.retry_after))}
-        case e.TooManyConnections():
-            return {"retry-after": "1"}
         case _ if not may_pass(error) and (status_of(error) in _REPEATED or status_of(error) >= 499):
             return {"x-should-retry": "false"}
         case _:

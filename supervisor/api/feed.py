@@ -9,11 +9,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from supervisor.api.looks import event
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
 from supervisor.api.service import Service
+from supervisor.errors import TooManyReaders
+from supervisor.proxy.asgi import SSE_HEADERS
+from supervisor.service.looks import event
+
+MOST_READERS = 64
+"""Clients that may read events at a time: one that stops reading keeps what it was told last."""
 
 KEEP_ALIVE_S = 15.0
 _PAUSE_S = 0.05  # between two looks, so that heavy traffic does not cost a look for every request
+
+
+class EventStream(StreamingResponse):
+    """An answer of events. A client that would be one too many gets TooManyReaders in its place."""
+
+    def __init__(self, service: Service, told: AsyncIterator[str]) -> None:
+        super().__init__(told, headers={name.decode(): value.decode() for name, value in SSE_HEADERS})
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if self._service.readers >= MOST_READERS:
+            raise TooManyReaders(f"{MOST_READERS} clients read events already; end some of them.", retry_after=5)
+        self._service.readers += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._service.readers -= 1
 
 
 async def events(service: Service, keep_alive: float = KEEP_ALIVE_S) -> AsyncGenerator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -10,23 +9,20 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from supervisor.api.errors import envelope
 from supervisor.api.leaving import while_there
 from supervisor.api.service import Service, ServiceOf
-from supervisor.config.base import Target
+from supervisor.config.base import Strict, Target
 from supervisor.errors import SupervisorError
 from supervisor.hub.models import Chosen
 
 router = APIRouter()
-_background: set[asyncio.Task[Any]] = set()
 
 
-class PullRequest(BaseModel):
+class PullRequest(Strict):
     """What to download: a model of the hub. `update`: ask for the newest commit, whatever is on disk."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Target
     update: bool = False
@@ -38,10 +34,8 @@ class RouterPullRequest(BaseModel):
     model: Target
 
 
-class VerifyRequest(BaseModel):
+class VerifyRequest(Strict):
     """What to check; null: everything on disk."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Target | None = None
 
@@ -77,9 +71,7 @@ async def verify(body: VerifyRequest, request: Request, service: ServiceOf) -> d
 async def router_pull(body: RouterPullRequest, service: ServiceOf) -> dict[str, bool]:
     """Begin a download that goes on whoever leaves, as in the router; what cannot be found is refused before."""
     _, chosen = await service.disk.pulls.find(body.model, update=False)
-    task = asyncio.ensure_future(_quietly(service, chosen))
-    _background.add(task)
-    task.add_done_callback(_background.discard)
+    service.disk.pulls.begin(chosen)
     return {"success": True}
 
 
@@ -95,11 +87,6 @@ async def router_remove(model: Target, service: ServiceOf) -> dict[str, bool]:
 async def _pulled(service: Service, body: PullRequest) -> dict[str, Any]:
     told, chosen = await service.disk.pulls.find(body.model, update=body.update)
     return {**told, **await service.disk.pulls.fetch(chosen)}
-
-
-async def _quietly(service: Service, chosen: Chosen) -> None:
-    with suppress(SupervisorError):
-        await service.disk.pulls.fetch(chosen)
 
 
 async def _progress(service: Service, told: dict[str, Any], chosen: Chosen) -> AsyncIterator[str]:

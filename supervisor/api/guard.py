@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.errors import error_response
-from supervisor.auth import AccessRules, check, is_preflight
+from supervisor.core.requests.access import AccessRules, check, is_preflight
 from supervisor.errors import Unauthorized
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"

@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
-from fastapi.responses import StreamingResponse
 
-from supervisor.api.feed import events
+from supervisor.api.feed import EventStream, events
 from supervisor.api.service import ServiceOf
-from supervisor.proxy.asgi import SSE_HEADERS
 
 router = APIRouter(prefix="/api/v1")
 
 Number = Annotated[int, Path(ge=0, le=1 << 63)]
-STREAM_HEADERS = {name.decode(): value.decode() for name, value in SSE_HEADERS}
 
 
 @router.get("/requests")
@@ -30,6 +27,6 @@ async def cancel(number: Number, service: ServiceOf) -> dict[str, Any]:
 
 
 @router.get("/events", response_model=None)
-async def follow(service: ServiceOf) -> StreamingResponse:
+async def follow(service: ServiceOf) -> EventStream:
     """A snapshot, then what changes in models and requests."""
-    return StreamingResponse(events(service), headers=STREAM_HEADERS)
+    return EventStream(service, events(service))

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Response
 
 from supervisor.api.service import Service, ServiceOf
 from supervisor.config.base import Name, Target
-from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, prove
+from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, prove
 
 router = APIRouter()
 

@@ -11,31 +11,34 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
-from supervisor.api.feed import KEEP_ALIVE_S, changes
-from supervisor.api.inflight import STREAM_HEADERS
+from supervisor.api.feed import KEEP_ALIVE_S, EventStream, changes
 from supervisor.api.openai import card, command_of, router_status
 from supervisor.api.service import Service, ServiceOf
-from supervisor.choosing import Asked
 from supervisor.config.base import Target
-from supervisor.core.browsers import from_browser
-from supervisor.errors import InvalidRequest, OriginNotAllowed
+from supervisor.core.requests.browsers import from_browser
+from supervisor.errors import InvalidRequest, OriginNotAllowed, RouteNotFound
+from supervisor.proxy.asgi import AS_HEAD
+from supervisor.service.resolve import Asked
 
 router = APIRouter()
 
 
-def _refuse_browsers(request: Request) -> None:
+def _refuse_looking(request: Request) -> None:
+    path = request.scope["path"]
     if from_browser(request.headers):
         raise OriginNotAllowed(
-            f"GET {request.scope['path']} changes something, and any page can make a browser send it. "
+            f"GET {path} changes something, and any page can make a browser send it. "
             "Use POST /api/models/unload, or a program that is no browser."
         )
+    if AS_HEAD in request.scope:
+        raise RouteNotFound(f"There is no HEAD {path}: it changes something. Use POST /api/models/unload.")
 
 
-NOT_FOR_BROWSERS = Depends(_refuse_browsers)
-"""For every GET that changes something."""
+CHANGES = Depends(_refuse_looking)
+"""For every GET that changes something: neither browsers nor HEAD may."""
 
 _SWAP_STATES: Mapping[str, str] = {
     "reserved": "starting",
@@ -80,9 +83,9 @@ async def unload(body: ModelName, service: ServiceOf) -> dict[str, bool]:
 
 
 @router.get("/models/sse", response_model=None)
-async def follow(service: ServiceOf) -> StreamingResponse:
+async def follow(service: ServiceOf) -> EventStream:
     """The router's events: a model's status whenever it changes; no snapshot."""
-    return StreamingResponse(_router_events(service), headers=STREAM_HEADERS)
+    return EventStream(service, _router_events(service))
 
 
 @router.get("/running")
@@ -91,7 +94,7 @@ async def running(service: ServiceOf) -> dict[str, Any]:
     return {"running": [_running(service, one) for one in service.models() if one["state"] in _SWAP_STATES]}
 
 
-@router.get("/unload", response_class=PlainTextResponse, dependencies=[NOT_FOR_BROWSERS])
+@router.get("/unload", response_class=PlainTextResponse, dependencies=[CHANGES])
 async def unload_all(service: ServiceOf) -> str:
     """llama-swap's: unload everything, after the running requests. Not for browsers: any page can have them ask it."""
     await _unload_all(service)

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from supervisor.core.apis import ANTHROPIC, api_of
+from supervisor.core.stream.apis import ANTHROPIC, api_of
 
 _JSON = "application/json"
 _TEXT = {"type": "string"}

@@ -14,26 +14,26 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from supervisor import __version__
-from supervisor.api.disk import Disk
-from supervisor.api.looks import Looks
-from supervisor.api.status import model_status
-from supervisor.api.trials import Newcomers, Trials
-from supervisor.choosing import Answer, Asked, check_startable, entry_for, warning_for
 from supervisor.core.devices.describe import as_json
-from supervisor.core.lifecycle import EngineState
-from supervisor.core.registry import ModelEntry
+from supervisor.core.models.registry import ModelEntry
 from supervisor.core.schedule import Pins
-from supervisor.engine_log import OutputLog
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.log import OutputLog
 from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest, LoadCancelled, ModelInUse, SupervisorError
-from supervisor.estimating import estimates_json
-from supervisor.inflight import Inflight, InflightRequest
-from supervisor.logs import LogControl
-from supervisor.planned import planned
-from supervisor.planning import Planner
-from supervisor.pool import Pool, error_of
-from supervisor.prepare import EngineMaker
+from supervisor.planning.estimates import estimates_json
+from supervisor.planning.planner import Planner
+from supervisor.pool.inflight import Inflight, InflightRequest
+from supervisor.pool.pool import Pool, error_of
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.reloading import Reloader
+from supervisor.service.disk import Disk
+from supervisor.service.launcher import EngineMaker
+from supervisor.service.looks import Looks
+from supervisor.service.plans import planned
+from supervisor.service.reload import Reloader
+from supervisor.service.resolve import Answer, Asked, check_startable, entry_for, warning_for
+from supervisor.service.status import model_status
+from supervisor.service.trials import Newcomers, Trials
+from supervisor.system.logs import LogControl
 
 MOST_ADDED = 256
 """Models that loads may add to those of the configuration."""
@@ -48,7 +48,7 @@ class Service:
     url: the address it listens on. secret: known to whoever may read the endpoint file.
     to_epoch: pool clock → seconds since 1970. request_shutdown: stop everything.
     stopping: whether that was asked for.
-    closing: set when whoever listens to events is to be let go.
+    closing: set when whoever listens to events is to be let go. readers: how many those are.
     """
 
     pool: Pool
@@ -68,6 +68,7 @@ class Service:
     log_control: LogControl = field(default_factory=LogControl)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    readers: int = 0
 
     def __post_init__(self) -> None:
         self.disk = Disk(self.maker, self.planner, self.pool)
@@ -213,7 +214,7 @@ class Service:
 
         Raises ModelLoadFailed with the reason, ModelDoesNotFit, CrashLoop, or LoadCancelled.
         """
-        outcome = await self.pool.settled(model_id)
+        outcome = await self.pool.at_rest(model_id)
         if outcome.view.state is EngineState.READY:
             return self.model(model_id)
         failure = outcome.view.failure
@@ -311,7 +312,7 @@ class Service:
         pinned = self.pins(entry.id).pinned
         status = model_status(entry, self.pool.status(entry.id), pinned, self.to_epoch, download)
         status |= self.remarks.get(entry.id, _NO_REMARK)
-        return status | {"detours": list(self.planner.detour(entry).steps)}
+        return status | {"detours": list(self.planner.fallback(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

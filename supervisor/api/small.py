@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.errors import error_response
-from supervisor.core.outliner import OutlineLimits, Outliner
+from supervisor.core.requests.outliner import OutlineLimits, Outliner
 from supervisor.errors import SupervisorError
 from supervisor.proxy.asgi import ClientGone
 from supervisor.proxy.bodies import Bodies, declared_size, read_any
@@ -44,7 +44,9 @@ class SmallBodies:
 
 
 def _has_body(scope: Scope) -> bool:
-    return any(name in {b"content-length", b"transfer-encoding"} for name, _ in scope["headers"])
+    """Whether there is one that anybody reads: that of a GET, for which no key may be needed, is not waited for."""
+    framing = {b"content-length", b"transfer-encoding"}
+    return scope["method"] != "GET" and any(name in framing for name, _ in scope["headers"])
 
 
 def _check_shape(body: bytes) -> None:

@@ -1,0 +1,1 @@
+"""The command line: one module for each verb, which talks to the daemon over REST."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from supervisor.cli.client import Client, Json, remote_error
 from supervisor.cli.render import Pieces, write
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import DaemonError
 
 
@@ -61,12 +61,22 @@ def stream(client: Client, request: Json, answer: Answer) -> Iterator[None]:
         for event in events:
             if event == "[DONE]":
                 return
-            chunk = json.loads(event)
+            chunk = _chunk(event)
             if "error" in chunk:
                 raise remote_error(chunk)
             answer.add(chunk)
             yield
     raise DaemonError("The answer broke off; see `supervisor logs`.")
+
+
+def _chunk(event: str) -> Json:
+    try:
+        found = parse(event)
+    except NotJson as error:
+        raise DaemonError(f"A piece of the answer is not JSON: {error}. See `supervisor logs`.") from error
+    if not isinstance(found, dict):
+        raise DaemonError("A piece of the answer is no JSON object; see `supervisor logs`.")
+    return found
 
 
 def show(client: Client, request: Json, answer: Answer) -> None:

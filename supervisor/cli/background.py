@@ -14,8 +14,8 @@ from typing import BinaryIO
 import supervisor
 from supervisor.cli.daemon import Daemon, at_endpoint
 from supervisor.errors import DaemonAlreadyRunning, DaemonError, RemoteError
-from supervisor.owned import inner_folder, own_folder
-from supervisor.paths import Places
+from supervisor.system.owned import inner_folder, own_folder
+from supervisor.system.paths import Places
 
 START_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02

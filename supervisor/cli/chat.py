@@ -18,8 +18,8 @@ from supervisor.cli.options import Subparsers, add_background, add_common, requi
 from supervisor.cli.progress import progress
 from supervisor.cli.render import dim, note, print_json
 from supervisor.errors import SupervisorError
-from supervisor.owned import own_folder
-from supervisor.paths import places
+from supervisor.system.owned import own_folder
+from supervisor.system.paths import places
 
 _DESCRIPTION = """Talk to a model: a conversation on a terminal, one answer to what is piped in or given with -m. The
 model is loaded if need be, and a daemon started."""

@@ -18,12 +18,12 @@ from supervisor.cli.daemon import Daemon, explicit_url, find
 from supervisor.cli.options import command_name
 from supervisor.cli.render import size
 from supervisor.config import Settings, find_config, load_settings
-from supervisor.core.capabilities import Capabilities
+from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.llamacpp.locate import Located, search
-from supervisor.paths import Places
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.system.paths import Places
 
 try:
     import resource

@@ -18,7 +18,7 @@ from supervisor.cli.leftovers import Left, Leftover, leftovers, remove
 from supervisor.cli.options import Subparsers, add_common, require
 from supervisor.cli.render import note, print_json, print_table, size
 from supervisor.cli.stop import stop_daemon
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _LEFT_SHOWN = 40
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from supervisor.cli.configured import configuration_of, other_configuration
 from supervisor.cli.daemon import at_endpoint, connect
 from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_daemon, positive, require
 from supervisor.cli.render import note, print_json, print_table
-from supervisor.errors import ConfigError, DaemonError, UsageError
-from supervisor.paths import places
+from supervisor.errors import ConfigError, DaemonError, SupervisorError, UsageError
+from supervisor.system.paths import places
+
+if TYPE_CHECKING:
+    from supervisor.core.models.registry import ModelEntry
 
 _DESCRIPTION = "Write, check and show the configuration, or make one of another program's."
 
@@ -38,7 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
     reload = _verb(verbs, "reload", "let the running daemon take over its changed file", run_reload)
     add_daemon(reload)
     taken = _verb(verbs, "import", "make a file of llama-swap's config.yaml or llama-server's preset .ini", run_import)
-    taken.add_argument("file", metavar="FILE")
+    taken.add_argument("file", metavar="FILE", help="the other program's file")
     taken.add_argument("--from", choices=("llama-swap", "preset"), dest="origin", help="(default: by the file's name)")
     _add_output(taken)
 
@@ -51,8 +55,8 @@ def run_init(args: argparse.Namespace) -> int:
     require(not (args.num_models and args.models_dir), "Give either --num-models or --models-dir.")
     if args.num_models:
         return _give(args, template(args.num_models), {})
-    folders = [Path(folder).expanduser() for folder in args.models_dir]
-    missing = next((folder for folder in folders if not folder.is_dir()), None)
+    folders = [Path(os.path.expanduser(folder)) for folder in args.models_dir]
+    missing = next((folder for folder in folders if not os.path.isdir(folder)), None)
     require(missing is None, f"{missing} is no folder; check --models-dir.")
     models = found_models(os.environ, folders, note)
     if not models:
@@ -65,12 +69,13 @@ def run_check(args: argparse.Namespace) -> int:
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
     from supervisor.config.load import Start  # noqa: PLC0415 - as above
-    from supervisor.targets import configured_models, missing_files  # noqa: PLC0415 - as above
+    from supervisor.models.targets import configured_models, missing_files  # noqa: PLC0415 - as above
 
     path = _path(args.file)
     _note_daemon(args.file)
     try:
-        models = configured_models(load_settings(path, os.environ, Start(insecure=args.insecure)))
+        settings = load_settings(path, os.environ, Start(insecure=args.insecure))
+        models = configured_models(settings)
     except ConfigError as error:
         if not args.json or not error.faults:
             raise
@@ -79,14 +84,31 @@ def run_check(args: argparse.Namespace) -> int:
         print_json({"ok": False, "faults": [{key: getattr(fault, key) for key in keys} for fault in faults]})
         return FAILED
     names = [entry.id for entry in models]
-    missing = [{"key": f"models.{name}", "message": f"{file} does not exist."} for name, file in missing_files(models)]
+    found = [{"key": f"models.{name}", "message": f"{file} does not exist."} for name, file in missing_files(models)]
+    found += _lacking(models, settings.engine.path)
     if args.json:
-        print_json({"ok": True, "path": str(path) if path else None, "models": names, "warnings": missing})
+        print_json({"ok": True, "path": str(path) if path else None, "models": names, "warnings": found})
     else:
-        for one in missing:
+        for one in found:
             note(f"warning: {one['key']}: {one['message']}")
         print(f"{path or 'no file, so the defaults'}: ok; models: {', '.join(names)}")
     return OK
+
+
+def _lacking(models: Iterable[ModelEntry], engine: str | None) -> list[dict[str, str]]:
+    """What models ask for that the engine has no option for; nothing where there is no engine."""
+    from supervisor.core.launch import lacking  # noqa: PLC0415 - start-up time
+    from supervisor.llamacpp.locate import search  # noqa: PLC0415 - as above
+
+    try:
+        located = search(places(os.environ), os.environ, engine)
+    except SupervisorError:
+        return []  # `doctor` says it
+    if located.found is None or located.capabilities is None:
+        return []
+    flags, where = located.capabilities.flags, located.found.path
+    told = ((entry.id, error) for entry in models for error in lacking(entry.options, flags))
+    return [{"key": f"models.{name}.{error.param}", "message": f"{error.message} ({where})."} for name, error in told]
 
 
 def run_schema(_args: argparse.Namespace) -> int:
@@ -138,7 +160,7 @@ def run_import(args: argparse.Namespace) -> int:
     from supervisor.config.imports import from_llama_swap, from_preset  # noqa: PLC0415 - start-up time
     from supervisor.config.write import as_text  # noqa: PLC0415 - as above
 
-    path = Path(args.file).expanduser()
+    path = Path(os.path.expanduser(args.file))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -154,7 +176,7 @@ def run_import(args: argparse.Namespace) -> int:
 def _give(args: argparse.Namespace, text: str, as_json: dict[str, object]) -> int:
     """To a file that is not there yet, or to standard output."""
     if args.output is not None:
-        path = Path(args.output).expanduser()
+        path = Path(os.path.expanduser(args.output))
         try:
             with path.open("w" if args.force else "x", encoding="utf-8") as stream:
                 stream.write(text)

@@ -8,8 +8,8 @@ import time
 import traceback
 from collections.abc import Mapping
 
-from supervisor.owned import inner_folder
-from supervisor.paths import places
+from supervisor.system.owned import inner_folder
+from supervisor.system.paths import places
 
 _MAX_BYTES = 1 << 20  # then it becomes the older one of two
 

@@ -8,8 +8,10 @@ and gives the pid written in it; whatever a killed daemon left behind is ignored
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +22,10 @@ from supervisor.cli.options import background_arguments, command_name
 from supervisor.cli.progress import Report
 from supervisor.cli.render import note
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, DaemonVersionMismatch
-from supervisor.paths import Places, places
+from supervisor.system.paths import Places, places
+
+ENDING_SECONDS = 5.0
+_ASK_AGAIN_SECONDS = 0.02
 
 
 @dataclass(frozen=True)
@@ -125,12 +130,31 @@ def read_endpoint(where: Places) -> Endpoint | None:
     try:
         found = json.loads(where.endpoint_file.read_text(encoding="utf-8"))
         return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def at_endpoint(where: Places, key: str | None) -> Daemon | None:
-    """The daemon of this state folder if it lives. Raises DaemonError where it lives but does not answer properly."""
+    """The daemon of this state folder if it lives. Raises DaemonError where it lives but does not answer properly.
+
+    One that breaks off its answer is about to end: it is asked again until it has, for ENDING_SECONDS at most.
+    """
+    until = time.monotonic() + ENDING_SECONDS
+    while True:
+        try:
+            return _at_endpoint(where, key)
+        except DaemonError as error:
+            if not _broke_off(error) or time.monotonic() > until:
+                raise
+        time.sleep(_ASK_AGAIN_SECONDS)
+
+
+def _broke_off(error: DaemonError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, (http.client.HTTPException, ConnectionError)) and not isinstance(error, DaemonUnreachable)
+
+
+def _at_endpoint(where: Places, key: str | None) -> Daemon | None:
     endpoint = read_endpoint(where)
     if endpoint is None:
         return None
@@ -146,7 +170,7 @@ def at_endpoint(where: Places, key: str | None) -> Daemon | None:
 
 
 def _lives(pid: int) -> bool:
-    from supervisor.processes import is_running  # noqa: PLC0415 - psutil; only a daemon in trouble needs it
+    from supervisor.system.processes import is_running  # noqa: PLC0415 - psutil; only a daemon in trouble needs it
 
     return is_running(pid)
 

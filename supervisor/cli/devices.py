@@ -14,11 +14,11 @@ from supervisor.core.devices import Budgets, Device, Machine, budgets
 from supervisor.core.devices.describe import as_json
 from supervisor.errors import EngineNotFound
 from supervisor.llamacpp.locate import locate
-from supervisor.paths import Places, places
 from supervisor.probe.drivers import holding
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
-from supervisor.records import living_children
+from supervisor.system.paths import Places, places
+from supervisor.system.records import living_children
 
 _DESCRIPTION = """Show the devices that llama.cpp can place tensors on, RPC workers of the configuration included, and
 the host: total, free, and what is left for engines of this program after others and what is kept back."""

@@ -21,7 +21,7 @@ from supervisor.cli.exits import FAILED, OK
 from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.prose import fitted
 from supervisor.cli.render import print_json
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _DESCRIPTION = """Look at everything the program needs and say how it is, a line each: ok, warn, fail, and what to do.
 The exit code is 1 where something is broken. Nothing is changed."""

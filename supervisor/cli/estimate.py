@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from supervisor.cli.bars import print_estimate
-from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.exits import OK
+from supervisor.cli.lines import answer_lines
 from supervisor.cli.options import Subparsers, add_common, count, positive, require, tokens
 from supervisor.cli.reading import reader
-from supervisor.cli.render import note, print_json, print_json_line
-from supervisor.core.ggml import CACHE_TYPES
+from supervisor.cli.render import note, print_json
+from supervisor.core.gguf import CACHE_TYPES
 from supervisor.core.memory import EstimateOptions
-from supervisor.errors import InvalidRequest, SupervisorError
-from supervisor.estimating import NAMES, estimate_options, estimated
-from supervisor.headers import ModelReader
+from supervisor.errors import InvalidRequest
+from supervisor.models.reader import ModelReader
+from supervisor.planning.estimates import NAMES, estimate_options, estimated
 
 _DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
 compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
@@ -57,7 +58,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Estimate once per context, or once per line."""
     if args.jsonl:
-        return _run_lines(args)
+        return answer_lines(partial(_answer, args))
     require(args.target, "Name a model: `estimate TARGET`, or give --jsonl.")
     source = reader(args, args.target)
     spec = source.spec(args.target)
@@ -77,24 +78,11 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _run_lines(args: argparse.Namespace) -> int:
-    code = OK
-    for line in sys.stdin:
-        if not line.strip():
-            continue
-        try:
-            print_json_line(_answer(args, line))
-        except SupervisorError as error:
-            print_json_line({"error": {"code": error.code, "message": error.message}})
-            code = FAILED
-    return code
-
-
 def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
     try:
         asked = json.loads(line)
         target, given = asked["target"], dict(asked.get("options") or {})
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise InvalidRequest('A line must be a JSON object with "target", and "options" where wanted.') from None
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")

@@ -8,9 +8,8 @@ from supervisor.cli.exits import OK
 from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.reading import reader
 from supervisor.cli.render import bold, dim, print_json, print_table, size
-from supervisor.core.describe import describe, merge_labels, plain_metadata, tensor_summary
-from supervisor.core.spec import read_spec
-from supervisor.modelfiles import ModelFile
+from supervisor.core.spec import describe, merge_labels, plain_metadata, read_spec, tensor_summary
+from supervisor.files.model_file import ModelFile
 
 _DESCRIPTION = """Show what a model's header says; nothing is loaded. TARGET is the path of a .gguf file (any part of a
 split one), `demo`, or the id of a configured model."""

@@ -15,7 +15,7 @@ from supervisor.cli.daemon import Daemon, explicit_url
 from supervisor.cli.progress import Report
 from supervisor.cli.prose import is_terminal
 from supervisor.errors import EngineNotFound
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 if TYPE_CHECKING:
     from supervisor.llamacpp.progress import Progress
@@ -39,7 +39,7 @@ def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
             "end it with `stop`, then repeat this."
         )
     from supervisor.llamacpp.ensure import ensure_engine  # noqa: PLC0415 - only the first load needs it
-    from supervisor.smoke import SmokeTest  # noqa: PLC0415 - as above
+    from supervisor.service.smoke import SmokeTest  # noqa: PLC0415 - as above
 
     where, env = places(os.environ), os.environ
     smoke_test = SmokeTest(where, env)

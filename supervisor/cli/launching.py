@@ -8,7 +8,7 @@ from typing import Any
 
 from supervisor.cli.client import Json
 from supervisor.cli.options import count, positive, tokens
-from supervisor.core.ggml import CACHE_TYPES
+from supervisor.core.gguf import CACHE_TYPES
 from supervisor.errors import UsageError
 
 _FIELDS = (
@@ -71,7 +71,7 @@ def _assignment(text: str) -> tuple[str, Any]:
         raise UsageError(f"--set {text}: write NAME=VALUE, e.g. --set cache_ram=0", param="set")
     try:
         return name.replace("-", "_"), json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return name.replace("-", "_"), value
 
 
@@ -89,7 +89,7 @@ def _shares(text: str) -> list[float]:
 def _object(text: str) -> Json:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError(f"{text!r} is not a JSON object")

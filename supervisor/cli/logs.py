@@ -13,9 +13,9 @@ from supervisor.cli.daemon import Daemon, connect, find
 from supervisor.cli.exits import OK
 from supervisor.cli.options import Subparsers, add_common, count, require
 from supervisor.cli.render import print_json, print_json_line, write
-from supervisor.core.loglevel import LEVELS
+from supervisor.core.text.loglevel import LEVELS
 from supervisor.errors import DaemonUnreachable
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 
 def add_parser(subparsers: Subparsers) -> None:

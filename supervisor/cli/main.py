@@ -19,7 +19,7 @@ from supervisor.cli import exits
 from supervisor.cli.intact import check_intact
 from supervisor.cli.options import command_name
 from supervisor.errors import SupervisorError, SystemRefused, UsageError
-from supervisor.terminal import guard_streams
+from supervisor.system.terminal import guard_streams
 
 VERBS = {
     "demo": "everything from nothing, in one command",
@@ -149,7 +149,7 @@ def _in_our_words(arguments: list[str]) -> list[str]:
 def _no_verb(asked: str) -> str:
     if asked.startswith("-"):
         return f"The verb comes first, its options after it. `{command_name(os.environ)} --help` lists the verbs."
-    from supervisor.core.nearest import did_you_mean  # noqa: PLC0415 - only a slip needs it
+    from supervisor.core.text.nearest import did_you_mean  # noqa: PLC0415 - only a slip needs it
 
     near = did_you_mean(asked, (*VERBS, *ALIASES))
     return f"There is no verb '{asked}'{near or '.'} `{command_name(os.environ)} --help` lists them all."

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from supervisor.core import units
+from supervisor.core.text import units
 from supervisor.errors import UsageError
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what `add_subparsers()` returns

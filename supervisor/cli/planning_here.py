@@ -16,10 +16,10 @@ from supervisor.config.faults import option_fault
 from supervisor.config.settings import ModelOptions
 from supervisor.core.devices import Machine
 from supervisor.errors import InvalidRequest
-from supervisor.paths import places
-from supervisor.planned import Asked, planned
 from supervisor.probe.profiles import load_profile, read_profile
-from supervisor.workshop import without_daemon
+from supervisor.service.build import without_daemon
+from supervisor.service.plans import Asked, planned
+from supervisor.system.paths import places
 
 
 async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:

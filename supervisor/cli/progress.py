@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 
 from supervisor.cli.prose import is_terminal
 from supervisor.cli.render import note
-from supervisor.core.plaintext import one_line
-from supervisor.terminal import obeyed
+from supervisor.core.text.plaintext import one_line
+from supervisor.system.terminal import obeyed
 
 Report = Callable[[str, float | None], None]
 """Takes a text that names the stage, and how much of it is done (0..1) or None."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from supervisor.cli.loading import parse_target
 from supervisor.cli.render import note
-from supervisor.headers import DEMO, ModelReader
-from supervisor.paths import places
+from supervisor.models.reader import DEMO, ModelReader
+from supervisor.system.paths import places
 
 
 def reader(args: argparse.Namespace, target: str | None = None) -> ModelReader:
@@ -18,9 +18,9 @@ def reader(args: argparse.Namespace, target: str | None = None) -> ModelReader:
     if target is None or target == DEMO or parse_target(target).startswith("/"):
         return ModelReader(where)
     from supervisor.config import find_config, load_settings  # noqa: PLC0415 - 150 ms that a path can spare
-    from supervisor.fetching import hub_models  # noqa: PLC0415 - as above
     from supervisor.hub.access import HubChoices, hub_access  # noqa: PLC0415 - as above
-    from supervisor.targets import configured_models  # noqa: PLC0415 - as above
+    from supervisor.models.fetch import hub_models  # noqa: PLC0415 - as above
+    from supervisor.models.targets import configured_models  # noqa: PLC0415 - as above
 
     file = find_config(getattr(args, "config", None), os.environ, Path.cwd(), where.config)
     settings = load_settings(file, os.environ)

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 
 from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
-from supervisor.core.plaintext import plain
-from supervisor.terminal import BOLD, DIM, OFF, obeyed
+from supervisor.core.text.plaintext import plain
+from supervisor.system.terminal import BOLD, DIM, OFF, obeyed
 
 
 def print_json(value: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from supervisor.cli.options import Subparsers, add_common, port
-from supervisor.core.loglevel import LEVELS
+from supervisor.core.text.loglevel import LEVELS
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -26,7 +26,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run until told to stop."""
-    from supervisor.wiring import DaemonOptions, run_daemon  # noqa: PLC0415 - half a second that `serve --help` can spare
+    from supervisor.daemon.run import DaemonOptions, run_daemon  # noqa: PLC0415 - half a second that `serve --help` can spare
 
     return run_daemon(
         DaemonOptions(

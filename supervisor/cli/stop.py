@@ -10,7 +10,7 @@ from supervisor.cli.exits import OK
 from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.render import note, print_json
 from supervisor.errors import DaemonError, DaemonUnreachable
-from supervisor.processes import is_running
+from supervisor.system.processes import is_running
 
 STOP_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02

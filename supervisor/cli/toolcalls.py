@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.exits import OK
+from supervisor.cli.lines import answer_lines
 from supervisor.cli.options import Subparsers, positive
-from supervisor.cli.render import print_json, print_json_line, write
+from supervisor.cli.render import print_json, write
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
-from supervisor.errors import InvalidRequest, SupervisorError
+from supervisor.errors import InvalidRequest
 
 _PARSE = """Read a model's answer from standard input and show the text and the tool calls that clients would get
 (docs/toolcalls.md). No daemon and no engine is needed."""
@@ -49,7 +50,8 @@ def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input, whole or by line."""
     tools = _tools(args.tools)
     if args.jsonl:
-        return _run_lines(args, tools)
+        of_all = {"tools": tools, "finish_reason": args.finish_reason}
+        return answer_lines(lambda line: _parsed({**of_all, **_asked(line)}, args.chunk))
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
     asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
     found = _parsed(asked, args.chunk)
@@ -58,19 +60,6 @@ def run_parse(args: argparse.Namespace) -> int:
     else:
         _show(found)
     return OK
-
-
-def _run_lines(args: argparse.Namespace, tools: object) -> int:
-    code = OK
-    for line in sys.stdin:
-        if not line.strip():
-            continue
-        try:
-            print_json_line(_parsed({"tools": tools, "finish_reason": args.finish_reason, **_asked(line)}, args.chunk))
-        except SupervisorError as error:
-            print_json_line({"error": {"code": error.code, "message": error.message}})
-            code = FAILED
-    return code
 
 
 def _asked(line: str) -> dict[str, Any]:
@@ -123,7 +112,7 @@ def _tools(file: str | None) -> object:
         return None
     try:
         found = json.loads(Path(file).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"--tools {file} cannot be read: {error}.", param="tools") from None
     found = found.get("tools") if isinstance(found, dict) else found
     if not isinstance(found, list):

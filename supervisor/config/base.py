@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from supervisor.core import units
 from supervisor.core.memory.patterns import MOST_CHARACTERS, check_override
+from supervisor.core.text import units
 
 MOST_TEXT = 32_000  # characters: at most 128,000 bytes, and Linux takes no argument of 131,072
 MOST_TOKENS = (1 << 31) - 1  # llama.cpp's own type
@@ -29,7 +29,7 @@ _JSON_DEPTH = 32
 
 
 class Strict(BaseModel):
-    """One mapping of the file."""
+    """A mapping of the file, or the body of a request: nothing is in it that is not known here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -125,10 +125,14 @@ def _fits_an_argument(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _small(value: Any) -> Any:
-    """JSON that is neither deep nor, written out, longer than a text may be."""
+    """JSON that is neither deep nor, written out, longer than a text may be, and that is JSON for everybody."""
     if _depth(value) > _JSON_DEPTH:
         raise ValueError(f"is nested more than {_JSON_DEPTH} deep")
-    if len(json.dumps(value, ensure_ascii=False)) > MOST_TEXT:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise ValueError("holds a number that JSON does not have: NaN or infinity") from None
+    if len(text) > MOST_TEXT:
         raise ValueError(f"is longer than {MOST_TEXT} characters, written as JSON")
     return value
 
@@ -140,6 +144,12 @@ def _depth(value: object, above: int = 0) -> int:
     return max((_depth(one, above + 1) for one in inside), default=above + 1)
 
 
+def _nameable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("no file's name has a NUL character")
+    return text
+
+
 def _override(text: str) -> str:
     check_override(text)
     return text
@@ -148,8 +158,8 @@ def _override(text: str) -> str:
 _ENDS = Field(json_schema_extra={"x-maxCharacters": MOST_TEXT})  # JSON, as `_small` has it
 
 Name = Annotated[str, Field(max_length=256, description="a name")]
-Path = Annotated[str, Field(max_length=4096, description="a path")]
-Target = Path  # what is to be loaded: a path, an id, a model of the hub
+Path = Annotated[str, Field(max_length=4096, description="a path"), AfterValidator(_nameable)]
+Target = Annotated[str, Field(max_length=4096, description="a path")]  # or an id, or a model of the hub
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
 Url = Annotated[
     str,

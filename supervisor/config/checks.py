@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from supervisor.auth import is_loopback
 from supervisor.config.document import Loc
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.config.sources import DEMO, kind_of
 from supervisor.config.words import nearest
 from supervisor.core.launch.extra import check_env, check_extra
-from supervisor.core.plaintext import is_name
+from supervisor.core.requests.access import is_loopback
+from supervisor.core.text.plaintext import is_name
 from supervisor.errors import SupervisorError
 
 

@@ -17,6 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 Loc: TypeAlias = tuple[str | int, ...]
 """Keys and list positions, from the top of the file."""
 
+_MOST_DIGITS = 100  # of a number; what is longer cannot even be written out
 _MOST_NODES = 200_000  # anchors can make a small text large
 _PLACES_PER_NODE = 16  # looking through so many places is as much work as a node
 _TAG = "tag:yaml.org,2002:"
@@ -192,6 +193,8 @@ def _scalar(node: ScalarNode, loc: Loc) -> Any:
     kind = node.tag.removeprefix(_TAG)
     text = node.value
     try:
+        if kind == "int" and len(text) > _MOST_DIGITS:
+            raise ValueError
         if kind == "int":
             return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
         if kind == "float":

@@ -45,16 +45,16 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
     """
     for given in (explicit, env.get("SUPERVISOR_CONFIG")):
         if given:
-            path = Path(given).expanduser().absolute()
-            if not path.is_file():
-                how = "is a folder; name the file in it" if path.is_dir() else "does not exist"
+            path = Path(os.path.expanduser(given)).absolute()
+            if not os.path.isfile(path):
+                how = "is a folder; name the file in it" if os.path.isdir(path) else "does not exist"
                 raise ConfigError(f"The configuration file {path} {how}.")
             return path
     here = cwd / FILE_NAME
-    if here.is_file() and _is_private(here):
+    if os.path.isfile(here) and _is_private(here):
         return here
     user = user_folder / FILE_NAME
-    return user if user.is_file() else None
+    return user if os.path.isfile(user) else None
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ NOBODY_LISTENS = Start(insecure=True)
 
 def passed_over(path: Path) -> str | None:
     """Why a file of the working folder is not used, and what to do; None: nothing speaks against it."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         return f"{path} is gone. Put it back."
     if not _is_private(path):
         return f"Others may write {path}, so it is not used: `chmod go-w {path}`, or name it with --config."
@@ -117,9 +117,8 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
         further = complaints(start.over(settings), insecure=start.insecure)
         further_of_file = [one for one in further if not one.follows_from(faults)]
         found += [fault_at(document, path, one.loc, one.message, key=one.key) for one in further_of_file]
-    if found:
+    if found or settings is None:
         raise config_error([_of_llama_swap(path)] if is_llama_swap(document.data) else found)
-    assert settings is not None  # without a fault it is valid
     return Loaded(_with_absolute_files(start.over(settings), path), document, path)
 
 

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from supervisor.config.base import Flag, Json, JsonObject, Name, Names, Positive, Priority, Seconds, Strict
-from supervisor.core.filters import PROTECTED, RequestFilters
+from supervisor.core.models.filters import PROTECTED, RequestFilters
 from supervisor.core.schedule import ModelPolicy
-from supervisor.core.toolmode import ToolMode
+from supervisor.core.toolcalls.mode import ToolMode
 
 _RANGE = re.compile(r"(\d{1,3})(?:\.\.(\d{1,3}))?")
 _MOST_REPLICAS = 256

@@ -46,10 +46,10 @@ from supervisor.config.base import (
 from supervisor.config.base import Strict as _Strict
 from supervisor.config.management import GroupSettings, Management
 from supervisor.core.devices.reserves import Reserves
-from supervisor.core.loglevel import LogLevel
 from supervisor.core.plan import Overcommit, Policy
 from supervisor.core.schedule import SchedulerLimits
-from supervisor.core.toolmode import ToolMode
+from supervisor.core.text.loglevel import LogLevel
+from supervisor.core.toolcalls.mode import ToolMode
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,11 +11,11 @@ from pydantic import BaseModel
 from supervisor.config.document import Loc
 from supervisor.config.effective import effective_models
 from supervisor.config.load import KEY_VARIABLE, Loaded
+from supervisor.core.text.secrets import HIDDEN, is_likely_secret, shown_arguments, without_credentials
 
 Origin = Literal["file", "defaults", "environment", "default"]
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
-HIDDEN = "(hidden)"
+_KEYS = frozenset({"api_keys", "token"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +75,23 @@ def _place(loaded: Loaded, loc: Loc) -> str:
 
 def _value(loc: Loc, value: Any) -> Any:
     """As JSON would have it, secrets hidden."""
-    if loc[-1] == "api_keys":
-        return [HIDDEN for _ in value]
+    if loc[-1] in _KEYS:
+        return _hidden(value)
     if loc[-1] == "env":
-        return {name: HIDDEN if _SECRET.search(name) else text for name, text in value.items()}
+        return {name: HIDDEN if is_likely_secret(name) else without_credentials(text) for name, text in value.items()}
+    if loc[-1] == "extra_args":
+        return shown_arguments(value)
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, tuple):
         return [_value(loc, item) for item in value]
-    return value
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _hidden(value: Any) -> Any:
+    if value is None:
+        return None
+    return [HIDDEN for _ in value] if isinstance(value, tuple) else HIDDEN
 
 
 def _set(model: BaseModel) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ def is_demo(model: ModelSettings) -> bool:
 
 def absolute(base: Path, text: str) -> str:
     """Relative files are relative to the configuration file."""
-    return str((base / Path(text).expanduser()).absolute())
+    return str((base / os.path.expanduser(text)).absolute())
 
 
 _LLAMA_SWAP = frozenset({

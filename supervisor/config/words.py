@@ -9,9 +9,9 @@ from typing import Any
 from supervisor.config.document import Loc
 from supervisor.config.expand import MACROS
 from supervisor.config.settings import Settings
-from supervisor.core import units
 from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED
-from supervisor.core.nearest import did_you_mean
+from supervisor.core.text import units
+from supervisor.core.text.nearest import did_you_mean
 
 _UNITS = {units.TOKENS: "8k", units.MEBIBYTES: "8g", units.DURATION: "10m"}
 _PLURALS = {"a text": "texts", "a name": "names", "a path": "paths", "a number": "numbers"}

@@ -8,15 +8,19 @@ from typing import Any
 
 from supervisor.config.document import to_yaml
 from supervisor.config.expand import escape
+from supervisor.core.text.plaintext import one_line
 
 _VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
 _HEAD = "Configuration of llama-supervisor. `supervisor config check` says what is wrong with it."
 
 
 def as_text(data: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
-    """The data under comments; references to variables (`${env.X}`) stay, every other `${` is taken as it is."""
+    """The data under comments, a line each whatever is in them.
+
+    References to variables (`${env.X}`) stay, every other `${` is taken as it is.
+    """
     body = to_yaml(_escaped(dict(data))) if data else "{}\n"
-    return "".join(f"# {line}\n" for line in (_HEAD, *comments)) + "\n" + body
+    return "".join(f"# {one_line(line)}\n" for line in (_HEAD, *comments)) + "\n" + body
 
 
 def template(count: int) -> str:

@@ -1,0 +1,1 @@
+"""The functional core: what computes and decides. It touches no files, sockets, clock, environment or randomness."""

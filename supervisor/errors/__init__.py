@@ -65,9 +65,12 @@ SupervisorError                     internal_error
    ├─ DaemonAlreadyRunning          daemon_already_running
    ├─ AddressInUse                  address_in_use
    ├─ InsecureBind                  insecure_bind
-   ├─ QueueFull                     queue_full
-   ├─ BodiesFull                    bodies_full
-   ├─ TooManyConnections            too_many_connections
+   ├─ Overloaded                    overloaded
+   │  ├─ QueueFull                  queue_full
+   │  ├─ BodiesFull                 bodies_full
+   │  ├─ TooManyConnections         too_many_connections
+   │  ├─ TooManyReaders             too_many_readers
+   │  └─ TooManyDownloads           too_many_downloads
    ├─ RequestCancelled              request_cancelled
    ├─ ShuttingDown                  shutting_down
    ├─ StoreUnusable                 store_unusable
@@ -98,6 +101,7 @@ from supervisor.errors.daemon import (
     DaemonUnreachable,
     DaemonVersionMismatch,
     InsecureBind,
+    Overloaded,
     QueueFull,
     RemoteError,
     RequestCancelled,
@@ -105,6 +109,8 @@ from supervisor.errors.daemon import (
     StoreTooNew,
     StoreUnusable,
     TooManyConnections,
+    TooManyDownloads,
+    TooManyReaders,
 )
 from supervisor.errors.engine import (
     BuildFailed,
@@ -216,6 +222,7 @@ __all__ = [
     "ModelNotLoaded",
     "OptionNotSupported",
     "OriginNotAllowed",
+    "Overloaded",
     "PackageOverwritten",
     "PayloadTooLarge",
     "ProfileInvalid",
@@ -235,6 +242,8 @@ __all__ = [
     "SupervisorError",
     "SystemRefused",
     "TooManyConnections",
+    "TooManyDownloads",
+    "TooManyReaders",
     "Unauthorized",
     "UsageError",
     "VariantAmbiguous",

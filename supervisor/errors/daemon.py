@@ -47,40 +47,49 @@ class InsecureBind(DaemonError):
     code = "insecure_bind"
 
 
-class QueueFull(DaemonError):
-    """Too many requests wait.
+class Overloaded(DaemonError):
+    """The daemon has no room for one more for now.
 
     Args:
         message: as in SupervisorError.
         retry_after: seconds after which it is worth another try.
     """
+
+    code = "overloaded"
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class QueueFull(Overloaded):
+    """Too many requests wait."""
 
     code = "queue_full"
 
-    def __init__(self, message: str, *, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
-
-class BodiesFull(DaemonError):
-    """The bodies of requests that wait or run take all the memory that they may.
-
-    Args:
-        message: as in SupervisorError.
-        retry_after: seconds after which it is worth another try.
-    """
+class BodiesFull(Overloaded):
+    """The bodies of requests that wait or run take all the memory that they may."""
 
     code = "bodies_full"
 
-    def __init__(self, message: str, *, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
-
-class TooManyConnections(DaemonError):
+class TooManyConnections(Overloaded):
     """The server has as many connections as it can serve."""
 
     code = "too_many_connections"
+
+
+class TooManyReaders(Overloaded):
+    """As many clients read events as may."""
+
+    code = "too_many_readers"
+
+
+class TooManyDownloads(Overloaded):
+    """As many downloads that nobody waits for are under way as may be."""
+
+    code = "too_many_downloads"
 
 
 class RequestCancelled(DaemonError):

@@ -51,7 +51,7 @@ class EngineStartFailed(EngineError):
     """The engine exited before it was ready.
 
     Attributes:
-        code: the cause's own (core/failures.py) where that is known.
+        code: the cause's own (core/engine_output/failures.py) where that is known.
         device, lacking: what ran out of memory, and the bytes that could not be had; None: not known.
     """
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import supervisor
-from supervisor.child import Child, StopGrace
 from supervisor.core.catalog import RepoFile
 from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubError, HubUnreachable, VerificationFailed
 from supervisor.hub.access import HubAccess
 from supervisor.hub.api import refusal
 from supervisor.hub.cachedir import HubCache
 from supervisor.hub.listing import Repository
+from supervisor.system.child import Child, StopGrace
 
 Json = dict[str, Any]
 
@@ -205,7 +205,7 @@ class Downloads:
 
         def line(raw: bytes) -> None:
             nonlocal last
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 last = json.loads(raw)
                 heard(last)
 

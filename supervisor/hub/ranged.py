@@ -11,7 +11,7 @@ import httpx
 from supervisor.core.catalog import RepoFile, Variant
 from supervisor.core.gguf import GgufHeader, combine_shards, read_header
 from supervisor.errors import GgufError, HubError
-from supervisor.header_cache import HeaderCache
+from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.api import HubClient
 from supervisor.hub.listing import Repository
 

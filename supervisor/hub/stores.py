@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from supervisor.core.architectures import lookup
 from supervisor.core.catalog import RepoFile, catalog_of
 from supervisor.core.gguf import GgufHeader
+from supervisor.core.spec import lookup
 from supervisor.errors import ModelFileError, ModelNotFound
-from supervisor.modelfiles import open_model
+from supervisor.files.model_file import open_model
 
 Json = dict[str, Any]
 
@@ -102,7 +102,7 @@ def _ollama(folder: Path) -> Iterator[Json]:
 
 def _layers(manifest: Path) -> dict[str, str]:
     """Digest by media type."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {layer["mediaType"]: layer["digest"] for layer in json.loads(manifest.read_text("utf-8"))["layers"]}
     return {}
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from supervisor.errors import ModelFileError
+from supervisor.files.model_file import open_model
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.models import HubModels
-from supervisor.modelfiles import open_model
 
 _PIECE = 1 << 20
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.jsonfile import read_object, text, write_object
-from supervisor.owned import own_folder
+from supervisor.system.owned import own_folder
 
 _LIBRARY = re.compile(r"(?:lib)?(?:ggml|llama|mtmd)[\w.-]*\.(?:so|dylib|dll)(?:\.[\d.]+)?")
 _ENTRIES = 32

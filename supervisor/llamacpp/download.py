@@ -18,7 +18,7 @@ import httpx
 
 from supervisor.errors import EngineInstallFailed
 from supervisor.llamacpp.progress import Progress, Report
-from supervisor.outside import Answer, Limits, OutOfBounds, TooSlow, asked, bounded_client, get, keeping_up
+from supervisor.system.outside import Answer, Limits, OutOfBounds, TooSlow, asked, bounded_client, get, keeping_up
 
 _ATTEMPTS = 3
 _PATIENCE = 60.0  # seconds in which 64 KiB of an archive have to come

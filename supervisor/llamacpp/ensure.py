@@ -12,7 +12,7 @@ from pathlib import Path
 from supervisor.errors import EngineNotFound
 from supervisor.llamacpp.locate import EngineBinary, locate, search
 from supervisor.llamacpp.progress import Report
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 
 
 async def ensure_engine(

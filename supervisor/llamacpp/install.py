@@ -28,8 +28,8 @@ from supervisor.llamacpp.source import GIT, REGISTRY, Source, from_folder, from_
 from supervisor.llamacpp.store import SERVER, EngineStore, Manifest
 from supervisor.llamacpp.toolchain import build_tools, check_compilers, read_os_release
 from supervisor.llamacpp.versions import DEFAULT_BUILD, TAG
-from supervisor.owned import keep_newest
-from supervisor.paths import Places
+from supervisor.system.owned import keep_newest
+from supervisor.system.paths import Places
 
 _LOGS = 20  # of installations that are kept
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from supervisor.core.capabilities import library_backends
+from supervisor.core.engine_output.capabilities import library_backends
 from supervisor.core.launch import LibraryPath, has_runtime, library_path
 
 _HEAD = 16 << 20  # the names of needed libraries stand near the beginning of a program

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.capabilities import Capabilities
+from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.errors import EngineNotFound, EngineUnusable
 from supervisor.llamacpp.probe import capabilities
 from supervisor.llamacpp.store import SERVER, EngineStore
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 
 ENVIRONMENT = ("SUPERVISOR_LLAMA_SERVER", "LLAMA_SERVER_PATH")
 _BUILD_FOLDERS = ("llama.cpp/build/bin", "build/bin", "bin")
@@ -103,9 +103,9 @@ def _named(store: EngineStore, env: Mapping[str, str], explicit: str | None) -> 
 
 def _server_at(given: str, store: EngineStore, origin: str) -> Path:
     """The binary that a file, a folder or the name of an installed engine means."""
-    path = Path(given).expanduser().absolute()
+    path = Path(os.path.expanduser(given)).absolute()
     for candidate in (path, path / SERVER, path / "bin" / SERVER, store.binary(given)):
-        if candidate.is_file():
+        if os.path.isfile(candidate):
             return candidate
     raise EngineNotFound(
         f"{origin} names {given!r}, but there is no llama-server; give a file, its folder, or a name from "

@@ -12,7 +12,7 @@ import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from supervisor.core.capabilities import (
+from supervisor.core.engine_output.capabilities import (
     Capabilities,
     Version,
     assemble,
@@ -27,7 +27,7 @@ from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.jsonfile import number, read_object, text, write_object
 from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.store import manifest_of
-from supervisor.owned import own_folder
+from supervisor.system.owned import own_folder
 
 _TIMEOUT_SECONDS = 60  # the first start of a GPU build loads gigabytes of libraries from disk
 _CACHE_ENTRIES = 32

@@ -11,7 +11,7 @@ import msgspec
 from supervisor.errors import EngineInstallFailed
 from supervisor.llamacpp.download import Archive, ask, is_archive
 from supervisor.llamacpp.versions import RELEASES_URL, REPOSITORY
-from supervisor.outside import Limits
+from supervisor.system.outside import Limits
 
 BASE_VARIABLE = "SUPERVISOR_RELEASES_URL"
 _SYSTEMS = {"linux": "ubuntu", "darwin": "macos", "win32": "win"}

@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from supervisor.core.engine_errors import error_in, may_pass, translate
-from supervisor.core.fold import StreamFold
-from supervisor.engine_client import EngineResponse
+from supervisor.core.engine_output.errors import error_in, may_pass, translate
+from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
+from supervisor.engines.client import EngineResponse
 from supervisor.proxy.asgi import Responder
 
 
 class Filter(Protocol):
-    """What stands between the engine's bytes and the client's: `core/relay.py`, or what looks like it."""
+    """What stands between the engine's bytes and the client's: `core/stream/filter.py`, or what looks like it."""
 
     @property
     def done(self) -> bool: ...
@@ -79,7 +79,9 @@ async def pass_whole(
     """Send what the engine answered, an error in our envelope. changed: what becomes of an answer."""
     body = await upstream.read()
     if upstream.status == 200 and changed is not None:
-        await responder.whole(200, _encode(changed(json.loads(body))))
+        with well_shaped():
+            answer = changed(said_by_engine(body, "The engine's answer"))
+        await responder.whole(200, _encode(answer))
     elif upstream.status < 400:
         await responder.whole(upstream.status, body)
     else:

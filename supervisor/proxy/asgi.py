@@ -9,8 +9,8 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from supervisor.core.apis import OPENAI, Api
-from supervisor.core.sse import SseEvent, encode
+from supervisor.core.stream.apis import OPENAI, Api
+from supervisor.core.stream.sse import SseEvent, encode
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
 SSE_HEADERS = [
@@ -19,6 +19,8 @@ SSE_HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 
+AS_HEAD = "supervisor.head"
+"""Stands in the scope of a GET that the client sent as HEAD: it must not change anything."""
 
 _WRITE_BUFFER = 1 << 16  # bytes that may wait for a slow client before the engine is held back
 

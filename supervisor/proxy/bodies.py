@@ -1,14 +1,13 @@
 """What clients send: read within limits, small bodies parsed at once, large ones only as far as is needed.
 
 A large body lies in a mapping of memory of its own: it takes what has arrived and not more, and goes back to the system
-with the request. It is read while it arrives (`core/outliner.py`), so that no step takes long on the loop that relays;
-what is left of it to be parsed is small, and parsed in a thread.
+with the request. It is read while it arrives (`core/requests/outliner.py`), so that no step takes long on the loop that
+relays; what is left of it to be parsed is small, and parsed in a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import mmap
 import secrets
 import time
@@ -20,9 +19,10 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope
 
-from supervisor.core.affinity import CHARACTERS
-from supervisor.core.outline import Outline, Payload
-from supervisor.core.outliner import Outliner
+from supervisor.core.requests.affinity import CHARACTERS
+from supervisor.core.requests.outline import Outline, Payload
+from supervisor.core.requests.outliner import Outliner
+from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
 
@@ -34,6 +34,7 @@ _SMALL = 1 << 12  # bytes of a request that takes its turn without asking
 _TURN_S = 0.005  # of computing with requests before others on the loop are served
 _PIECE = 1 << 18  # bytes that are looked at in one go
 _RETRY_S = 2.0
+_DIGITS = 20  # of a length; one with more, zeros, is as good as none
 
 _Result = TypeVar("_Result")
 
@@ -198,14 +199,14 @@ async def read_any(
 def declared_size(scope: Scope) -> int | None:
     """Bytes that the client says it sends; None where it does not say."""
     found = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"")
-    return int(found) if found.isdigit() else None
+    return int(found) if found.isdigit() and len(found) <= _DIGITS else None
 
 
 def parse_object(text: bytes) -> dict[str, Any]:
     """A JSON object. Raises InvalidRequest."""
     try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        parsed = parse(text)
+    except NotJson as error:
         raise InvalidRequest(f"The request body is not valid JSON: {error}.") from None
     if not isinstance(parsed, dict):
         raise InvalidRequest("The request body must be a JSON object.")

@@ -17,17 +17,17 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.core.affinity import affinity_of
-from supervisor.core.apis import Api, api_of
-from supervisor.core.fold import StreamFold
+from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
-from supervisor.core.registry import ModelEntry, Registry
-from supervisor.core.upstream import UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
+from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.stream.apis import Api, api_of
+from supervisor.core.stream.fold import StreamFold
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
-from supervisor.inflight import Inflight, InflightRequest
-from supervisor.pool import Lease, Pool, Wait
+from supervisor.pool.inflight import Inflight, InflightRequest
+from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
@@ -89,7 +89,7 @@ class RelayEndpoint:
     async def _answer(self, body: ClientJson, responder: Responder) -> None:
         entry = self.relaying.registry.find(_model_name(body.fields))
         prepared, asked = await body.work(partial(self._prepared, body, entry))
-        plan = plan_upstream(prepared.path, prepared.asked)
+        plan = outgoing_request(prepared.path, prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.path, stream=asked.get("stream") is True) as request:
             affinity = affinity_of(asked, body.heads) if entry.policy.replicas_max > 1 else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
@@ -109,7 +109,7 @@ class RelayEndpoint:
                 await self._end_stream(job, responder, error)
         finally:
             if job.prepared.watch is not None:
-                job.prepared.watch.settle()
+                job.prepared.watch.finish()
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, Any]]:
         """The request for the engine, and what the client asks for, as the model's filters leave it."""
@@ -203,7 +203,7 @@ class _Job:
 
     request: InflightRequest
     acquire: Callable[[], Awaitable[Lease]]
-    plan: UpstreamPlan
+    plan: OutgoingRequest
     prepared: Prepared
     body: ClientJson
     api: Api
@@ -229,7 +229,7 @@ class _Job:
     def new_filter(self) -> Filter:
         """The way of the answer's bytes; without a form they are not looked into."""
         form = self.prepared.form
-        relay = self.prepared.relay(self.api, drop_progress=self.plan.drop_progress)
+        relay = self.prepared.stream_filter(self.api, drop_progress=self.plan.drop_progress)
         return relay if form is None else form.stream(relay)
 
 

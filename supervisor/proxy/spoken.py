@@ -10,7 +10,7 @@ from supervisor.core.recovery import RecoveredStream
 from supervisor.core.recovery.chunks import Untouched
 from supervisor.core.recovery.stream import Ways
 from supervisor.core.recovery.voices import Voice
-from supervisor.core.relay import Relay
+from supervisor.core.stream.filter import StreamFilter
 
 
 class Spoken:
@@ -28,7 +28,7 @@ class Spoken:
     def __init__(self, new_voice: Callable[[], Voice]) -> None:
         self._new_voice = new_voice
 
-    def stream(self, relay: Relay) -> RecoveredStream:
+    def stream(self, relay: StreamFilter) -> RecoveredStream:
         """The way of a streamed answer's bytes; anew for every try."""
         return RecoveredStream(relay, Untouched(), time.monotonic, Ways(voice=self._new_voice()))
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from supervisor.core.apis import OPENAI, Api
+from supervisor.core.models.registry import ModelEntry
 from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
 from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
@@ -33,12 +33,14 @@ from supervisor.core.recovery.raw import (
 )
 from supervisor.core.recovery.stream import Ways, is_parser_s
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.registry import ModelEntry
-from supervisor.core.relay import Relay
+from supervisor.core.stream.apis import OPENAI, Api
+from supervisor.core.stream.chat import is_one
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.outgoing import set_fields
+from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
-from supervisor.core.toolmode import ToolMode
-from supervisor.core.upstream import set_fields
-from supervisor.engine_client import EngineClient, Payload
+from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
 from supervisor.proxy.spoken import Spoken
 
@@ -147,7 +149,7 @@ class ToolCalls:
         watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request)
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
-    def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
+    def record(self, model: str, tally: Tally, *, failed: bool) -> None:
         """Count an answer and tell the log."""
         self.counts.setdefault(model, Counts()).add(tally, failed=failed)
         if tally.recovered or tally.saved or failed:
@@ -161,8 +163,7 @@ class ToolCalls:
         """What an engine says of its template; asked once."""
         if client not in self._facts:
             async with client.get("/props") as answer:
-                props = await answer.json() if answer.status == 200 else {}
-            self._facts[client] = TemplateFacts.from_props(props if isinstance(props, dict) else {})
+                self._facts[client] = TemplateFacts.from_props(await answer.json_object())
         return self._facts[client]
 
     def unparsed(self, model: str) -> None:
@@ -199,12 +200,12 @@ class Prepared:
         """What the answer goes through; None: it is passed on."""
         return self.watch or self.spoken
 
-    def relay(self, api: Api, *, drop_progress: bool) -> Relay:
+    def stream_filter(self, api: Api, *, drop_progress: bool) -> StreamFilter:
         """What cuts the bytes of a streamed answer; `api`: the client's."""
         form = self.form
         if form is None:
-            return Relay(drop_progress=drop_progress, api=api)
-        return Relay(drop_progress=drop_progress and form.verbatim, api=OPENAI, one_created=form.verbatim)
+            return StreamFilter(drop_progress=drop_progress, api=api)
+        return StreamFilter(drop_progress=drop_progress and form.verbatim, api=OPENAI, one_created=form.verbatim)
 
 
 def plainly(path: str, request: ClientJson) -> Prepared:
@@ -239,6 +240,7 @@ class Watch:
         self._owner = owner
         self._model = model
         self._asked = chat
+        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
         self._request = request
         self._may_go_raw = self._can_go_raw()
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
@@ -253,7 +255,7 @@ class Watch:
         self._head: Mapping[str, Any] = _new_head(chat)
         self._thinking = False
 
-    def stream(self, relay: Relay) -> RecoveredStream:
+    def stream(self, relay: StreamFilter) -> RecoveredStream:
         """The way of the answer's bytes; anew for every try."""
         self._tally = Tally()
         if not self._goes_on:
@@ -319,7 +321,7 @@ class Watch:
         """The body of the raw route; None where the engine does not render the prompt."""
         asked = template_request(body or self._asked)
         async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
-            answer = await rendered.json() if rendered.status == 200 else {}
+            answer = await rendered.json_object()
         prompt = answer.get("prompt")
         if not isinstance(prompt, str):
             self.raw = False
@@ -327,12 +329,12 @@ class Watch:
         self._thinking = opens_thought(prompt)
         return json.dumps(completion_request(self._asked, prompt)).encode()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The answer is over."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
-        self._owner.settle(self._model, self._tally, failed=failed)
+        self._owner.record(self._model, self._tally, failed=failed)
 
     def _can_go_raw(self) -> bool:
         return can_go_raw(self._asked) and self._request.size <= _MOST_RAW
@@ -351,19 +353,19 @@ class Watch:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _tools(self) -> Request:
+    def _sought(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
-        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+        return Request(self._tools, None, options, self._owner.make_id)
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._sought(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
-        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+        return self._judge if wanted and is_one(self._asked.get("n")) else None
 
     def _judge(self, ending: Ending) -> AskAgain | None:
         again = self._again()

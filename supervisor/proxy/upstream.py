@@ -1,9 +1,9 @@
 """`/upstream/MODEL/…`: whatever an engine answers, of whatever path, as it is.
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
-goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does a
-browser's GET of which nobody knows which page it comes from. A generation is asked for as on the relayed paths, so that
-a client that leaves frees its slot; the client gets what the engine would have answered.
+goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does HEAD,
+or a browser's GET of which nobody knows which page it comes from. A generation is asked for as on the relayed paths, so
+that a client that leaves frees its slot; the client gets what the engine would have answered.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.core.apis import Api, api_of
-from supervisor.core.browsers import from_unknown_page
-from supervisor.core.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
-from supervisor.engine_client import EngineClient, EngineResponse, EngineUnreachable, Payload
+from supervisor.core.requests.browsers import from_unknown_page
+from supervisor.core.stream.apis import Api, api_of
+from supervisor.core.stream.outgoing import KINDS, OutgoingRequest, outgoing_request, set_fields
+from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
-from supervisor.inflight import InflightRequest
+from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
-from supervisor.proxy.asgi import ClientGone, Responder, while_connected
+from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import ClientJson, declared_size, read_any
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
@@ -82,7 +82,7 @@ class UpstreamEndpoint:
         query = scope.get("query_string", b"").decode("latin-1")
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
-        if scope["method"] == "GET" and (target in _LOOKS or from_unknown_page(_headers(scope))):
+        if scope["method"] == "GET" and (target in _LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):
@@ -128,12 +128,17 @@ class UpstreamEndpoint:
         for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
             entry = registry.get(unquote(name))
             if entry is not None:
-                return entry.id, target or "/"
+                return entry.id, _spelled(target) or "/"
         return registry.find(unquote(rest).strip("/")).id, "/"
 
 
 def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _spelled(path: str) -> str:
+    """A path in the one spelling that everybody reads alike: engines decode more than percent signs and two digits."""
+    return quote(unquote_to_bytes(path), safe="/:@!$&'()*+,;=")
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +156,7 @@ class _Generation:
 
     call: _Call
     prepared: Prepared
-    plan: UpstreamPlan
+    plan: OutgoingRequest
     api: Api
 
     @property
@@ -164,7 +169,7 @@ class _Generation:
         form, folding = self.prepared.form, self.plan.new_fold()
         if folding is not None:
             return await fold(upstream, folding, responder, changed=form.said if form is not None else None)
-        relay = self.prepared.relay(self.api, drop_progress=self.plan.drop_progress)
+        relay = self.prepared.stream_filter(self.api, drop_progress=self.plan.drop_progress)
         filtered = relay if form is None else form.stream(relay)
         await responder.start()
         while piece := await upstream.read_some():
@@ -176,7 +181,7 @@ class _Generation:
 def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
     """How to ask for what is generated."""
     prepared = plainly(path, request)
-    plan = plan_upstream(prepared.path, prepared.asked)
+    plan = outgoing_request(prepared.path, prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
     sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
     return _Generation(sent, prepared, plan, api_of(path))

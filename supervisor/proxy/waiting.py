@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from supervisor.core.lifecycle import STARTING, EngineState
-from supervisor.inflight import Inflight, InflightRequest
-from supervisor.pool import Lease, Pool
+from supervisor.core.schedule.lifecycle import STARTING, EngineState
+from supervisor.pool.inflight import Inflight, InflightRequest
+from supervisor.pool.pool import Lease, Pool
 from supervisor.proxy.asgi import Responder
 
 PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})

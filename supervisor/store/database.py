@@ -18,8 +18,8 @@ from typing import Any, Self
 import structlog
 
 from supervisor.errors import StoreTooNew, StoreUnusable
-from supervisor.owned import keep_newest, own_folder
 from supervisor.store.migrations import MIGRATIONS, VERSION
+from supervisor.system.owned import keep_newest, own_folder
 
 _log = structlog.get_logger()
 

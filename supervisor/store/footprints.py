@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from supervisor.core.footprint import Card, DeviceFootprint, Footprint
-from supervisor.core.identity import Start
-from supervisor.core.learn import Observation
+from supervisor.core.engine_output.footprint import Card, DeviceFootprint, Footprint
+from supervisor.core.learn.history import Observation
+from supervisor.core.learn.identity import Start
 from supervisor.store.database import Database
 
 _KEPT = 2000
@@ -57,7 +57,7 @@ def _observation(row: tuple[Any, ...]) -> Observation | None:
             _figures(json.loads(overhead)),
             at,
         )
-    except (ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return None
 
 

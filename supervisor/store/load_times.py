@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.core.learn import typical_seconds
+from supervisor.core.learn.history import typical_seconds
 from supervisor.store.database import Database
 
 _KEPT = 20  # of one way of starting a model

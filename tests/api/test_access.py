@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.client import Client
-from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
+from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home
 
 KEY = "a-key-for-this-test"

@@ -11,13 +11,15 @@ from typing import cast
 import pytest
 
 from supervisor.api.service import MOST_ADDED, Service
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy, Pins
-from supervisor.errors import InvalidRequest, ModelNotFound
-from supervisor.planning import Planner
-from supervisor.pool import Pool
-from supervisor.prepare import EngineMaker
-from supervisor.reloading import Reloader
+from supervisor.errors import HubUnreachable, InvalidRequest, ModelNotFound
+from supervisor.planning.planner import Known, Planner
+from supervisor.pool.pool import Pool
+from supervisor.service.launcher import EngineMaker
+from supervisor.service.reload import Reloader
+from supervisor.service.resolve import Asked
+from supervisor.service.trials import Trials
 from tests.api.test_feed import service_of
 from tests.shell.pools import PoolBench
 
@@ -38,7 +40,9 @@ def in_service(folder: Path, registry: Registry, act: Callable[[Service], None])
 
 def service_with(pool: Pool, registry: Registry) -> Service:
     service = service_of(pool)
-    service.maker = cast(EngineMaker, SimpleNamespace(registry=registry, forget=lambda model: None))
+    fetcher = SimpleNamespace(hub=SimpleNamespace(access=SimpleNamespace(env={})))
+    service.maker = cast(EngineMaker, SimpleNamespace(registry=registry, fetcher=fetcher, forget=lambda model: None))
+    service.trials = Trials(registry, pool)
     service.reloader = cast(Reloader, SimpleNamespace(configures=lambda model: model == "own"))
     service.planner = cast(Planner, SimpleNamespace(forget=lambda model: None))
     service.pins = Pins(lambda model: ModelPolicy())
@@ -71,3 +75,35 @@ def test_one_that_is_being_loaded_stays(tmp_path: Path) -> None:
     in_service(tmp_path, registry, act)
     assert {"m0", "m1"} <= {entry.id for entry in registry}
     assert "m2" not in registry
+
+
+async def _refuse(*_: object) -> Known:
+    raise HubUnreachable("nobody answers")
+
+
+def test_nothing_is_kept_of_what_was_to_be_said_of_a_load_that_is_refused(tmp_path: Path, talker: Path) -> None:
+    """Clients may ask for models without end; each under another name."""
+    registry = Registry(added(f"m{number}") for number in range(MOST_ADDED))
+
+    async def go() -> None:
+        async with PoolBench("none", tmp_path / "none.gguf", tmp_path).pool() as pool:
+            service = service_with(pool, registry)
+            service.newcomers.is_loading = lambda model: True  # type: ignore[method-assign]  # no load is under way here
+            with pytest.raises(InvalidRequest, match="all in use"):
+                await service.ask_load(Asked(str(talker)))
+            assert service.remarks == {}
+
+    asyncio.run(go())
+
+
+def test_what_is_found_out_meanwhile_is_said_of_a_model_that_is_still_there(tmp_path: Path) -> None:
+    async def go() -> None:
+        async with PoolBench("none", tmp_path / "none.gguf", tmp_path).pool() as pool:
+            service = service_with(pool, Registry([added("here")]))
+            service.maker.glance = _refuse  # type: ignore[method-assign, assignment]  # a hub that is out of reach
+            service.remarks = {name: {"note": "n", "variants": []} for name in ("here", "gone")}
+            for name in ("here", "gone"):
+                await service._warn_if_it_can_be_read(added(name))
+            assert service.remarks == {"here": {"note": "n", "variants": []}}
+
+    asyncio.run(go())

@@ -14,10 +14,10 @@ from supervisor.api.app import create_app
 from supervisor.api.errors import render_error
 from supervisor.api.service import Service
 from supervisor.api.small import MOST
-from supervisor.auth import AccessRules
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
+from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.core.requests.access import AccessRules
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import PATHS, Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls

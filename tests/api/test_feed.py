@@ -9,15 +9,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from supervisor.api.feed import events
-from supervisor.api.looks import Looks
 from supervisor.api.service import Service
-from supervisor.core.registry import ModelEntry
+from supervisor.core.models.registry import ModelEntry
 from supervisor.core.schedule import ModelPolicy, Pins
-from supervisor.engine_log import OutputLog
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
-from supervisor.prepare import EngineMaker
+from supervisor.engines.log import OutputLog
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.service.launcher import EngineMaker
+from supervisor.service.looks import Looks
 from tests.shell.pools import PoolBench
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.errors import ModelNotFound
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 from tests.support.gguf_bytes import STRING, model, pair, tensor

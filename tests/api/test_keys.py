@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from supervisor.api.guard import Guard
-from supervisor.auth import AccessRules
+from supervisor.core.requests.access import AccessRules
 from supervisor.proxy.relay import PATHS
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.routes import served_routes

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
+from supervisor.api.feed import MOST_READERS
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 
@@ -110,6 +111,23 @@ def test_what_has_no_end_is_refused(daemon: RunningDaemon, name: str) -> None:
     status, answer = refusal(daemon, start, repeat(piece))
     assert (status, answer["error"]["code"]) == (431, "headers_too_large")
     assert "server.max_header_kib" in answer["error"]["message"]
+
+
+def test_nobody_waits_for_the_body_of_a_get(daemon: RunningDaemon) -> None:
+    """No key is needed for /health: whoever sends its body byte by byte would hold a place for ever."""
+    for framing in (b"Content-Length: 1000000", b"Transfer-Encoding: chunked"):
+        with connected(daemon) as client:
+            client.sendall(LAST_HEALTH + framing + b"\r\n\r\n")
+            assert parsed(read_all(client)) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/demo/completion", "/api/v1/models/load"])
+def test_a_length_of_thousands_of_digits_is_a_length(daemon: RunningDaemon, path: str) -> None:
+    with connected(daemon) as client:
+        client.sendall(post(path, "Connection: close", f"Content-Length: {'0' * 5000}2") + b"[]")
+        status, answer = parsed(read_all(client))
+    assert (status, answer["error"]["code"]) != (500, "internal_error")
+    assert status < 500 or path.startswith("/upstream")
 
 
 def lines(count: int, size: int) -> bytes:
@@ -333,3 +351,26 @@ def test_a_model_is_loaded_beside_a_thousand_connections_that_ask_nothing(engine
         answer = daemon.chat("talker", "hello")
         assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["message"]["content"] == HELLO
+
+
+def test_so_many_read_events_and_no_more(daemon: RunningDaemon) -> None:
+    """Of both kinds together: who stops reading keeps what it was told last."""
+    paths = ("/api/v1/events", "/models/sse")
+
+    def refused() -> bool:
+        with daemon.http.stream("GET", paths[0]) as answer:
+            if answer.status_code == 200:
+                return False
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+            assert json.loads(answer.read())["error"]["code"] == "too_many_readers"
+            return True
+
+    limits = httpx.Limits(max_connections=MOST_READERS)
+    with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False, limits=limits) as http:
+        with contextlib.ExitStack() as readers:
+            for number in range(MOST_READERS):
+                answer = readers.enter_context(http.stream("GET", paths[number % 2]))
+                assert answer.status_code == 200
+            assert refused()
+            assert daemon.http.get("/health").status_code == 200
+        wait_until(lambda: not refused(), "those who left are not counted any more")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from starlette.routing import Route
 
-from supervisor.api.peers import NOT_FOR_BROWSERS
+from supervisor.api.peers import CHANGES
 from supervisor.api.schema import RELAYED
 from supervisor.proxy.relay import PATHS
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
@@ -119,13 +119,21 @@ def test_the_schema_says_errors_as_they_are(daemon: RunningDaemon) -> None:
 
 
 def refuses_browsers(route: Route) -> bool:
-    return NOT_FOR_BROWSERS in getattr(route, "dependencies", ())
+    return CHANGES in getattr(route, "dependencies", ())
 
 
 def test_every_get_changes_nothing_or_is_not_for_browsers() -> None:
     gets = {route.path: route for route in served_routes() if {"GET", "HEAD"} & (route.methods or set())}
     assert {path for path, route in gets.items() if not refuses_browsers(route)} == LOOKS_ONLY
     assert {path for path, route in gets.items() if refuses_browsers(route)} == {"/unload"}
+
+
+def test_head_changes_nothing(daemon: RunningDaemon) -> None:
+    """Whoever asks: a program that only looks whether a path is there."""
+    for route in served_routes():
+        if refuses_browsers(route):
+            assert daemon.http.head(route.path).status_code == 404
+            assert daemon.http.get(route.path).status_code == 200
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.paths import places
 from supervisor.store import Database, LoadedModels
+from supervisor.system.paths import places
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, start_daemon, wait_until
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel

@@ -9,15 +9,13 @@ import pytest
 
 from supervisor import errors
 from supervisor.api.errors import headers_of, status_of
-from supervisor.core.engine_errors import may_pass, translate
-from supervisor.core.failures import FINAL
+from supervisor.core.engine_output.errors import may_pass, translate
+from supervisor.core.engine_output.failures import FINAL
 from supervisor.errors import ModelLoadFailed, SupervisorError
 
 # What a later try of the same request may not meet again. A new class that is none of these says `false`.
 PASSING = {
     *(
-        "QueueFull",
-        "BodiesFull",
         "ShuttingDown",
         "ModelLoadFailed",
         "LoadCancelled",
@@ -26,7 +24,8 @@ PASSING = {
         "DownloadFailed",
     ),
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
-    *("RequestTimeout", "TooManyConnections"),
+    *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull"),
+    *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 
 

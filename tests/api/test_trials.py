@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from supervisor.api.trials import Newcomers, Trials
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.errors import ModelFileError
+from supervisor.service.trials import Newcomers, Trials
 from tests.shell.pools import PoolBench
 from tests.shell.waiting import until
 
@@ -45,7 +45,7 @@ async def test_what_is_given_during_a_trial_joins_it(bench: PoolBench) -> None:
         registry.set_options("a", second)
         pool.ask_load("a", fresh=True)
         trials.begin("a", trials.options_before("a"))
-        await pool.settled("a")
+        await pool.at_rest("a")
         await until(lambda: registry.find("a").options == before, "they are taken back")
     assert wrong == []
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.owned import own_folder
+from supervisor.system.owned import own_folder
 from tests.fakes.fake_daemon import FakeDaemon
 from tests.support.daemon import NO_HUB
 

@@ -115,6 +115,31 @@ def test_check_warns_of_files_that_are_not_there(cli: Cli) -> None:
     assert (found["ok"], [one["key"] for one in found["warnings"]]) == (True, ["models.b", "models.c"])
 
 
+def test_check_tells_of_options_that_the_engine_in_use_does_not_have(cli: Cli) -> None:
+    """As a remark: another engine may come before the model is loaded."""
+    old = cli.folder / "llama-server"
+    flags = "-m, --model FNAME  path\n-c, --ctx-size N  size\n-fa, --flash-attn  on"
+    old.write_text(f"""#!/bin/sh
+case "$1" in --version) echo 'version: 1 (abc)';; --help) printf '%s\\n' '{flags}';; *) exit 1;; esac
+""")
+    old.chmod(0o755)
+    (cli.folder / "here.gguf").touch()
+    given = "ctx_size: 512, flash_attn: on, cache_type_k: q8_0, cpu_moe: true, extra_args: [--brand-new, x]"
+    (cli.folder / "c.yaml").write_text(f"models:\n  a: {{file: here.gguf, {given}}}\n  b: {{file: here.gguf}}\n")
+    assert cli("config", "check", "c.yaml").err == ""
+    cli.env["SUPERVISOR_LLAMA_SERVER"] = str(old)
+    found = cli("config", "check", "c.yaml", "--json")
+    assert (found.code, found.json()["ok"]) == (0, True)
+    keys = [one["key"] for one in found.json()["warnings"]]
+    assert sorted(keys) == ["models.a.cache_type_k", "models.a.cpu_moe", "models.a.extra_args"]
+    told = cli("config", "check", "c.yaml")
+    assert told.code == 0
+    assert "warning: models.a.cpu_moe: this llama-server has no option --cpu-moe" in told.err
+    assert str(old) in told.err
+    old.write_text("#!/bin/sh\nexit 1\n")
+    assert (cli("config", "check", "c.yaml").code, cli("config", "check", "c.yaml").err) == (0, "")
+
+
 def test_our_own_file_is_not_imported(cli: Cli) -> None:
     (cli.folder / "mine.yaml").write_text("macros: {a: b}\nmodels: {m: {file: /x.gguf}}\n")
     done = cli("config", "import", "mine.yaml")

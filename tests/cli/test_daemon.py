@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +17,7 @@ from supervisor.cli.background import start
 from supervisor.cli.daemon import Daemon, at_endpoint
 from supervisor.cli.stop import stop_daemon
 from supervisor.errors import DaemonError
-from supervisor.paths import Places, places
+from supervisor.system.paths import Places, places
 from tests.cli.conftest import Cli
 from tests.fakes import fake_daemon
 from tests.fakes.fake_daemon import FakeDaemon
@@ -29,6 +30,12 @@ PROGRAM = [sys.executable, "-P", fake_daemon.__file__]
 def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.setenv("SUPERVISOR_HOME", str(tmp_path / "home"))  # for the program, which reads it
     return places({"SUPERVISOR_HOME": str(tmp_path / "home")})
+
+
+def dead_pid() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
 
 
 def closed_port() -> int:
@@ -56,6 +63,20 @@ def test_another_program_on_a_dead_daemons_port_is_not_it(cli: Cli) -> None:
         assert cli("ps").code == 3
         assert cli("stop").out == "no daemon is running\n"
     assert not fake.called("/api/v1/shutdown")
+
+
+def test_a_daemon_that_breaks_off_its_answer_is_asked_again(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.breaks = 3
+    assert cli("ps").code == 0
+    assert len(daemon.called("/api/v1/status")) == 4
+
+
+def test_a_daemon_that_ends_while_it_answers_is_none(cli: Cli) -> None:
+    with FakeDaemon(pid=dead_pid()) as fake:
+        fake.write_endpoint(cli.state)
+        fake.breaks = 1
+        assert cli("ps").code == 3
+    assert len(fake.called("/api/v1/status")) == 1
 
 
 def test_another_version_is_named_and_can_be_stopped(cli: Cli) -> None:

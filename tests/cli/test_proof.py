@@ -14,8 +14,8 @@ import pytest
 
 from supervisor.cli.client import Client
 from supervisor.errors import DaemonUnproven
-from supervisor.owned import own_folder
-from supervisor.proof import PROOF_HEADER, is_proven, new_challenge, new_secret, prove
+from supervisor.system.owned import own_folder
+from supervisor.system.proof import PROOF_HEADER, is_proven, new_challenge, new_secret, prove
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon
 

@@ -98,7 +98,7 @@ def test_a_daemon_that_lets_requests_end_says_so_and_the_next_one_comes_after_it
         assert real("stop").code == 0, "asked again it ends at once"
         assert is_gone(first)
         out, err = next_one.communicate(timeout=60)
-    assert next_one.returncode == 0, err
+    assert next_one.returncode == 0, (out, err)
     assert json.loads(out)["model"] == "demo"
     assert daemon_pid(real) not in {None, first}
 

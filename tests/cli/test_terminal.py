@@ -13,7 +13,7 @@ from typing import Self
 
 import pytest
 
-from supervisor.owned import inner_folder
+from supervisor.system.owned import inner_folder
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, Json, chunk, model
 from tests.support.gguf_bytes import STRING, header, pair

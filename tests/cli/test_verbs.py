@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.config.settings import ModelOptions
+from supervisor.system.paths import places
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, chunk, model
 
@@ -210,9 +211,12 @@ def test_logs_of_a_daemon_that_ended_come_from_the_files(cli: Cli) -> None:
     folder = cli.state / "logs"
     folder.mkdir(parents=True)
     (folder / "daemon.log").write_text("one\ntwo\nthree\n")
-    (folder / "a_b.log").write_text("engine\n")
+    where = places({"SUPERVISOR_HOME": str(cli.state), "HOME": str(cli.state)})
+    where.engine_log("a/b").write_text("engine\n")
+    where.engine_log("a_b").write_text("another engine\n")
     assert cli("logs", "-n", "2").out == "two\nthree\n"
     assert cli("logs", "a/b").out == "engine\n"
+    assert cli("logs", "a_b").out == "another engine\n"
     assert cli("logs", "nothing").code == 3
     assert cli("logs", "-f").code == 3
 
@@ -223,6 +227,18 @@ def test_chat_answers_one_message(cli: Cli, daemon: FakeDaemon) -> None:
     sent = [body["messages"] for body in daemon.called("/v1/chat/completions")]
     assert sent == [[{"role": "user", "content": "hello"}], [{"role": "user", "content": "piped in\n"}]]
     assert cli("chat", stdin=" ").code == 2
+
+
+def test_a_piece_that_cannot_be_read_ends_a_chat_with_an_error(cli: Cli, daemon: FakeDaemon) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(600):
+        deep = {"a": deep}
+    for piece, said in ((deep, "arrays and objects in each other"), ("a text", "no JSON object")):
+        daemon.chat = lambda _, piece=piece: [piece]  # type: ignore[misc]  # of this round
+        done = cli("chat", "-m", "hello")
+        assert done.code != 0
+        assert said in done.err
+        assert "Traceback" not in done.err
 
 
 def test_chat_takes_the_only_loaded_model_else_demo(cli: Cli, daemon: FakeDaemon) -> None:

@@ -14,7 +14,7 @@ from supervisor.api import files, inflight, manage, openai, peers
 from supervisor.config.settings import ModelOptions, Settings
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.memory import EstimateOptions
-from supervisor.estimating import EstimateGiven
+from supervisor.planning.estimates import EstimateGiven
 from tests.config.extremes import extremes
 
 

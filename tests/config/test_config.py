@@ -14,7 +14,7 @@ from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.errors import ConfigError
-from supervisor.targets import launch_options
+from supervisor.models.targets import launch_options
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 

@@ -1,23 +1,50 @@
-"""What `config show` shows of variables, and what it hides."""
+"""What `config show` prints can be sent to somebody who helps: no secret is in it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from supervisor.config.load import load
-from supervisor.config.shown import HIDDEN, shown
+import pytest
 
-VARIABLES = """
+from supervisor.config.load import load
+from supervisor.config.shown import shown
+from supervisor.core.text.secrets import HIDDEN, shown_arguments
+
+SECRETS = """
+hub: {token: s3cret-token, endpoint: "https://me:s3cret@hub.example/x"}
+server: {api_keys: [s3cret-key]}
+defaults: {env: {MY_PAT: s3cret, HTTPS_PROXY: "http://me:s3cret@proxy:3128", PLAIN: seen}}
 models:
-  a:
-    file: x.gguf
-    env: {OMP_NUM_THREADS: '4', AWS_SECRET_ACCESS: s, hf_token: t, MY_KEY: k, DB_PASSWORD: p}
+  m:
+    source: demo
+    env: {HTTP_AUTH: s3cret, SESSION_COOKIE: s3cret, PGPASS: s3cret, HF_TOKEN: s3cret}
+    extra_args: [--some-token, s3cret, --other-key=s3cret, --seen, seen, --url, "http://me:s3cret@host/"]
 """
 
 
-def test_values_are_hidden_where_their_name_sounds_secret(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(VARIABLES)
-    [env] = [one.value for one in shown(load(path, {}), {}) if one.key == "models.a.env"]
-    secret = dict.fromkeys(("AWS_SECRET_ACCESS", "hf_token", "MY_KEY", "DB_PASSWORD"), HIDDEN)
-    assert env == {"OMP_NUM_THREADS": "4", **secret}
+def test_no_secret_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "supervisor.yaml"
+    path.write_text(SECRETS)
+    values = {
+        one.key: one.value for one in shown(load(path, {}), {"SUPERVISOR_API_KEY": "s3cret-too"}, everything=True)
+    }
+    assert "s3cret" not in str(values)
+    assert values["hub.token"] == HIDDEN
+    assert values["models.m.env"]["PLAIN"] == "seen"
+    assert values["models.m.extra_args"][3:5] == ["--seen", "seen"]
+
+
+def test_a_token_that_is_not_there_is_not_hidden(tmp_path: Path) -> None:
+    assert {one.key: one.value for one in shown(load(None, {}), {})}["hub.token"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["--a-key", "--b", "x"], ["--a-key", "--b", "x"]),
+        (["--a-key", "x", "y"], ["--a-key", HIDDEN, "y"]),
+        (["x", "--a-key"], ["x", "--a-key"]),
+    ],
+)
+def test_arguments(given: list[str], expected: list[str]) -> None:
+    assert shown_arguments(given) == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.affinity import affinity_of
+from supervisor.core.requests.affinity import affinity_of
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 HI = {"role": "user", "content": "Hi"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.browsers import from_browser, from_unknown_page
+from supervisor.core.requests.browsers import from_browser, from_unknown_page
 
 FIREFOX = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.capabilities import (
+from supervisor.core.engine_output.capabilities import (
     Version,
     assemble,
     library_backends,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.chat import ChatFold
+from supervisor.core.stream.chat import ChatFold
 
 
 def fold(*chunks: dict[str, Any]) -> dict[str, Any]:

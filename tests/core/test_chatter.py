@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.chatter import is_chatter, unquoted
+from supervisor.core.engine_output.chatter import is_chatter, unquoted
 
 LOGS = Path(__file__).parent / "logs"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.completions import CompletionFold
+from supervisor.core.stream.completions import CompletionFold
 
 
 def chunk(text: str, index: int = 0, reason: str | None = None, **fields: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.describe import merge_labels
+from supervisor.core.spec.description import merge_labels
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from supervisor.core.engine_errors import translate
+from supervisor.core.engine_output.errors import translate
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import hypothesis.strategies as st
 from hypothesis import given
 
-from supervisor.core.filters import RequestFilters
+from supervisor.core.models.filters import RequestFilters
 
 NAMES = st.sampled_from("abcd")
 BODIES = st.dictionaries(NAMES, st.integers(0, 3) | st.lists(st.integers(0, 3)))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.gguf import ArraySummary, GgufHeader, GgufValue
-from supervisor.core.identity import backend_of, model_identity, options_hash, plain_settings
+from supervisor.core.learn.identity import backend_of, model_identity, options_hash, plain_settings
 from supervisor.core.memory import EstimateOptions
 from tests.support.headers import F16, header
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.keeping import HeldSlot, SavedSlot, held_slots, kept, slots_key, to_drop, to_restore
 from supervisor.core.launch import LaunchOptions, LoraAdapter
+from supervisor.core.launch.keeping import HeldSlot, SavedSlot, held_slots, kept, slots_key, to_drop, to_restore
 
 F16 = ("f16", "f16")
 SAVED = st.lists(
@@ -59,7 +59,7 @@ def test_a_key_names_a_folder() -> None:
 
 
 def test_options_that_are_free_exist() -> None:
-    from supervisor.core.keeping import _FREE  # noqa: PLC0415 - the one place that looks inside
+    from supervisor.core.launch.keeping import _FREE  # noqa: PLC0415 - the one place that looks inside
 
     assert {field.name for field in fields(LaunchOptions)} >= _FREE
 

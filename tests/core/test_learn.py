@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.footprint import DeviceFootprint, Footprint
-from supervisor.core.identity import Start, backend_of, options_hash, plain_settings
-from supervisor.core.learn import Observation, learned, overhead, typical_seconds
+from supervisor.core.engine_output.footprint import DeviceFootprint, Footprint
+from supervisor.core.learn.history import Observation, learned, overhead, typical_seconds
+from supervisor.core.learn.identity import Start, backend_of, options_hash, plain_settings
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, estimate
 from supervisor.core.spec import read_spec
 from tests.support.headers import header

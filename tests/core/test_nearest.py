@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.cli.main import VERBS
-from supervisor.core.nearest import did_you_mean
+from supervisor.core.text.nearest import did_you_mean
 
 
 @pytest.mark.parametrize("typed", ["show", "kill", "info", "x", "quit", "up", ""])

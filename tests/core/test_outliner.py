@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.outline import Outline
-from supervisor.core.outliner import LONG, OutlineLimits, Outliner
+from supervisor.core.requests.outline import Outline
+from supervisor.core.requests.outliner import LONG, OutlineLimits, Outliner
 from supervisor.errors import InvalidRequest, PayloadTooLarge
 
 MARKER = "0123456789abcdef"

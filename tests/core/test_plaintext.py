@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from supervisor.core.plaintext import INSTEAD, is_name, is_text, one_line, plain
+from supervisor.core.text.plaintext import INSTEAD, is_name, is_text, one_line, plain
 
 OBEYED = [
     *("\x1b[2J", "\x1b]0;title\x07", "\x9b2J", "\x1bc", "\x00", "\x07", "\x08", "\x7f", "\x0e"),

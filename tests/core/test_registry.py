@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import MOST_NAMES, ModelEntry, Registry, Source
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
@@ -91,3 +91,46 @@ def test_a_long_name_that_nobody_knows_is_not_repeated_whole() -> None:
     with pytest.raises(ModelNotFound) as caught:
         Registry([ModelEntry("a", Source.DEMO, None)]).find("x" * 10_000_000)
     assert len(caught.value.message) < 1000
+
+
+TWO_AS_WRITTEN = ModelEntry("TWO", Source.FILE, "/models/two.gguf", aliases=("two.gguf",))
+OF_HUB = ModelEntry("mine", Source.HUB, None, aliases=("one", "two"), hub="o/Repo:Q4_0")
+
+
+def test_a_model_of_a_hub_is_found_in_any_case_and_exactly_first() -> None:
+    registry = Registry((OF_HUB, TWO_AS_WRITTEN))
+    registry.add(replace(OF_HUB, aliases=("o/Repo",)))
+    assert registry.find("O/REPO") is registry.find("o/repo") is registry.find("MINE") is registry.find("mine")
+    assert registry.get("TWO") is TWO_AS_WRITTEN
+    assert registry.get("tWo") is registry.find("mine")
+    assert registry.get("Two.GGUF") is None, "names of files are as they are written"
+
+
+def test_another_spelling_is_no_further_name() -> None:
+    registry = Registry((OF_HUB,))
+    for spelling in ("O/Repo", "o/repo", "O/REPO", "o/Repo"):
+        registry.add(replace(OF_HUB, aliases=(spelling,)))
+    assert registry.find("mine").aliases == ("one", "two", "O/Repo")
+
+
+def test_loads_give_a_model_so_many_names_and_the_oldest_are_forgotten() -> None:
+    """Also across reloads; what is configured stays."""
+    registry, given = Registry((OF_HUB,)), [f"o/r{number}" for number in range(100)]
+    for name in given[:60]:
+        registry.add(replace(OF_HUB, aliases=(name,)), keep=True)
+    registry.become(Registry(registry))
+    for name in given[60:]:
+        registry.add(replace(OF_HUB, aliases=(name,)))
+    kept = tuple(given[-MOST_NAMES:])
+    assert registry.find("mine").aliases == ("one", "two", *kept)
+    assert [name for name in given if registry.get(name) is not None] == list(kept)
+    assert registry.get("O/R0") is None
+    registry.forget("mine")
+    assert all(registry.get(name) is None for name in (*kept, "O/R99", "two"))
+
+
+def test_a_model_that_a_load_adds_has_so_many_names_too() -> None:
+    registry = Registry()
+    for number in range(100):
+        registry.add(replace(OF_HUB, aliases=(f"o/r{number}",)))
+    assert len(registry.find("mine").aliases) == MOST_NAMES

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelDefaults, ModelEntry, Registry, Source
-from supervisor.core.reload import Changes, reconcile
+from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
+from supervisor.core.models.reload import Changes, reconcile
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import ModelIdTaken
 

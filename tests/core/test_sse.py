@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.sse import SseDecoder, SseEvent, encode
+from supervisor.core.stream.sse import SseDecoder, SseEvent, encode
 from supervisor.errors import EngineStreamInvalid
 
 LINE = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.statelines import (
+from supervisor.core.engine_output.statelines import (
     LoadProgress,
     StateLine,
     context_of,

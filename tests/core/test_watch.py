@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.memory import Growth
-from supervisor.core.watch import allowed_bytes, outgrown
-from supervisor.processes import anonymous_bytes
+from supervisor.core.memory.watch import allowed_bytes, outgrown
+from supervisor.system.processes import anonymous_bytes
 
 GIB = 1 << 30
 SLACK = 256 << 20

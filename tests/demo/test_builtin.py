@@ -11,7 +11,7 @@ from pathlib import Path
 from supervisor.core.gguf import read_header
 from supervisor.demo.builtin import demo_file_name, ensure_demo_model
 from supervisor.demo.texts import DEMO
-from supervisor.owned import MARKER
+from supervisor.system.owned import MARKER
 
 _MEGABYTE = 1_000_000
 

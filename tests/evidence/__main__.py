@@ -56,7 +56,7 @@ def say(text: str) -> None:
 
 
 def _tensors(engine: Path, only: re.Pattern[str]) -> int:
-    from supervisor.core.architectures import ARCHITECTURES  # noqa: PLC0415 - the other commands do without
+    from supervisor.core.spec import ARCHITECTURES  # noqa: PLC0415 - the other commands do without
 
     names = [fixture.name for architecture in sorted(ARCHITECTURES) for fixture in fixtures_of(architecture)]
     records = {kind: {record["subject"]: record for record in read_lines(_tensor_file(kind))} for kind in (TINY, KNOWN)}

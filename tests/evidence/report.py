@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from supervisor.core.architectures import lookup
+from supervisor.core.spec import lookup
 from tests.evidence import known_models, matrix
 from tests.evidence.architectures import DRAWN, fixture
 from tests.evidence.compare import Comparison, Row, compare

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from supervisor.proof import CHALLENGE_HEADER, PROOF_HEADER, new_secret, prove
+from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, new_secret, prove
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
@@ -42,7 +42,8 @@ class FakeDaemon:
     models: the statuses by id. answers: what other paths answer. loading: events a load sends (default: loading, then
     ready). chat: the chunks of the next answers, a callable of the request. disk: models on disk. remarks: what each
     event of a load has besides. requests: (method, path with query, body) as they came in. held: set by the test to let
-    a stream go on that yields the `WAIT` marker; reached: set when a stream got there.
+    a stream go on that yields the `WAIT` marker; reached: set when a stream got there. breaks: how many of the next
+    questions for the status are broken off.
     """
 
     WAIT = "wait"
@@ -57,6 +58,7 @@ class FakeDaemon:
         self.disk: list[Json] = []
         self.remarks: Json = {}
         self.stopping = False
+        self.breaks = 0
         self.logs: list[str] = ["first line", "second line"]
         self.in_flight: list[Json] = []
         self.events: list[tuple[str, Json]] = []
@@ -156,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         if daemon.key and self.headers.get("Authorization") != f"Bearer {daemon.key}":
             self._error(401, "unauthorized", "The key is missing or wrong.")
         elif path in ("/api/v1/status", "/health"):
-            self._json(200, daemon.status())
+            self._status(daemon)
         elif path == "/api/v1/disk":
             self._json(200, {"models": daemon.disk})
         elif path == "/api/v1/models/load":
@@ -174,6 +176,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200, daemon.answers[path])
         else:
             self._answer_more(daemon, path, body)
+
+    def _status(self, daemon: FakeDaemon) -> None:
+        if daemon.breaks:
+            daemon.breaks -= 1
+            self.close_connection = True
+        else:
+            self._json(200, daemon.status())
 
     def _prove(self, daemon: FakeDaemon, challenge: str) -> None:
         self.send_response(200)

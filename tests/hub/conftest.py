@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.catalog import parse_reference
-from supervisor.header_cache import HeaderCache
+from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess, HubChoices, hub_access
 from supervisor.hub.download import Downloads
 from supervisor.hub.models import Chosen, HubModels

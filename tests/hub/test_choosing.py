@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from supervisor.choosing import Answer, Asked, entry_for, warning_for
 from supervisor.config import Settings
 from supervisor.config.settings import ModelOptions
-from supervisor.core.ggml import TENSOR_TYPES
+from supervisor.core.gguf import TENSOR_TYPES
 from supervisor.errors import DiskFull, ModelDoesNotFit, VariantNotFound
-from supervisor.paths import places
 from supervisor.probe.profiles import load_profile
-from supervisor.workshop import without_daemon
+from supervisor.service.build import without_daemon
+from supervisor.service.resolve import Answer, Asked, entry_for, warning_for
+from supervisor.system.paths import places
 from tests.support.gguf_bytes import STRING, array, header, pair, tensor
 from tests.support.hub import Fault, LocalHub
 

@@ -15,7 +15,7 @@ from supervisor.hub.api import HubClient
 from supervisor.hub.download import Downloads
 from supervisor.hub.listing import Repository
 from supervisor.hub.models import Chosen
-from supervisor.outside import Limits
+from supervisor.system.outside import Limits
 from tests.hub.conftest import Client
 from tests.support.hub import Fault, LocalHub
 

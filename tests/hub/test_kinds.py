@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from itertools import pairwise
 
 import pytest
 
@@ -11,7 +12,7 @@ from supervisor.hub.worker import _kind
 
 def raised(*errors: BaseException, explicit: bool) -> BaseException:
     """The last error, each raised while the one before was handled, or expressly because of it."""
-    for before, error in zip(errors, errors[1:], strict=False):
+    for before, error in pairwise(errors):
         if explicit:
             error.__cause__ = before
         else:

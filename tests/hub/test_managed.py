@@ -21,7 +21,7 @@ import psutil
 import pytest
 import yaml
 
-from supervisor.core.ggml import TENSOR_TYPES
+from supervisor.core.gguf import TENSOR_TYPES
 from supervisor.demo.maker import write_scripted_gguf
 from tests.api.conftest import SCRIPT
 from tests.api.test_restore import known

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 from tests.llamacpp.fakes import WebServer, make_places, web_server
 
 

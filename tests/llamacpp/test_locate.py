@@ -9,7 +9,7 @@ import pytest
 from supervisor.errors import EngineNotFound, EngineUnusable
 from supervisor.llamacpp.locate import EngineBinary, locate, search
 from supervisor.llamacpp.store import EngineStore, Manifest
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 from tests.llamacpp.fakes import make_server
 
 MISSING_LIBRARY = "#!/bin/sh\necho 'error while loading shared libraries: libllama.so' >&2\nexit 127\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.capabilities import Capabilities
+from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.llamacpp.probe import capabilities
 from supervisor.llamacpp.store import EngineStore, Manifest
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 from tests.llamacpp.fakes import calls_of, make_server
 
 ASKED_ONCE = ["--version", "--help", "--list-devices"]

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.errors import EngineNotFound, UsageError
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest, manifest_of
-from supervisor.paths import Places
+from supervisor.system.paths import Places
 from tests.llamacpp.fakes import make_server
 
 

@@ -30,7 +30,7 @@ from typing import Final, NoReturn
 
 from tests.mutants.changes import Change, changes_of
 from tests.mutants.known import read_known
-from tests.mutants.maps import Map, Memory, Runs, sources
+from tests.mutants.maps import Map, Memory, Runs, is_own, sources
 from tests.mutants.order import Rounds, rounds
 from tests.mutants.report import Outcome, table
 from tests.mutants.sandbox import Broken, Sandbox
@@ -56,14 +56,15 @@ def _of_importers(package: str) -> Iterable[str]:
 
 
 def beside(package: str) -> list[str]:
-    """The test files in the folder, or the files, that have the package's name; else those of the package around it."""
+    """The test files in the folder of the package's name, and its modules' own; else those of the package around it."""
     place = Path(package)
     if place == Path():
         return []
-    tests = _ROOT / "tests"
-    around = tests / place.parent if place.parent != Path() else tests / "shell"
-    found = [*(tests / place).rglob("test_*.py"), *around.glob(f"test_{place.name}*.py")]
-    return sorted(str(path.relative_to(_ROOT)) for path in found) or beside(str(place.parent))
+    modules = [str(path.relative_to(_ROOT)) for path in sources(_ROOT / "supervisor" / place)]
+    there = (str(path.relative_to(_ROOT)) for path in (_ROOT / "tests").rglob("test_*.py"))
+    near = f"tests/{place}/"
+    found = [one for one in there if one.startswith(near) or any(is_own(module, one) for module in modules)]
+    return sorted(found) or beside(str(place.parent))
 
 
 def candidates(root: Path, package: str) -> list[Change]:

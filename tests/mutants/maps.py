@@ -58,10 +58,13 @@ def file_of(test: str) -> str:
 
 
 def is_own(path: str, file: str) -> bool:
-    """Whether a test file is a module's own: it lies where the module does and has its name; `shell` has the others."""
+    """Whether a test file is a module's own: it has its name and lies where the module does, or further up.
+
+    Further up than all is the folder `shell`.
+    """
     module, test = PurePosixPath(path).relative_to("supervisor"), PurePosixPath(file).relative_to("tests")
     place = test.parent if test.parts[0] != "shell" else PurePosixPath()
-    return module.parent == place and test.stem.startswith(f"test_{module.stem}")
+    return module.is_relative_to(place) and test.stem.startswith(f"test_{module.stem}")
 
 
 def read_runs(folder: Path, root: Path, tests: Iterable[str]) -> Runs:

@@ -38,11 +38,11 @@ def started(module, then):
 
 
 def test_child():
-    started("nearest", "").communicate()
+    started("text.nearest", "").communicate()
 
 
 def test_here():
-    from supervisor.core.units import seconds
+    from supervisor.core.text.units import seconds
     seconds("1s")
 
 
@@ -51,7 +51,7 @@ def test_wrong():
 
 
 def test_leaves_a_child():
-    LEFT.append(started("browsers", "print(flush=True); input()"))
+    LEFT.append(started("requests.browsers", "print(flush=True); input()"))
     LEFT[0].stdout.readline()
 
 
@@ -153,7 +153,7 @@ def test_near_tests_come_first_and_heavy_files_last() -> None:
     numbers = ["one", "three", "two", "four", "five"]
     assert [test.partition("::")[2] for test in nearest_first(change, sorted(seconds), seconds)] == numbers
     shell = ["tests/api/test_pool.py::a", "tests/shell/test_child.py::b", "tests/shell/test_pool_life.py::c"]
-    assert nearest_first(of_module("supervisor/pool.py"), shell, {})[0] == shell[2]
+    assert nearest_first(of_module("supervisor/pool/pool.py"), shell, {})[0] == shell[2]
 
 
 def test_a_few_cases_then_all_then_what_is_left() -> None:
@@ -174,7 +174,7 @@ def test_whose_tests_notice() -> None:
     assert {"tests/core/toolcalls/test_corpus.py", "tests/core/recovery/test_stream.py"} <= set(found)
     assert "tests/store/test_database.py" not in found
     assert beside("core/toolcalls/automaton") == beside("core/toolcalls")
-    assert beside("core/sse") == ["tests/core/test_sse.py"]
+    assert beside("core/stream/sse") == ["tests/core/test_sse.py"]
     assert "tests/shell/test_pool_life.py" in beside("pool")
     everything = files_of(".")
     assert set(found) < set(everything)
@@ -219,12 +219,12 @@ def test_who_runs_what_in_processes_of_their_own_too(tmp_path: Path) -> None:
     (tmp_path / "tests" / "test_watched.py").write_text(WATCHED, "utf-8")
     runs, seconds, failed = box.watch(["tests/test_watched.py"], "not full")
     name = "tests/test_watched.py::test_{}"
-    units, paths = runs["supervisor/core/units.py"], runs["supervisor/core/nearest.py"]
+    units, paths = runs["supervisor/core/text/units.py"], runs["supervisor/core/text/nearest.py"]
     assert failed == [name.format("wrong")]
     assert seconds.keys() == {name.format(one) for one in ("child", "here", "leaves_a_child", "ends_it")}
     assert units.keys() - {""} == {name.format("here")}
     assert paths.keys() - {""} == {name.format("child")}
-    lasting = runs["supervisor/core/browsers.py"]
+    lasting = runs["supervisor/core/requests/browsers.py"]
     assert lasting.keys() - {""} == seconds.keys()
     assert (tmp_path / "supervisor/__init__.py").read_text("utf-8") == (ROOT / "supervisor/__init__.py").read_text(
         "utf-8"
@@ -269,19 +269,19 @@ def test_the_report_counts_by_package() -> None:
 def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
     """The whole way, by tests that run the line, and not by others."""
     box = Sandbox(ROOT, tmp_path)
-    path = "supervisor/core/sse.py"
+    path = "supervisor/core/stream/sse.py"
     source = (ROOT / path).read_text("utf-8")
     change = next(one for one in changes_of(path, source) if one.new == "return None")
     said: list[str] = []
     sampler = Sampler([box], said.append, random.Random(0))
-    tests = {"tests/core/test_ggml.py", "tests/core/test_sse.py"}
+    tests = {"tests/core/gguf/test_ggml.py", "tests/core/test_sse.py"}
     [outcome] = sampler.outcomes(
         [change], Map({path: dict.fromkeys(tests, bits(change.line))}, dict.fromkeys(tests, 1.0))
     )
     assert outcome.verdict == "noticed"
     assert outcome.by.startswith("tests/core/test_sse.py::")
     assert said == [f"  1/1 {outcome}"]
-    [outcome] = sampler.outcomes([change], Map({path: {"tests/core/test_ggml.py": bits(change.line)}}, {}))
+    [outcome] = sampler.outcomes([change], Map({path: {"tests/core/gguf/test_ggml.py": bits(change.line)}}, {}))
     assert outcome.verdict == "survived"
     assert (tmp_path / path).read_text("utf-8") == source
     assert (ROOT / path).read_text("utf-8") == source
@@ -290,12 +290,12 @@ def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
 def test_a_change_that_never_ends_is_stopped(tmp_path: Path) -> None:
     """By a limit on CPU, which a busy machine does not use up."""
     box = Sandbox(ROOT, tmp_path)
-    path = "supervisor/core/units.py"
+    path = "supervisor/core/text/units.py"
     source = (ROOT / path).read_text("utf-8")
     endless = Change(path, 1, len(source), len(source), "", "while True:\n    pass\n", "")
-    assert box.tried(endless, ["tests/core/test_ggml.py"], 4) == ("survived", "")
+    assert box.tried(endless, ["tests/core/gguf/test_ggml.py"], 4) == ("survived", "")
     importer = "tests/core/test_units_imported.py"
-    (tmp_path / importer).write_text("def test_it() -> None:\n    import supervisor.core.units\n", "utf-8")
+    (tmp_path / importer).write_text("def test_it() -> None:\n    import supervisor.core.text.units\n", "utf-8")
     assert box.tried(endless, [importer], 4) == ("timed out", "")
     assert (tmp_path / path).read_text("utf-8") == source
 
@@ -303,7 +303,7 @@ def test_a_change_that_never_ends_is_stopped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
     """Neither a copy nor a process."""
-    argv = [sys.executable, "-P", "-m", "tests.mutants", "3", "--package", "core/sse"]
+    argv = [sys.executable, "-P", "-m", "tests.mutants", "3", "--package", "core/stream/sse"]
     env = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

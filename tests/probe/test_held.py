@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.devices.join import held_by
-from supervisor.core.footprint import DeviceFootprint, Footprint
+from supervisor.core.engine_output.footprint import DeviceFootprint, Footprint
 from supervisor.core.launch import LaunchOptions
-from supervisor.learning import Learning, intent_of, start_of
+from supervisor.planning.learning import Learning, intent_of, start_of
 from supervisor.probe.machine import Prober
 from supervisor.store import Database
 from tests.probe.test_machine import Bench

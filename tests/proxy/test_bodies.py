@@ -15,12 +15,12 @@ import pytest
 from starlette.types import ASGIApp, Message, Scope
 
 from supervisor.api.errors import render_error
-from supervisor.core.filters import RequestFilters
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.engine_client import EngineResponse, Payload
+from supervisor.core.models.filters import RequestFilters
+from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.engines.client import EngineResponse, Payload
 from supervisor.errors import InvalidRequest, PayloadTooLarge
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies, ClientJson, Turns, read_json
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
@@ -77,8 +77,8 @@ class _Answer:
         self.full_content_type = kind.encode()
         self._body = body
 
-    async def json(self) -> object:
-        found: object = json.loads(self._body)
+    async def json_object(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._body)
         return found
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:

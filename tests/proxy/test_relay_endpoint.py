@@ -12,12 +12,12 @@ import pytest
 from starlette.types import Message
 
 from supervisor.api.errors import render_error
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.core.sse import MAX_EVENT_BYTES
-from supervisor.engine_client import EngineResponse
+from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.core.stream.sse import MAX_EVENT_BYTES
+from supervisor.engines.client import EngineResponse
 from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
@@ -57,19 +57,22 @@ class _Engine:
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
 
+    async def read(self) -> bytes:
+        return b"".join(self._parts)
+
     async def read_some(self) -> bytes:
         return self._parts.pop(0) if self._parts else b""
 
 
-async def ask(engine: _Engine, *, stream: bool) -> list[Message]:
+async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completions") -> list[Message]:
     """What the endpoint sends."""
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
     inflight = Inflight(lambda: 0.0)
     pool = cast(Pool, engine)
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
-    endpoint = RelayEndpoint("/v1/chat/completions", relaying)
-    body = json.dumps({"model": "m", "stream": stream}).encode()
+    endpoint = RelayEndpoint(path, relaying)
+    body = json.dumps({"model": "m", "stream": stream, "max_tokens": 1, "messages": []}).encode()
     sent = await answer_of(endpoint, {}, body)
     assert not list(inflight)
     return sent
@@ -101,6 +104,18 @@ def test_an_event_without_end_ends_a_stream_of_which_the_head_alone_is_out() -> 
     error, done = last["body"].decode().split("\n\n", 1)
     assert json.loads(error.removeprefix("data: "))["error"]["code"] == "engine_stream_invalid"
     assert (done, last["more_body"], engine.leased) == ("data: [DONE]\n\n", False, 0)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[" * 600 + "]" * 600, "no JSON", "[]"])
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
+def test_what_no_engine_should_say_is_an_error_of_the_engine(text: str, kind: str) -> None:
+    """Where the one answer is made of a stream, and where it is the engine's and has to be said in another form."""
+    engine = _Engine([f"data: {text}\n\n".encode() if "stream" in kind else text.encode()])
+    engine.content_type = kind
+    start, body = asyncio.run(ask(engine, stream=False, path="/v1/messages"))
+    assert start["status"] == 502
+    assert json.loads(body["body"])["error"]["code"] == "engine_stream_invalid"
+    assert engine.leased == 0
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 
 from supervisor.api.errors import render_error
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.errors import DiskFull, InvalidRequest
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action

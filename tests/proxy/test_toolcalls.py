@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.registry import ModelEntry, Source
+from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from tests.core.toolcalls.corpus import TOOLS

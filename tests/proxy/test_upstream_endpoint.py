@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote
 
 import pytest
 
+from supervisor.api.app import _Dispatch
 from supervisor.api.errors import render_error
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.engine_client import EngineClient
-from supervisor.inflight import Inflight
-from supervisor.pool import Pool
+from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.engines.client import EngineClient
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.toolcalls import ToolCalls
@@ -53,14 +54,56 @@ def test_a_path_of_many_pieces_is_looked_through_no_further_than_ids_reach(piece
     assert time.process_time() - begun < 2  # every cut of the path, each with a search for the nearest name: a minute
 
 
-def _looked_at(path: str, folder: Path, *, told: bool) -> int:
-    """The status of a GET."""
-    pool = cast(Pool, _Pool(EngineClient(str(folder / "gone.sock")), told=told))
+def test_head_never_wakes_a_model(tmp_path: Path) -> None:
+    """A GET of the same path would: here it meets a pool that lends nothing."""
+    assert _looked_at("/upstream/m/anything", tmp_path, told=True, method="HEAD") == 503
+    with pytest.raises(AttributeError, match="acquire"):
+        _looked_at("/upstream/m/anything", tmp_path, told=True)
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("/%73lots", "/slots"),
+        ("/%u0073lots/0", "/%25u0073lots/0"),  # engines would read that as /slots/0
+        ("/a%2Fb%3Fc;d=%C3%A9%20%0d%0A", "/a/b%3Fc;d=%C3%A9%20%0D%0A"),
+        ("/100%/%zz", "/100%25/%25zz"),
+        ("", "/"),
+    ],
+)
+def test_the_engine_is_asked_for_the_path_that_was_judged(written: str, asked: str, tmp_path: Path) -> None:
+    assert asyncio.run(_asked_for("/upstream/m" + written, tmp_path / "engine.sock")) == asked
+
+
+async def _asked_for(path: str, socket: Path) -> str:
+    """What the engine is asked for where a browser asks for a path."""
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, socket):
+        pool = cast(Pool, _Pool(EngineClient(str(socket)), told=False))
+        relaying = _relaying(pool)
+        scope = {"method": "GET", "path": unquote(path), "raw_path": path.encode(), "query_string": b""}
+        await answer_of(upstream_endpoint(relaying, lambda: 0), {**scope, "headers": [(b"user-agent", b"Mozilla/5.0")]})
+    return heads[0].split(b" ")[1].decode()
+
+
+def _relaying(pool: Pool) -> Relaying:
     inflight = Inflight(lambda: 0.0)
     registry = Registry(ModelEntry(name, Source.FILE, f"/{name}.gguf") for name in ("m", "owner/repo"))
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
-    endpoint = upstream_endpoint(relaying, lambda: 0)
-    scope = {"method": "GET", "path": unquote(path), "raw_path": path.encode(), "query_string": b"", "headers": []}
+    return Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
+
+
+def _looked_at(path: str, folder: Path, *, told: bool, method: str = "GET") -> int:
+    """The status of the answer."""
+    pool = cast(Pool, _Pool(EngineClient(str(folder / "gone.sock")), told=told))
+    endpoint = _Dispatch(cast(Any, None), {}, upstream_endpoint(_relaying(pool), lambda: 0))
+    where = {"path": unquote(path), "raw_path": path.encode(), "query_string": b"", "headers": []}
+    scope = {"type": "http", "method": method, **where}
     status: int = asyncio.run(answer_of(endpoint, scope))[0]["status"]
     return status

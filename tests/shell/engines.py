@@ -6,12 +6,12 @@ import asyncio
 import os
 from pathlib import Path
 
-from supervisor import processes
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
-from supervisor.engine import Engine, EngineLimits, LoadProgress, ReadyInfo
-from supervisor.engine_log import OutputLog
-from supervisor.owned import MARKER
-from supervisor.sockets import fresh_socket
+from supervisor.engines.engine import Engine, EngineLimits, LoadProgress, ReadyInfo
+from supervisor.engines.log import OutputLog
+from supervisor.system import processes
+from supervisor.system.owned import MARKER
+from supervisor.system.sockets import fresh_socket
 from tests.shell.waiting import until
 from tests.support.patience import PATIENCE
 

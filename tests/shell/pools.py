@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from supervisor.child import StopGrace
-from supervisor.core.events import EngineId, Failure, ModelId, Plan
-from supervisor.core.keeping import kept
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
+from supervisor.core.launch.keeping import kept
 from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
-from supervisor.engine import Engine, EngineLimits
-from supervisor.engine_log import OutputLog
-from supervisor.kv_store import SlotStore
-from supervisor.pool import Lease, Pool, PoolEdges, PoolLimits
-from supervisor.sockets import fresh_socket
+from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
+from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.log import OutputLog
+from supervisor.engines.slots import SlotStore
+from supervisor.pool.pool import Lease, Pool, PoolEdges, PoolLimits
+from supervisor.system.child import StopGrace
+from supervisor.system.sockets import fresh_socket
 from tests.core.schedule.toy import ToyPlanner
 from tests.shell.waiting import until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.auth import AccessRules, check, is_loopback
+from supervisor.core.requests.access import AccessRules, check, is_loopback
 
 OPEN = AccessRules()
 KEYED = AccessRules(api_keys=("correct-horse", "battery-staple"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cores import parse_quota, physical_cores
+from supervisor.system.cores import parse_quota, physical_cores
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from supervisor.daemon import allow_many_files, file_shares, listen
+from supervisor.daemon.lock import allow_many_files, file_shares, listen
 from supervisor.errors import AddressInUse
 
 

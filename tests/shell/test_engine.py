@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import processes
-from supervisor.child import ExitStatus, StopGrace
-from supervisor.engine import EngineLimits, LoadProgress
+from supervisor.engines.engine import EngineLimits, LoadProgress
 from supervisor.errors import EngineStalled, EngineStartFailed
+from supervisor.system import processes
+from supervisor.system.child import ExitStatus, StopGrace
 from tests.fakes import install_fake
 from tests.shell.engines import Bench
 from tests.shell.waiting import until, until_gone

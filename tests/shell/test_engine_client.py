@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.engine_client import EngineClient, EngineUnreachable
+from supervisor.engines.client import EngineClient, EngineUnreachable
 from tests.shell.waiting import until
 from tests.support.patience import PATIENCE
 
@@ -281,3 +281,31 @@ async def _ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     await reader.read(1)
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     writer.close()
+
+
+async def test_a_head_without_end_is_broken_off(tmp_path: Path) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1024):
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+
+    async with engine(tmp_path, answer) as client:
+        with pytest.raises(EngineUnreachable, match="a head of more than"):
+            async with client.get("/x"):
+                pass
+
+
+@pytest.mark.parametrize("body", [b"", b"no JSON", b"[]", b"[" * 100_000, b"[" * 600 + b"]" * 600])
+@pytest.mark.parametrize("status", [200, 500])
+async def test_an_object_is_taken_from_any_answer(tmp_path: Path, body: bytes, status: int) -> None:
+    head = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
+    async with engine(tmp_path, says(head + body)) as client, client.get("/props") as response:
+        assert await response.json_object() == {}
+
+
+async def test_an_object_of_an_answer(tmp_path: Path) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"
+    async with engine(tmp_path, says(head + b'{"a": 1}')) as client, client.get("/props") as response:
+        assert await response.json_object() == {"a": 1}

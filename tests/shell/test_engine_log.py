@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from supervisor.engine_log import OutputLog
+from supervisor.engines.log import OutputLog
 
 pytestmark = pytest.mark.anyio
 

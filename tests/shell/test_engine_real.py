@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.child import ExitStatus, StopGrace
-from supervisor.engine import EngineLimits, LoadProgress
-from supervisor.engine_client import EngineClient, EngineUnreachable
+from supervisor.engines.client import EngineClient, EngineUnreachable
+from supervisor.engines.engine import EngineLimits, LoadProgress
 from supervisor.errors import EngineStartFailed
-from supervisor.paths import places
+from supervisor.system.child import ExitStatus, StopGrace
+from supervisor.system.paths import places
 from tests.shell.engines import Bench
 from tests.support.patience import PATIENCE
 

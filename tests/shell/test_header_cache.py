@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.errors import GgufError
-from supervisor.header_cache import HeaderCache
-from supervisor.modelfiles import open_model
+from supervisor.files.header_cache import HeaderCache
+from supervisor.files.model_file import open_model
 from tests.support.gguf_bytes import STRING, array, header, model, pair, tensor
 
 _CONTENT = model(

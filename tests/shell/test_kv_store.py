@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import structlog
 
-from supervisor.core.keeping import kept
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
-from supervisor.engine import Engine, EngineLimits
-from supervisor.engine_log import OutputLog
-from supervisor.kv_store import SlotKeeper, SlotStore
-from supervisor.sockets import fresh_socket
+from supervisor.core.launch.keeping import kept
+from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.log import OutputLog
+from supervisor.engines.slots import SlotKeeper, SlotStore
+from supervisor.system.sockets import fresh_socket
 from tests.support.scripted import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.capabilities import Capabilities
+from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.core.launch import LaunchOptions, LaunchSpec, LoraAdapter, ModelFacts, Placed, build_launch
 from supervisor.core.launch.rules import RULES
 from supervisor.core.launch.typed import SWITCHES, VALUED

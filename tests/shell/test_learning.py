@@ -13,27 +13,27 @@ from typing import Literal
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor import processes
-from supervisor.core.capabilities import Capabilities
 from supervisor.core.devices import Machine
-from supervisor.core.footprint import Footprint, asking
-from supervisor.core.identity import Start
+from supervisor.core.engine_output.capabilities import Capabilities
+from supervisor.core.engine_output.footprint import Footprint, asking
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch
-from supervisor.core.learn import learned
+from supervisor.core.learn.history import learned
+from supervisor.core.learn.identity import Start
 from supervisor.core.memory import MemoryEstimate
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.plan import Placement
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.engine import Engine, EngineLimits, ReadyInfo
-from supervisor.engine_log import OutputLog
-from supervisor.learning import Intent, Learning, StartNotes, intent_of, start_of
+from supervisor.engines.engine import Engine, EngineLimits, ReadyInfo
+from supervisor.engines.log import OutputLog
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.probe import capabilities
-from supervisor.planning import Known, Planner, Rules
+from supervisor.models.subject import read_subject
+from supervisor.planning.learning import Intent, Learning, StartNotes, intent_of, start_of
+from supervisor.planning.planner import Known, Planner, Rules
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
-from supervisor.sockets import fresh_socket
 from supervisor.store import Database
-from supervisor.subjects import read_subject
+from supervisor.system import processes
+from supervisor.system.sockets import fresh_socket
 from tests.evidence.subjects import write_subject
 from tests.support.placements import placement
 from tests.support.scripted import ScriptedModel
@@ -174,7 +174,9 @@ UNMAPPED: Literal["none"] = (
 
 
 async def test_a_models_footprint_is_its_estimate(shop: Workshop, scripted_model: ScriptedModel) -> None:
-    options = LaunchOptions(ctx_size=4096, parallel=2, embeddings="off")
+    options = LaunchOptions(
+        ctx_size=4096, parallel=2, embeddings="off", repack=False
+    )  # a repacked copy is told besides
     planned = await shop.plan(scripted_model("It fits.", n_ctx=8192), options)
     info = await shop.start(planned)
     assert planned.intent.estimated == planned.estimate

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from supervisor import logs
-from supervisor.core.flood import Flood
+from supervisor.core.text.flood import Flood
+from supervisor.system import logs
 
 
 @pytest.fixture(autouse=True)
@@ -140,9 +140,9 @@ ROTATING = """
 import sys
 from pathlib import Path
 import structlog
-from supervisor import logs
-from supervisor.core.flood import Flood
-from supervisor.logfile import LogFile
+from supervisor.system import logs
+from supervisor.core.text.flood import Flood
+from supervisor.system.logfile import LogFile
 control = logs.LogControl(file=LogFile(Path(sys.argv[1]), 10_000, 3), flood=Flood(burst=10**9))
 logs.configure("json", lambda line: None, control)
 for number in range(1000):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.errors import GgufError, ModelFileError, ShardMissing
-from supervisor.modelfiles import open_model
+from supervisor.files.model_file import open_model
 from tests.support.gguf_bytes import STRING, header, model, pair, split_header, tensor
 
 _FACTS = pair("general.architecture", STRING, "llama")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.daemon import daemon_lock
+from supervisor.daemon.lock import daemon_lock
 from supervisor.errors import FolderRefused
-from supervisor.owned import MARKER, inner_folder, own_folder, private_folder, read_marker, shared_folder
-from supervisor.paths import places
+from supervisor.system.owned import MARKER, inner_folder, own_folder, private_folder, read_marker, shared_folder
+from supervisor.system.paths import places
 
 
 def mode(path: Path) -> int:

@@ -11,11 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
-from supervisor.core.footprint import Footprint
-from supervisor.core.identity import model_identity
-from supervisor.modelfiles import open_model
-from supervisor.paths import places
+from supervisor.core.engine_output.footprint import Footprint
+from supervisor.core.learn.identity import model_identity
+from supervisor.files.model_file import open_model
 from supervisor.store import Database, Footprints
+from supervisor.system.paths import places
 from tests.evidence.subjects import write_subject
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, wait_until
 from tests.support.patience import PATIENCE

@@ -9,10 +9,10 @@ import pytest
 
 from supervisor.config import Settings
 from supervisor.core.plan import Resident
-from supervisor.paths import places
-from supervisor.planned import Asked, planned
 from supervisor.probe.profiles import load_profile
-from supervisor.workshop import without_daemon
+from supervisor.service.build import without_daemon
+from supervisor.service.plans import Asked, planned
+from supervisor.system.paths import places
 
 pytestmark = pytest.mark.anyio
 

@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from supervisor.core.devices import Machine
-from supervisor.core.registry import ModelEntry, Registry
+from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.errors import QueueFull
-from supervisor.planning import MOST_WAITING, Known, Planner, Rules
+from supervisor.planning.planner import MOST_WAITING, Known, Planner, Rules
 from supervisor.probe.profiles import load_profile
 
 pytestmark = pytest.mark.anyio

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import processes
-from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
-from supervisor.engine_client import EngineUnreachable
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.client import EngineUnreachable
 from supervisor.errors import CrashLoop, ModelDoesNotFit, ModelLoadFailed, QueueFull, ShuttingDown
-from supervisor.pool import Pool, PoolLimits
+from supervisor.pool.pool import Pool, PoolLimits
+from supervisor.system import processes
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, chat
 from tests.shell.waiting import until
@@ -197,7 +197,7 @@ async def test_a_client_that_leaves_before_the_load_is_over_ends_the_load(bench:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         async with asyncio.timeout(PATIENCE):
-            status = await pool.settled("a")
+            status = await pool.at_rest("a")
         assert status.view.state is EngineState.STOPPED
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import processes
-from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.slots import SlotStore
 from supervisor.errors import ModelLoadFailed
-from supervisor.kv_store import SlotStore
-from supervisor.pool import PoolLimits
+from supervisor.pool.pool import PoolLimits
+from supervisor.system import processes
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, chat
 from tests.shell.waiting import until
@@ -71,7 +71,7 @@ async def test_a_load_that_nobody_waits_for_is_not_tried_otherwise(bench: PoolBe
         waiting.cancel()
         await asyncio.wait({waiting})
         async with asyncio.timeout(PATIENCE):
-            await pool.settled("a")
+            await pool.at_rest("a")
     assert bench.failures == []
     assert len(bench.engines) == 1
 

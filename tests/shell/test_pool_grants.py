@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.events import EngineId, Failure, ModelId, Plan
-from supervisor.engine import Engine
-from supervisor.engine_client import EngineClient
+from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
+from supervisor.engines.client import EngineClient
+from supervisor.engines.engine import Engine
 from supervisor.errors import ModelLoadFailed
-from supervisor.lease import Lease
-from supervisor.pool import Pool
+from supervisor.pool.lease import Lease
+from supervisor.pool.pool import Pool
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from supervisor.core.lifecycle import EngineState
 from supervisor.core.schedule import ModelPolicy
-from supervisor.kv_store import SlotStore
-from supervisor.pool import Pool, PoolLimits
+from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.slots import SlotStore
+from supervisor.pool.pool import Pool, PoolLimits
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, processed
 from tests.shell.waiting import until
@@ -96,7 +96,7 @@ async def test_an_engine_that_outgrows_its_plan_starts_anew_when_it_is_idle(benc
         lease.release()
         await until(lambda: len(bench.engines) == 2, "another takes its place")
         async with asyncio.timeout(PATIENCE):
-            await pool.settled("a")
+            await pool.at_rest("a")
         (await pool.acquire("a")).release()
         assert len(bench.engines) == 2
         assert sum(event == "engine_outgrown" for event, _, _ in bench.seen) == 1

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from supervisor import processes
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
-from supervisor.engine_client import EngineUnreachable
+from supervisor.engines.client import EngineUnreachable
 from supervisor.errors import SupervisorError
-from supervisor.owned import MARKER
-from supervisor.pool import Pool, PoolLimits
+from supervisor.pool.pool import Pool, PoolLimits
+from supervisor.system import processes
+from supervisor.system.owned import MARKER
 from tests.shell.pools import PoolBench, chat
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel

@@ -7,8 +7,8 @@ from pathlib import Path
 import gguf
 import pytest
 
-from supervisor.modelfiles import ModelFile, open_model
-from supervisor.projectors import projector_beside
+from supervisor.files.model_file import ModelFile, open_model
+from supervisor.files.projector import projector_beside
 
 
 def model_in(folder: Path, name: str = "tiny-vl-Q4_K_M.gguf", width: int = 64) -> ModelFile:

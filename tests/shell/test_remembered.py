@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from supervisor.core.launch import LaunchOptions
-from supervisor.core.registry import ModelEntry, Registry, Source
-from supervisor.learning import Learning
-from supervisor.remembered import Remembered
+from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.planning.learning import Learning
+from supervisor.service.restore import Remembered
 from supervisor.store import Database
 from tests.support.gguf_bytes import header, pair
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.errors import EngineStartFailed
-from supervisor.paths import places
-from supervisor.sockets import LONGEST_PATH, fresh_socket
+from supervisor.system.paths import places
+from supervisor.system.sockets import LONGEST_PATH, fresh_socket
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no Unix sockets")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from supervisor.config import load_settings
-from supervisor.core.registry import Registry, Source
+from supervisor.core.models.registry import Registry, Source
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import ModelFileError
-from supervisor.targets import configured_models, resolve_target
+from supervisor.models.targets import configured_models, resolve_target
 
 
 def registry(folder: Path, text: str) -> Registry:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from supervisor.wakefulness import Epoch, lifetime, watch_for_resume
+from supervisor.system.wakefulness import Epoch, lifetime, watch_for_resume
 from tests.shell.waiting import until
 
 pytestmark = pytest.mark.anyio

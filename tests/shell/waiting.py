@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from supervisor import processes
+from supervisor.system import processes
 from tests.support.patience import PATIENCE
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from supervisor.core.footprint import Card, DeviceFootprint, Footprint
-from supervisor.core.identity import Start, options_hash, plain_settings
-from supervisor.core.learn import Observation
+from supervisor.core.engine_output.footprint import Card, DeviceFootprint, Footprint
+from supervisor.core.learn.history import Observation
+from supervisor.core.learn.identity import Start, options_hash, plain_settings
 from supervisor.core.memory import EstimateOptions
 
 

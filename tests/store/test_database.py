@@ -16,9 +16,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from supervisor.errors import StoreTooNew, StoreUnusable
-from supervisor.owned import MARKER
 from supervisor.store import Database, Footprints
 from supervisor.store.migrations import MIGRATIONS, VERSION
+from supervisor.system.owned import MARKER
 from tests.store.observations import observation
 
 ROOT = Path(__file__).parents[2]

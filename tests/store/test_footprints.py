@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.footprint import Card, DeviceFootprint, Footprint
-from supervisor.core.identity import Start
-from supervisor.core.learn import Observation
+from supervisor.core.engine_output.footprint import Card, DeviceFootprint, Footprint
+from supervisor.core.learn.history import Observation
+from supervisor.core.learn.identity import Start
 from supervisor.store import Database, Footprints, LoadTime, LoadTimes
 from tests.store.observations import observation
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from supervisor.errors import EngineError
 from supervisor.llamacpp.locate import locate
-from supervisor.paths import places
+from supervisor.system.paths import places
 from tests.support.lacking import lacking
 
 

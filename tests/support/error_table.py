@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from supervisor import errors
 from supervisor.api.errors import STATUSES
-from supervisor.core.failures import MEANINGS
+from supervisor.core.engine_output.failures import MEANINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
 Kind: TypeAlias = type[errors.SupervisorError]

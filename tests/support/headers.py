@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from supervisor.core.architectures import lookup
 from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo
+from supervisor.core.spec import lookup
 
 F16 = 1
 

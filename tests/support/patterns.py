@@ -12,7 +12,7 @@ from re import _constants as op  # type: ignore[attr-defined]  # the parser's na
 from re import _parser as parser  # type: ignore[attr-defined]  # the parser; no public one exists
 from typing import Any, Final
 
-from supervisor.core import failures
+from supervisor.core.engine_output import failures
 
 ROOT: Final = Path(__file__).parents[2]
 _METHODS: Final = ("match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split")
@@ -51,7 +51,7 @@ def all_patterns() -> Iterator[Found]:
     for rule in failures._RULES:
         cells = [cell.cell_contents for cell in getattr(rule, "__closure__", None) or ()]
         for pattern in next((one for one in cells if isinstance(one, list)), []):
-            yield Found("supervisor.core.failures:_RULES", pattern.pattern, pattern, ("search",))
+            yield Found("supervisor.core.engine_output.failures:_RULES", pattern.pattern, pattern, ("search",))
 
 
 def _takes_a_pattern(node: ast.Call) -> bool:

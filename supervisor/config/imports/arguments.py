@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, cast
 from pydantic import ValidationError
 
 from supervisor.config.faults import option_fault
-from supervisor.config.imports.carried import is_secret
 from supervisor.config.settings import DefaultSettings
 from supervisor.core.launch.extra import spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of
 from supervisor.core.launch.typed import SWITCHES, VALUED
+from supervisor.core.text.secrets import is_likely_secret
 
 _LISTS = {"device", "rpc", "spec_draft_device", "override_tensor", "spec_draft_override_tensor", "tensor_split"}
 _BY_FLAG: Mapping[str, str] = {flag: row.field for row in VALUED.values() for flag in row.on}
@@ -176,7 +176,7 @@ class _Reader:
             return
         if rule.level in {"never", "field"}:
             self.notes.append(f"{option.flag} is left out: {rule.text}")
-        elif rule is NEWER and is_secret(option.flag):
+        elif rule is NEWER and is_likely_secret(option.flag):
             self.notes.append(f"{option.flag} is left out: it may hold a secret")
         else:
             self.settings.setdefault("extra_args", []).extend((option.flag, *option.values))
@@ -195,5 +195,5 @@ class _Reader:
 def _json(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

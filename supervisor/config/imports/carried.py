@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
-
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
-
-
-def is_secret(name: str) -> bool:
-    """Whether what stands under this name, of a variable or an option, is likely to be nobody else's business."""
-    return _SECRET.search(name) is not None
 
 
 @dataclass

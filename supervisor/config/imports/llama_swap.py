@@ -10,11 +10,12 @@ from typing import Any
 
 from supervisor.config.document import NotADocument, read_document
 from supervisor.config.imports.arguments import read_arguments
-from supervisor.config.imports.carried import Carried, is_secret
+from supervisor.config.imports.carried import Carried
 from supervisor.config.imports.swap_groups import MOST_MODELS, SwapGroup, apart, pinned
 from supervisor.config.settings import Settings
-from supervisor.core.filters import PROTECTED
 from supervisor.core.launch.environment import is_setting
+from supervisor.core.models.filters import PROTECTED
+from supervisor.core.text.secrets import is_likely_secret, without_credentials
 from supervisor.errors import ConfigError
 
 _MACRO = re.compile(r"\$\{(?!env\.)([\w-]+)\}")
@@ -119,7 +120,7 @@ def _environment(name: str, items: list[str], found: Carried) -> dict[str, str]:
             found.note(f"models.{name}", "an entry of env without a value is left out")
         elif is_setting(variable):
             found.note(f"models.{name}", f"{variable} of env is left out: give it among the model's options")
-        elif is_secret(variable) and not _VARIABLE.fullmatch(value):
+        elif not _VARIABLE.fullmatch(value) and (is_likely_secret(variable) or without_credentials(value) != value):
             kept[variable] = f"${{env.{variable}:-}}"
             found.note(f"models.{name}", f"the value of {variable} is left out: set the variable for the daemon")
         else:
@@ -133,7 +134,11 @@ def _filters(name: str, given: Mapping[str, Any], found: Carried) -> dict[str, A
     filters: dict[str, Any] = {}
     if kept := [item.strip() for item in names if item.strip() and item.strip() not in PROTECTED]:
         filters["strip"] = kept
-    if fixed := {key: value for key, value in _mapping(given.get("setParams")).items() if key not in PROTECTED}:
+    fixed = {key: value for key, value in _mapping(given.get("setParams")).items() if key not in PROTECTED}
+    for key in [key for key, value in fixed.items() if isinstance(value, str) and is_likely_secret(key)]:
+        del fixed[key]
+        found.note(f"models.{name}", f"filters.setParams.{key} is left out: it may hold a secret")
+    if fixed:
         filters["set"] = fixed
     if given.get("setParamsByID"):
         found.note(f"models.{name}", "filters.setParamsByID: make a model of its own for each id")

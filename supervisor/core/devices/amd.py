@@ -5,13 +5,13 @@ They know the names that the kernel does not, and are the only source where `/sy
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from supervisor.core.devices.physical import AMD, Gpu, normal_pci
+from supervisor.core.text.foreignjson import parse
 
 AMD_SMI = ("static", "--asic", "--bus", "--vram", "--json")
 ROCM_SMI = ("--showproductname", "--showbus", "--showuniqueid", "--showmeminfo", "vram", "--json")
@@ -22,7 +22,7 @@ _HEXADECIMAL = re.compile(r"(?:0x)?([0-9a-fA-F]{8,16})$")
 
 def parse_amd_smi(text: str) -> tuple[Gpu, ...]:
     """Raises ValueError where it is no JSON. Newer tools wrap the list in `gpu_data`."""
-    value = json.loads(text)
+    value = parse(text)
     if isinstance(value, Mapping):
         value = value.get("gpu_data")
     entries = value if isinstance(value, list) else []
@@ -31,7 +31,7 @@ def parse_amd_smi(text: str) -> tuple[Gpu, ...]:
 
 def parse_rocm_smi(text: str) -> tuple[Gpu, ...]:
     """Raises ValueError where it is no JSON. Keys differ in case between versions."""
-    value = json.loads(text)
+    value = parse(text)
     cards = value.items() if isinstance(value, Mapping) else ()
     return _numbered(
         _from_rocm_smi({key.lower(): text for key, text in facts.items()})

@@ -10,11 +10,11 @@ above. The shares are those of llama.cpp's own log on stock machines: 5461 MiB o
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
 from supervisor.core.devices.physical import APPLE, Gpu
+from supervisor.core.text.foreignjson import parse
 
 PROFILER = ("SPDisplaysDataType", "-json")
 SYSCTL = ("hw.memsize", "iogpu.wired_limit_mb")
@@ -27,7 +27,7 @@ _VALUE = re.compile(r"^([\w.]+)\s*[:=]\s*(\d+)\s*$", re.MULTILINE)
 def parse_apple(profiler: str, sysctl: str) -> tuple[Gpu, ...]:
     """The GPU that shares the processor's memory; none on a Mac with an Intel processor. Raises ValueError: no JSON."""
     values = {name: int(value) for name, value in _VALUE.findall(sysctl)}
-    value = json.loads(profiler)
+    value = parse(profiler)
     displays = value.get("SPDisplaysDataType") if isinstance(value, Mapping) else None
     names = [
         str(one.get("sppci_model") or one.get("_name") or "") for one in displays or () if isinstance(one, Mapping)

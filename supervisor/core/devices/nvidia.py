@@ -8,17 +8,17 @@ is null. A GPU without memory figures has no memory of its own: NVML answers "no
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from supervisor.core.devices.physical import NVIDIA, Gpu, normal_pci
+from supervisor.core.text.foreignjson import parse
 
 
 def parse_nvml(text: str) -> tuple[Gpu, ...]:
     """The GPUs in PCI order, numbered like nvidia-smi's. Raises ValueError where the text is not the helper's."""
-    value = json.loads(text)
+    value = parse(text)
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError("no list of GPUs")
     gpus = sorted((_gpu(one) for one in value["gpus"]), key=lambda gpu: gpu.pci or "~")

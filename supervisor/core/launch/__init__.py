@@ -3,7 +3,7 @@
 Pure: what the binary knows, what the machine has and where libraries lie are arguments.
 """
 
-from supervisor.core.launch.build import LaunchSpec, build_launch, check_options, child_environment
+from supervisor.core.launch.build import LaunchSpec, build_launch, check_options, child_environment, lacking
 from supervisor.core.launch.convert import estimate_options, explicit_of
 from supervisor.core.launch.environment import LibraryPath, has_runtime, library_path, with_libraries
 from supervisor.core.launch.extra import Trust, check_extra
@@ -34,6 +34,7 @@ __all__ = [
     "explicit_of",
     "facts_of",
     "has_runtime",
+    "lacking",
     "library_path",
     "projector_of",
     "with_libraries",

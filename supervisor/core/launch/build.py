@@ -9,16 +9,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
-from supervisor.core.capabilities import Flags
+from supervisor.core.engine_output.capabilities import Flags
+from supervisor.core.engine_output.statelines import ENV_SPEAK
 from supervisor.core.environment import for_engines
 from supervisor.core.launch.emit import typed_arguments
 from supervisor.core.launch.environment import LibraryPath, with_libraries, without_settings
 from supervisor.core.launch.extra import check_env, check_extra
 from supervisor.core.launch.options import LaunchOptions, ModelFacts
 from supervisor.core.launch.placed import Placed, merged_env, planned
-from supervisor.core.statelines import ENV_SPEAK
+from supervisor.errors import InvalidRequest, OptionNotSupported
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,21 @@ def build_launch(  # noqa: PLR0913 - one plain value per thing that a command li
 def check_options(options: LaunchOptions, flags: Flags | None = None) -> None:
     """Whether `build_launch` would take these options: raises what it would."""
     _asked(options, ModelFacts(), flags)
+
+
+def lacking(options: LaunchOptions, flags: Flags) -> list[OptionNotSupported]:
+    """One error for every field that asks for something which the binary has no option for."""
+    found, plain = [], LaunchOptions()
+    for name in (one.name for one in fields(LaunchOptions)):
+        value = getattr(options, name)
+        if value != getattr(plain, name):
+            try:
+                check_options(replace(plain, **{name: value}), flags)
+            except OptionNotSupported as error:
+                found.append(error)
+            except InvalidRequest:
+                pass  # what is wrong for every binary is not told here
+    return found
 
 
 def child_environment(inherited: Mapping[str, str], launch: LaunchSpec) -> dict[str, str]:

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from supervisor.core.capabilities import Flags
+from supervisor.core.engine_output.capabilities import Flags
 from supervisor.core.launch.options import LaunchOptions, LoraAdapter, ModelFacts, projector_of, serves_embeddings
 from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED, Typed
 from supervisor.core.memory.patterns import check_override

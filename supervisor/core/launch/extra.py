@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from supervisor.core.capabilities import Flags
+from supervisor.core.engine_output.capabilities import Flags
 from supervisor.core.launch.emit import unknown_option
 from supervisor.core.launch.environment import is_setting
 from supervisor.core.launch.options import MACHINE_FIELDS

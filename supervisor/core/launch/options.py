@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from supervisor.core.gguf import GgufHeader
+from supervisor.core.spec import lookup
 
 Embeddings = Literal["auto", "on", "off"]
 Switch = Literal["on", "off", "auto"]
@@ -148,16 +149,9 @@ class ModelFacts:
     projector: str | None = None
 
 
-# Architectures that only embed: llama.cpp gives them no cache
-_ENCODERS = frozenset(
-    {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert", "eurobert", "modern-bert"}
-    | {"gemma-embedding"}
-)
-
-
 def facts_of(header: GgufHeader, projector: str | None = None) -> ModelFacts:
     """What the header says; pooling type 0 is "none" (llama.cpp's `llama_pooling_type`)."""
-    return ModelFacts(bool(header.pooling_type), header.architecture in _ENCODERS, projector)
+    return ModelFacts(bool(header.pooling_type), lookup(header.architecture or "").only_embeds, projector)
 
 
 def serves_embeddings(options: LaunchOptions, facts: ModelFacts) -> bool:

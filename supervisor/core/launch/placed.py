@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from supervisor.core.capabilities import Flags
+from supervisor.core.engine_output.capabilities import Flags
 from supervisor.core.launch.options import LaunchOptions
 from supervisor.core.plan import Placement
 from supervisor.errors import InvalidRequest

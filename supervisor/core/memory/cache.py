@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from supervisor.core.ggml import row_bytes
+from supervisor.core.gguf import row_bytes
 from supervisor.core.memory.context import CELL_PAD, Context, padded
 
 
@@ -67,14 +67,6 @@ class Cache:
     layers: tuple[CacheLayer, ...]
     type_k: str
     type_v: str
-
-    @property
-    def k_bytes(self) -> int:
-        return sum(row_bytes(self.type_k, row.k_width) for row in self.layers) * self.cells * self.streams
-
-    @property
-    def v_bytes(self) -> int:
-        return sum(row_bytes(self.type_v, row.v_width) for row in self.layers) * self.cells * self.streams
 
     def layer_bytes(self) -> dict[int, int]:
         """Bytes by layer. Layers of one width are the rule, so each width is computed once."""

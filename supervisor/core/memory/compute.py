@@ -30,7 +30,8 @@ class Cut:
     Attributes:
         first, others: rows on the first device that is used, and on those after it.
         scans: rows more beside Mamba's layers, on the first device and on those after it.
-        amid: of these, rows more after the first of three devices or more.
+        amid: of these, rows more after the first of three devices or more. Of some architectures `Graph.scan_rows`
+            counts instead of both.
         states: copies of a recurrent state that travel.
         per_layer: copies of the per-layer embeddings that travel.
         device_core, host_core: what is computed there: all, the experts, what is left without them, or nothing.
@@ -54,16 +55,7 @@ _BOTH = Cut(copies=1, first=6, others=6, host=5, per_layer=2, host_core="all")
 _HOST_CACHE = Cut(copies=1, first=8, others=8, host=5, states=12, per_layer=5)
 _SOME_EXPERTS = Cut(copies=1, first=9, others=9, host=5, host_core="experts")
 _NO_EXPERTS = Cut(copies=1, first=9, others=9, host=5, device_core="rest", host_core="experts")
-_SHARES = {"gemma3n": (11, 20), "gemma4": (3, 15)}
-"""Of models with per-layer embeddings in a pipeline: copies of these on a device, and on one whose layers share the
-cache of a layer elsewhere. Fitted to measurements."""
-_MIXES = {"rwkv6": (0, 1, 1), "rwkv6qwen2": (0, 1, 1), "rwkv7": (2, 9, 5), "arwkv7": (1, 4, 4)}
-"""Of RWKV in a pipeline, beside one state more: rows on the first device, on those after it, and on the last. From
-version 7 on the values of the first layer travel to every other. Fitted to fixtures on two to four workers."""
-_SCANS = {"falcon-h1": (1, 1), "granitehybrid": (5, 15)}
-"""Of these models in a pipeline, instead of `Cut.scans` and `Cut.amid`. Fitted to fixtures on two and three workers."""
 _MASKED = frozenset({"attention", "window"})
-_TORN = frozenset({"nemotron_h", "nemotron_h_moe"})
 _PIPELINE = Cut(copies=4, first=17, others=12, host=10, scans=(8, 20), amid=6)
 
 
@@ -80,7 +72,7 @@ def compute_buffers(
     row = 4 * context.n_tokens * facts.widths.embd
     cut = _cut(options, places)
     inputs = input_bytes(facts.spec, context, caches)
-    known = _SCANS.get(facts.spec.architecture.name) if cut is _PIPELINE else None
+    known = facts.spec.architecture.graph.scan_rows if cut is _PIPELINE else None
     scans, amid = known or cut.scans, cut.amid if len(options.devices) > 2 and not known else 0
     used = sorted({place for place in places if place >= 0})
     found = [0] * (len(options.devices) + 1)
@@ -94,12 +86,12 @@ def compute_buffers(
         size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
         if cut is _PIPELINE:
             last = device == used[-1] and not everywhere
-            size += _mix_bytes(facts, context, row, 0 if device == used[0] else 1 + last)
+            size += _shift_bytes(facts, context, row, 0 if device == used[0] else 1 + last)
         found[device] = _with_margin(size + _cuda_copies(options, context, caches))
     host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
     if used and facts.widths.per_layer:
         host += 4 * context.n_tokens * facts.widths.per_layer + row
-    host += cut.states * facts.widths.state + (_torn_scans(facts, context) if cut is _HOST_CACHE else 0)
+    host += cut.states * facts.widths.state + (_gathered(facts, context) if cut is _HOST_CACHE else 0)
     if -1 in places[:-1] or cut is _HOST_CACHE:
         host += leaf_bytes(facts.spec, context, _here(places, -1, everywhere or cut is _HOST_CACHE))
     found[-1] = _with_margin(host + cut.copies * inputs)
@@ -120,24 +112,24 @@ def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], d
     return [cache for cache in caches if any(row.layer in here for row in cache.layers)]
 
 
-def _torn_scans(facts: Facts, context: Context) -> int:
-    """Nemotron-H with its states on the host: what every Mamba layer convolves goes there first, all at once."""
+def _gathered(facts: Facts, context: Context) -> int:
+    """With states on the host, where what every Mamba layer convolves goes there first, all at once."""
     spec, ssm = facts.spec, facts.spec.ssm
-    if spec.architecture.name not in _TORN:
+    if not spec.architecture.graph.gathers_convolutions:
         return 0
     return 4 * context.n_tokens * (ssm.inner + 2 * ssm.group * ssm.state) * sum(spec.recurrent_layers)
 
 
-def _mix_bytes(facts: Facts, context: Context, row: int, place: int) -> int:
+def _shift_bytes(facts: Facts, context: Context, row: int, place: int) -> int:
     """`place`: 0 for the first device, 2 for the last one, 1 between them."""
-    rows = _MIXES.get(facts.spec.architecture.name)
+    rows = facts.spec.architecture.graph.shift_rows
     return rows[place] * row + facts.widths.state * context.states if rows else 0
 
 
 def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[int], device: int) -> int:
     copies = cut.per_layer
     if cut is _PIPELINE:
-        near, far = _SHARES.get(facts.spec.architecture.name, (0, 0))
+        near, far = facts.spec.architecture.graph.per_layer_copies
         copies = far if _borrows(facts, places, device) else near
     return copies * 4 * context.n_tokens * facts.widths.per_layer
 

@@ -9,7 +9,6 @@ from supervisor.core.spec import ModelSpec
 
 CELL_PAD = 256
 _AUTO_SLOTS = 4
-_ENCODERS = frozenset({"t5", "t5encoder", "eagle3", "dflash"})  # put out every token of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ def resolve_context(spec: ModelSpec, options: EstimateOptions) -> Context:
     cells = n_ctx if unified else padded(n_ctx // n_seq, CELL_PAD)
     streams = 1 if unified else n_seq
     n_outputs = n_seq * (1 + options.draft_n_max) if options.drafts else n_seq
-    if options.embeddings or spec.architecture.name in _ENCODERS:
+    if options.embeddings or spec.architecture.all_outputs:
         n_outputs = n_batch
     return Context(
         n_ctx=cells * streams,
@@ -77,7 +76,7 @@ def resolve_context(spec: ModelSpec, options: EstimateOptions) -> Context:
         rollbacks=options.draft_n_max if options.drafts and spec.architecture.rollback else 0,
         n_outputs=min(n_batch, n_outputs),
         swa_full=options.swa_full,
-        flash_attn=options.flash_attn != "off" and spec.architecture.name != "grok",
+        flash_attn=options.flash_attn != "off" and spec.architecture.flash_attention,
     )
 
 

@@ -7,8 +7,7 @@ have index keys as well, compressed alike.
 from __future__ import annotations
 
 from supervisor.core.memory.cache import CacheLayer, CacheRule
-from supervisor.core.spec import ModelSpec
-from supervisor.core.spec_parts import COMPRESSED_RATIO
+from supervisor.core.spec import COMPRESSED_RATIO, ModelSpec
 
 _LONG_RATIO = 128
 _F32 = 4

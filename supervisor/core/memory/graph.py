@@ -10,30 +10,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from supervisor.core.architectures import Layout, RecurrentFamily
-from supervisor.core.ggml import tensor_type
+from supervisor.core.gguf import tensor_type
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.graph_recurrent import has_diagonal, recurrent_terms
 from supervisor.core.memory.graph_sparse import chooses_blocks, hyper_rows, pool_inputs, sparse_terms
 from supervisor.core.memory.widths import Widths
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import Layout, ModelSpec, RecurrentFamily, SecondBranch
 
 _F32 = 4
 _F16 = 2
 _I64 = 8
 
-_MORE_ROWS = {"cohere2": 1, "grok": 3, "hrm_text": 1, "llada-moe": 1, "llama-embed": 1, "minicpm3": 1, "rnd1": 1}
-_MORE_ROWS |= {"smallthinker": 1, "cohere2moe": 5, "falcon-h1": 1, "jamba": 1, "llama4": 2, "phi2": 1, "mistral4": 1}
-_MORE_ROWS |= {"nemotron_h": 1, "nemotron_h_moe": 1}
-"""Rows of the residual stream that these graphs keep for longer: of parallel branches, scales, routers."""
 _PLAIN_SCORES = frozenset({Layout.PLAIN, Layout.ISWA})
-_WHOLE_QUERIES = frozenset({"bloom", "gpt2", "graniteswitch", "jais", "mpt", "starcoder", "talkie"})
-"""Attend with views of one tensor of queries, keys and values, which stays whole."""
 _SCANS = frozenset({RecurrentFamily.MAMBA, RecurrentFamily.MAMBA2})
-_PARALLEL = frozenset({"command-r", "plamo", "plamo2"})  # attention and feed-forward part side by side
-_BUCKETS = frozenset({"t5", "t5encoder"})  # a number for every pair of tokens: how far they are apart
-_UNCACHED = frozenset({"llama-embed", "t5encoder"})  # attend within the batch, though they have a cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +45,16 @@ class Core:
 
 def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
     """What is put in before a batch runs, but for tokens: masks, places of rows, rotations of quantised heads."""
-    n, name = context.n_tokens, spec.architecture.name
+    n, biased = context.n_tokens, spec.architecture.graph.relative_bias
     item = _F16 if context.flash_attn else _F32
-    if spec.architecture.layout is Layout.NONE or spec.architecture.name in _UNCACHED:
-        return n * n * (item * (2 if spec.window else 1) + (_F32 if name in _BUCKETS else 0))
+    if spec.architecture.attends_in_batch:
+        return n * n * (item * (2 if spec.window else 1) + (_F32 if biased else 0))
     pools = pool_inputs(spec, context)
     masked = [cache for cache in caches if cache.name != "index" or _masks_index(spec, context)]
     size = (sum(cache.cells for cache in masked) * item + 2 * _I64 * len(caches)) * n + pools
     if has_diagonal(spec):
         size += _F32 * n * n * max(spec.n_head, default=0)
-    if name in _BUCKETS:
+    if biased:
         size += _F32 * n * context.cells
     if not context.flash_attn:  # values are transposed: each has a place of its own
         size += sum(max(row.v_width for row in cache.layers) for cache in caches) * n * _I64
@@ -110,12 +100,11 @@ def _masks_index(spec: ModelSpec, context: Context) -> bool:
 
 
 def _logits(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """Of the tokens that are put out: all of a batch with CogVLM; Chameleon keeps them beside those it may not say."""
-    n = context.n_tokens
-    name = spec.architecture.name
-    if name == "cogvlm":
+    """Of the tokens that are put out, or of all of a batch; twice where they are kept beside the masked ones."""
+    n, graph = context.n_tokens, spec.architecture.graph
+    if graph.all_logits:
         return widths.vocab
-    return widths.vocab * min(n, context.n_outputs) * (2 if name == "chameleon" else 1) // n
+    return widths.vocab * min(n, context.n_outputs) * (2 if graph.masked_logits else 1) // n
 
 
 def _experts(widths: Widths) -> int:
@@ -132,10 +121,10 @@ def _is_rotated(caches: Sequence[Cache]) -> bool:
 
 def _extra(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
     """Elements that stay beside the widest place."""
-    name = spec.architecture.name
-    rows = _MORE_ROWS.get(name, 0) + (spec.architecture.layout is Layout.NONE)
+    graph = spec.architecture.graph
+    rows = graph.more_rows + (spec.architecture.layout is Layout.NONE)
     apart = widths.least_queries < widths.embd or (widths.least_queries > 3 * widths.embd and not spec.mla)
-    if _is_rotated(caches) and (name in _PARALLEL or widths.per_layer or apart):
+    if _is_rotated(caches) and (graph.parallel or widths.per_layer or apart):
         rows += 1  # rotated queries do not fit where the stream was
     rotated = widths.queries if widths.per_layer and _is_rotated(caches) else 0
     return rows * widths.embd + rotated
@@ -145,8 +134,8 @@ def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, 
     """Scores of every head against all cells."""
     if context.flash_attn:
         return 0
-    cached = spec.architecture.layout is not Layout.NONE and spec.architecture.name not in _UNCACHED
-    cells = max((cache.cells for cache in caches), default=0) if cached else context.n_tokens
+    uncached = spec.architecture.attends_in_batch
+    cells = context.n_tokens if uncached else max((cache.cells for cache in caches), default=0)
     if spec.architecture.layout is Layout.DEEPSEEK4:  # compressed cells beside those of the window
         cells += max((cache.cells for cache in caches if cache.name == "window"), default=0)
     rows = 5 if has_diagonal(spec) else 0
@@ -166,22 +155,22 @@ def _beside_scores(spec: ModelSpec, widths: Widths) -> int:
 
 
 def _takes_queries_apart(spec: ModelSpec) -> bool:
-    return spec.architecture.layout in _PLAIN_SCORES and spec.architecture.name not in _WHOLE_QUERIES
+    return spec.architecture.layout in _PLAIN_SCORES and not spec.architecture.graph.whole_qkv
 
 
 def _relative_bias(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """T5's bias by distance, for every head and cell, until it is in the order attention wants."""
-    if spec.architecture.name == "t5":
-        return 4 * widths.heads * context.cells
-    return 4 * widths.heads * context.n_tokens if spec.architecture.name == "t5encoder" else 0
+    """A bias by distance, for every head and cell, until it is in the order attention wants."""
+    if not spec.architecture.graph.relative_bias:
+        return 0
+    return 4 * widths.heads * (context.n_tokens if spec.architecture.attends_in_batch else context.cells)
 
 
 def _second_branch(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """CogVLM has a part for text and one for images; Falcon-H1 keeps what attention and Mamba put out, side by side."""
-    match spec.architecture.name:
-        case "cogvlm" if context.streams > 1:
+    """What is alive beside the feed-forward part."""
+    match spec.architecture.graph.second_branch:
+        case SecondBranch.IMAGES if context.streams > 1:
             return widths.ffn
-        case "falcon-h1":
+        case SecondBranch.MIXER:
             return widths.ffn // 3
         case _:
             return 0
@@ -191,7 +180,7 @@ def _with_per_layer(spec: ModelSpec, widths: Widths, widest: int) -> int:
     """Per-layer embeddings of all layers are alive from the start; while they are made, three or four times."""
     if not widths.per_layer:
         return widest
-    if spec.architecture.name == "gemma3n":  # keeps four streams
+    if spec.architecture.graph.altup:
         return max(widest + widths.per_layer + 7 * widths.embd, 4 * widths.per_layer)
     reused = min(2, widths.ffn // widths.per_layer)  # made after the first layer, where its feed-forward part was
     made = widths.ffn + (3 - reused) * widths.per_layer

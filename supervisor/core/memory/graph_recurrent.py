@@ -6,14 +6,12 @@ for either.
 
 from __future__ import annotations
 
-from supervisor.core.architectures import RecurrentFamily
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.recurrent import state_parts
 from supervisor.core.memory.widths import Widths
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import ModelSpec, RecurrentFamily
 
 _F32 = 4
-_LATE_ROWS = {"granitehybrid": 3, "nemotron_h_moe": 2}  # of the residual stream, beside the states
 
 
 def has_diagonal(spec: ModelSpec) -> bool:
@@ -31,7 +29,8 @@ def recurrent_terms(spec: ModelSpec, widths: Widths, context: Context) -> tuple[
             projected = 2 * ssm.inner + 2 * ssm.group * ssm.state + ssm.dt_rank
             older = spec.architecture.recurrent is RecurrentFamily.MAMBA
             beside = 2 * ssm.state if older else 0
-            late = _LATE_ROWS.get(spec.architecture.name, int(older)) * widths.embd
+            rows = spec.architecture.graph.late_rows
+            late = (int(older) if rows is None else rows) * widths.embd
             return (
                 projected + 2 * mixed + ssm.inner + states + beside,
                 3 * mixed + ssm.inner + 2 * states + late,
@@ -41,7 +40,7 @@ def recurrent_terms(spec: ModelSpec, widths: Widths, context: Context) -> tuple[
             read = _per_token(_F32 * state_parts(spec)[1] * context.states, context)
             crowded = widths.embd < read <= mixed  # states are read to where the projections were
             convolved = (3 if crowded else 2) * mixed
-            if spec.architecture.name == "qwen3next":
+            if spec.architecture.graph.split_qkvz:
                 convolved = 3 * mixed + widths.embd // 2
             return (convolved + 2 * states + history,)
         case RecurrentFamily.KDA:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from supervisor.core.architectures import Layout
 from supervisor.core.memory.context import Context, padded
 from supervisor.core.memory.deepseek4 import deepseek4_caches
 from supervisor.core.memory.widths import Widths
-from supervisor.core.spec import ModelSpec
-from supervisor.core.spec_parts import COMPRESSED_RATIO
+from supervisor.core.spec import COMPRESSED_RATIO, Layout, ModelSpec
 
 _F32 = 4
 _F16 = 2

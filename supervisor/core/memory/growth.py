@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from supervisor.core.ggml import row_bytes
+from supervisor.core.gguf import row_bytes
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from supervisor.core.architectures import Layout
 from supervisor.core.memory.cache import CacheLayer, CacheRule
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import Layout, ModelSpec
 
 
 def index_caches(spec: ModelSpec, layers: Iterable[int] | None = None) -> tuple[CacheRule, ...]:

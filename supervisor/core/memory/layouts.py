@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from supervisor.core.architectures import Layout
 from supervisor.core.memory.attention import attention_caches
 from supervisor.core.memory.cache import CacheRule
 from supervisor.core.memory.deepseek4 import deepseek4_caches
 from supervisor.core.memory.index import index_caches
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import Layout, ModelSpec
 
 
 def main_caches(spec: ModelSpec) -> tuple[CacheRule, ...]:

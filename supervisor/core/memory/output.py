@@ -23,5 +23,5 @@ def output_growth(spec: ModelSpec, options: EstimateOptions, context: Context) -
 
 
 def _row(spec: ModelSpec, options: EstimateOptions) -> int:
-    embeddings = options.embeddings or spec.architecture.name == "t5"
+    embeddings = options.embeddings or spec.architecture.keeps_embeddings
     return _F32 * (spec.n_vocab + (spec.n_embd_out if embeddings else 0))

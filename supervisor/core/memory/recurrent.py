@@ -6,9 +6,8 @@ remembers. `state_parts` gives their elements for one layer of a model.
 
 from __future__ import annotations
 
-from supervisor.core.architectures import Layout, RecurrentFamily
 from supervisor.core.memory.deepseek4 import deepseek4_state
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import Layout, ModelSpec, RecurrentFamily
 
 _F32 = 4
 _DEFAULT_TAPS = 3  # KDA without a kernel

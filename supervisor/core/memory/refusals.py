@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from supervisor.core.ggml import CACHE_TYPES, tensor_type
+from supervisor.core.gguf import CACHE_TYPES, tensor_type
 from supervisor.core.memory.cache import CacheRule
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
@@ -12,15 +12,10 @@ from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.patterns import BadPattern, matcher
 from supervisor.core.memory.placement import HOST
 from supervisor.core.memory.result import Refusal
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import DraftRule, Layout, ModelSpec
 
 MAX_SLOTS = 256
 """`LLAMA_MAX_SEQ`."""
-
-_DRAFTS_ONLY = frozenset({"gemma4-assistant", "eagle3", "dflash"})
-
-
-_NO_DRAFT_GRAPH = frozenset({"glm5-next"})  # its blocks are loaded, but cannot be run yet
 
 
 def refuse_model(spec: ModelSpec) -> Refusal | None:
@@ -31,14 +26,16 @@ def refuse_model(spec: ModelSpec) -> Refusal | None:
         return Refusal("vocabulary_only", "The file holds a vocabulary and no weights.")
     if not spec.n_ctx_train:
         return Refusal("no_context", "The file names no native context.")
-    if spec.architecture.name in _DRAFTS_ONLY and not _is_complete(spec):
+    if _drafts_only(spec):
         return Refusal("draft_only", f"A model of architecture {spec.architecture.name} only drafts for another model.")
     return None
 
 
-def _is_complete(spec: ModelSpec) -> bool:
-    names = {tensor.name for tensor in spec.tensors}
-    return spec.architecture.name != "gemma4-assistant" and {"token_embd.weight", "output.weight"} <= names
+def _drafts_only(spec: ModelSpec) -> bool:
+    rule = spec.architecture.drafts_only
+    if rule is not DraftRule.WITHOUT_OUTPUT:
+        return rule is DraftRule.ALWAYS
+    return not {"token_embd.weight", "output.weight"} <= {tensor.name for tensor in spec.tensors}
 
 
 def refuse_options(facts: Facts, options: EstimateOptions, context: Context) -> Refusal | None:
@@ -59,7 +56,7 @@ def _reasons(facts: Facts, options: EstimateOptions, context: Context) -> Iterat
 
 
 def _can_draft(spec: ModelSpec) -> bool:
-    return spec.n_nextn > 0 and spec.architecture.mtp and spec.architecture.name not in _NO_DRAFT_GRAPH
+    return spec.n_nextn > 0 and spec.architecture.mtp and spec.architecture.nextn_graph
 
 
 def _bad_overrides(options: EstimateOptions) -> Iterator[Refusal]:
@@ -81,10 +78,10 @@ def _bad_types(
         yield Refusal("unknown_cache_type", f"'{unknown[0]}' is no cache type; there are {', '.join(CACHE_TYPES)}.")
         return
     spec = facts.spec
-    if type_k != type_v and (spec.mla or spec.architecture.name == "deepseek4"):
+    if type_k != type_v and (spec.mla or spec.architecture.layout is Layout.DEEPSEEK4):
         yield Refusal("cache_types_differ", "In this model keys and values have caches of one type, not two.")
     if tensor_type(type_v).quantized and not context.flash_attn:
-        why = "grok runs without it" if spec.architecture.name == "grok" else "it is off"
+        why = "it is off" if spec.architecture.flash_attention else f"{spec.architecture.name} runs without it"
         yield Refusal("quantized_v_needs_flash_attention", f"A {type_v} cache of values needs flash attention; {why}.")
     for name, heads in ((type_k, _heads(spec, keys=True)), (type_v, _heads(spec, keys=False))):
         yield from _uneven(name, heads if context.flash_attn else ())

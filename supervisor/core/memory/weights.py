@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from supervisor.core.ggml import TENSOR_TYPES, tensor_type
-from supervisor.core.gguf import TensorInfo
+from supervisor.core.gguf import TENSOR_TYPES, TensorInfo, tensor_type
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.patterns import Matcher, matcher
 from supervisor.core.spec import ModelSpec
@@ -32,14 +31,6 @@ _UNUSED = re.compile(r"masked_embd_|mask_embd")
 
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # llama.cpp's own, of `--cpu-moe`
 _ALL = 1 << 30
-_HEAD = r"\.nextn\.(?:embed_tokens|shared_head_head|shared_head_norm)\."
-_FEED_FORWARD = r"\.(?:ffn_(?:gate|up|down)|ffn_gate_inp|exp_probs_b|ffn_\w+exps?|ffn_\w+_shexp)\."
-_KEPT_NEXTN = {
-    "cohere2moe": re.compile(_HEAD),
-    "hy_v3": re.compile(f"{_HEAD}|{_FEED_FORWARD}"),
-    "step35": re.compile(rf"{_HEAD}|{_FEED_FORWARD}|\.attn_(?:q_norm|k_norm|gate)\."),
-}
-"""Tensors of NextN blocks that these architectures load even where nothing drafts: all that are optional."""
 
 _REPACKED = frozenset(
     tensor_type(name).id for name in ("q2_K", "q4_0", "q4_K", "q5_K", "q6_K", "q8_0", "q1_0", "iq4_nl", "mxfp4")
@@ -139,7 +130,7 @@ def _layer_parts(spec: ModelSpec, with_first: Sequence[TensorInfo]) -> tuple[Lay
 
 
 def _kept(spec: ModelSpec, layer: int) -> LayerPart:
-    pattern = _KEPT_NEXTN.get(spec.architecture.name)
+    pattern = spec.architecture.kept_nextn
     tensors = spec.groups.blocks[layer].tensors
     return _layer_part([tensor for tensor in tensors if pattern and pattern.search(tensor.name)])
 

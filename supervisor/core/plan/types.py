@@ -36,7 +36,7 @@ class Resident:
 
     Attributes:
         engine: its number.
-        used_bytes: by device name, `CPU` included: measured where known, else planned; reserve per engine included.
+        used_bytes: by device name, `CPU` included: as planned, with the reserve per engine.
         evictable: idle and not pinned.
         reload_seconds: what it takes to bring it back.
         idle_seconds: since its last request.

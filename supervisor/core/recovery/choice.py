@@ -6,11 +6,10 @@ is given once: with the one that came first, for what has been given out cannot 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from supervisor.core.recovery.arguments import ArgumentsGuard
+from supervisor.core.recovery.arguments import ArgumentsGuard, Values
 from supervisor.core.recovery.repeats import Repeats
 from supervisor.core.recovery.tally import Tally
 from supervisor.core.toolcalls import CallArguments, CallEnd, CallStart, Channel, Event, Recoverer, Text
@@ -90,7 +89,7 @@ class ChoiceRecovery:
             reason: the engine's; None where it broke off.
         """
         self.finished = True
-        out = self._settled(done=reason in DONE)
+        out = self._end_call(done=reason in DONE)
         out += self._said(self._recoverer.finish(reason))
         if self._repeats is not None:
             out += self._said(self._repeats.finish(reason))
@@ -145,7 +144,7 @@ class ChoiceRecovery:
         native = self._natives.get(index)
         first = native is None
         if native is None:
-            out += self._settled(done=True)
+            out += self._end_call(done=True)
             out += self._said(self._recoverer.structured())
             native = self._begun(index)
         function = part.get("function") or {}
@@ -173,7 +172,7 @@ class ChoiceRecovery:
             given["id"] = self._make_id()
         return given
 
-    def _settled(self, *, done: bool) -> list[Delta]:
+    def _end_call(self, *, done: bool) -> list[Delta]:
         """The call that was being parsed is over; `done`: the model was, too."""
         native, self._current = self._current, None
         if native is None:
@@ -198,7 +197,7 @@ class ChoiceRecovery:
     def _behind_native(self) -> list[Delta]:
         """Text comes: a call that is complete is over."""
         over = self._current is not None and self._current.arguments.is_whole()
-        return self._settled(done=True) if over else []
+        return self._end_call(done=True) if over else []
 
     def _listen_for_repeats(self) -> None:
         """From now on, a call in the text that has been given already is dropped, all else is text."""
@@ -213,10 +212,13 @@ def same_call(name: str, arguments: str, other_name: str, other_arguments: str) 
     """Whether two calls are the same, however their JSON is written."""
     if name != other_name:
         return False
+    if arguments == other_arguments:
+        return True
+    values = Values()
     try:
-        return bool(json.loads(arguments or "{}") == json.loads(other_arguments or "{}"))
-    except (ValueError, RecursionError):
-        return arguments == other_arguments
+        return bool(values.of(arguments or "{}") == values.of(other_arguments or "{}"))
+    except ValueError:
+        return False
 
 
 def _started(index: int, identity: str, name: str) -> Delta:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from supervisor.core.chat import ChoiceFold
 from supervisor.core.recovery.choice import ChoiceRecovery, Delta
 from supervisor.core.recovery.tally import Tally
+from supervisor.core.stream.chat import ChoiceFold
 from supervisor.core.toolcalls.whole import Request
 
 Chunk: TypeAlias = Mapping[str, Any]

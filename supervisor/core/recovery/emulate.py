@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 from typing import Any, Final, Protocol
 
-from supervisor.core.recovery.arguments import value_of
+from supervisor.core.recovery.arguments import Values, is_object
+from supervisor.core.recovery.shapes import items, mapping
 
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _GEMMA_MARK: Final = "<start_of_turn>"
@@ -104,7 +106,7 @@ class Hermes:
 
     def call(self, name: str, arguments: Any) -> str:
         """An earlier call."""
-        return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
+        return f'<tool_call>\n{{"name": {_json(name)}, "arguments": {_json(arguments)}}}\n</tool_call>'
 
     def result(self, name: str, content: str) -> str:
         """What an earlier call gave."""
@@ -126,6 +128,8 @@ class Gemma:
 
     def call(self, name: str, arguments: Any) -> str:
         """An earlier call."""
+        if isinstance(arguments, _AsWritten):
+            return f"```tool_code\n{name}(**{arguments.text})\n```"
         given = arguments.items() if isinstance(arguments, Mapping) else ()
         return f"```tool_code\n{name}({', '.join(f'{key}={value!r}' for key, value in given)})\n```"
 
@@ -137,8 +141,9 @@ class Gemma:
 def emulated(body: Mapping[str, Any], facts: TemplateFacts) -> dict[str, Any]:
     """The request without tools, and with everything about them in its messages."""
     style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
-    tools = [tool.get("function", tool) for tool in body["tools"] if isinstance(tool, Mapping)]
-    messages = [_written(message, style, names) for message, names in _with_names(body.get("messages"))]
+    tools = [mapping(tool.get("function", tool)) for tool in map(mapping, items(body.get("tools")))]
+    values = Values()
+    messages = [_written(message, style, names, values) for message, names in _with_names(body.get("messages"))]
     messages = _introduced(messages, style.tools(tools), system=facts.system)
     changed = {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": _merged(messages)}
     wanted = _wanted(body.get("tool_choice"), tools)
@@ -152,8 +157,7 @@ def _wanted(choice: object, tools: list[Any]) -> list[Any]:
     """The tools of which one must be called."""
     if choice == "required":
         return tools
-    inner = choice.get("function") if isinstance(choice, Mapping) else None
-    name = inner.get("name") if isinstance(inner, Mapping) else None
+    name = mapping(mapping(choice).get("function")).get("name")
     return [tool for tool in tools if name is not None and tool.get("name") == name]
 
 
@@ -171,32 +175,45 @@ def _call_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
 def _with_names(messages: object) -> Iterator[tuple[Message, Mapping[str, str]]]:
     """Each message, and the names of the calls so far by id."""
     names: dict[str, str] = {}
-    for message in messages if isinstance(messages, list) else ():
+    for message in items(messages):
         if isinstance(message, Mapping):
-            for call in message.get("tool_calls") or ():
-                names[str(call.get("id"))] = (call.get("function") or {}).get("name", "")
+            for call in map(mapping, items(message.get("tool_calls"))):
+                names[str(call.get("id"))] = str(mapping(call.get("function")).get("name", ""))
             yield dict(message), names
 
 
-def _written(message: Message, style: Style, names: Mapping[str, str]) -> Message:
+def _written(message: Message, style: Style, names: Mapping[str, str], values: Values) -> Message:
     if message.get("role") == "tool":
         name = names.get(str(message.get("tool_call_id")), "")
         return {"role": "user", "content": style.result(name, _text(message.get("content")))}
-    calls = message.pop("tool_calls", None)
+    calls = items(message.pop("tool_calls", None))
     if not calls:
         return message
     parts = [_text(message.get("content"))] if message.get("content") else []
     for call in calls:
-        function = call.get("function") or {}
-        parts.append(style.call(function.get("name", ""), _arguments(function.get("arguments"))))
+        function = mapping(mapping(call).get("function"))
+        parts.append(style.call(str(function.get("name", "")), _arguments(function.get("arguments"), values)))
     return {**message, "content": "\n".join(parts)}
 
 
-def _arguments(given: object) -> object:
-    try:
-        return value_of(given) if isinstance(given, str) else given
-    except ValueError:
-        return {}
+@dataclass(frozen=True, slots=True)
+class _AsWritten:
+    """A JSON object that takes long to read, as the client wrote it."""
+
+    text: str
+
+
+def _arguments(given: object, values: Values) -> object:
+    """The arguments of an earlier call; those that take long to read as they were written."""
+    if not isinstance(given, str):
+        return given
+    with suppress(ValueError):
+        return values.of(given)
+    return _AsWritten(given) if is_object(given) else {}
+
+
+def _json(value: object) -> str:
+    return value.text if isinstance(value, _AsWritten) else json.dumps(value, ensure_ascii=False)
 
 
 def _text(content: object) -> str:
@@ -207,8 +224,8 @@ def _text(content: object) -> str:
 
 def _introduced(messages: list[Message], tools: str, *, system: bool) -> list[Message]:
     """The messages with the tools in the system's; where there is none, in the first one."""
-    said = [_text(one.get("content")) for one in messages if one.get("role") in {"system", "developer"}]
-    others = [one for one in messages if one.get("role") not in {"system", "developer"}]
+    said = [_text(one.get("content")) for one in messages if str(one.get("role")) in {"system", "developer"}]
+    others = [one for one in messages if str(one.get("role")) not in {"system", "developer"}]
     return [{"role": "system" if system else "user", "content": "\n\n".join([*said, tools])}, *others]
 
 
@@ -238,9 +255,9 @@ def _parts(content: object) -> list[Any]:
 
 
 def _signature(tool: Mapping[str, Any]) -> str:
-    schema = tool.get("parameters") or {}
-    required = schema.get("required") or ()
-    properties = schema.get("properties") or {}
+    schema = mapping(tool.get("parameters"))
+    required = frozenset(key for key in items(schema.get("required")) if isinstance(key, str))
+    properties = {key: mapping(one) for key, one in mapping(schema.get("properties")).items()}
     ordered = sorted(properties, key=lambda key: key not in required)
     given = [f"{key}: {_type(properties[key])}{'' if key in required else ' = None'}" for key in ordered]
     about = [str(tool.get("description") or tool.get("name"))]
@@ -250,7 +267,7 @@ def _signature(tool: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    if schema.get("enum"):
+    if items(schema.get("enum")):
         return f"Literal[{', '.join(map(repr, schema['enum']))}]"
     kind = schema.get("type")
     return _PYTHON.get(kind, "Any") if isinstance(kind, str) else "Any"

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from supervisor.core.recovery.arguments import value_of
+from supervisor.core.recovery.arguments import Values
+from supervisor.core.recovery.shapes import items, mapping
 from supervisor.errors import InvalidRequest
 
 FIELD: Final = "agent_help"
@@ -76,6 +77,7 @@ def with_warnings(messages: object) -> list[Any] | None:
     if not isinstance(messages, list):
         return None
     counts: Counter[str] = Counter()
+    values = Values()
     repeated: dict[str, int] = {}  # id of a call → how often it has been made by then
     out: list[Any] = []
     for message in messages:
@@ -83,8 +85,8 @@ def with_warnings(messages: object) -> list[Any] | None:
         if isinstance(message, Mapping):
             if message.get("role") == "user":
                 counts.clear()
-            for call in message.get("tool_calls") or ():
-                key = _key(call)
+            for call in map(mapping, items(message.get("tool_calls"))):
+                key = _key(call, values)
                 counts[key] += 1
                 repeated[str(call.get("id"))] = counts[key]
             times = repeated.get(str(message.get("tool_call_id")), 1) if message.get("role") == "tool" else 1
@@ -93,11 +95,11 @@ def with_warnings(messages: object) -> list[Any] | None:
     return out if any(new is not old for new, old in zip(out, messages, strict=True)) else None
 
 
-def _key(call: Mapping[str, Any]) -> str:
-    function = call.get("function") or {}
+def _key(call: Mapping[str, Any], values: Values) -> str:
+    function = mapping(call.get("function"))
     arguments = function.get("arguments")
     try:
-        value = value_of(arguments) if isinstance(arguments, str) else arguments
+        value = values.of(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
         value = arguments
     return json.dumps([function.get("name"), value], sort_keys=True)

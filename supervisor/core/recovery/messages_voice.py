@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from supervisor.core.apis import ANTHROPIC
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import ANTHROPIC
+from supervisor.core.text.foreignjson import NotJson, parse
 
 _REASONS: Final[Mapping[str | None, str]] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _TEXTS: Final = {"reasoning_content": ("thinking", "thinking_delta"), "content": ("text", "text_delta")}
@@ -154,6 +154,6 @@ def _usage(usage: Mapping[str, Any]) -> Mapping[str, int]:
 def _input(arguments: str | None) -> Any:
     """The arguments of a call as a value; of one that was cut, nothing."""
     try:
-        return json.loads(arguments or "{}")
-    except ValueError:
+        return parse(arguments or "{}")
+    except NotJson:
         return {}

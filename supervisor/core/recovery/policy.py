@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from supervisor.core.recovery.shapes import mapping
 from supervisor.core.toolcalls import Options
-from supervisor.core.toolmode import TOOL_MODES, ToolMode
+from supervisor.core.toolcalls.mode import TOOL_MODES, ToolMode
 from supervisor.errors import InvalidRequest
 
 FIELD = "tool_calls"
@@ -46,9 +47,8 @@ def offers_tools(chat: Mapping[str, Any]) -> bool:
 def only_named(chat: Mapping[str, Any]) -> dict[str, Any]:
     """A named tool as the only one, which must be called: the engine takes no name for an order."""
     choice, tools = chat.get("tool_choice"), chat.get("tools")
-    inner = choice.get("function") if isinstance(choice, Mapping) else None
-    name = inner.get("name") if isinstance(inner, Mapping) else None
+    name = mapping(mapping(choice).get("function")).get("name")
     if name is None or not isinstance(tools, list):
         return {}
-    named = [one for one in tools if isinstance(one, Mapping) and (one.get("function") or {}).get("name") == name]
+    named = [one for one in tools if isinstance(one, Mapping) and mapping(one.get("function")).get("name") == name]
     return {"tools": named[:1], "tool_choice": "required"} if named else {}

@@ -7,9 +7,10 @@ that is no text is shown only if it is named in `preserved_tokens`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from supervisor.core.stream.chat import is_one
 from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
 from supervisor.core.toolcalls.dialects.closers import CLOSERS, ENDS, THINK
 
@@ -57,7 +58,7 @@ def can_go_raw(body: Mapping[str, Any]) -> bool:
     constrained = wanted == "required" or isinstance(wanted, Mapping)
     engine_s = ("response_format", "grammar", "json_schema", "logprobs", "n_probs", "continue_final_message")
     special = any(body.get(key) for key in engine_s) or _goes_on(body.get("messages"))
-    return not constrained and not special and body.get("n") in {None, 1} and _is_text(body.get("messages"))
+    return not constrained and not special and is_one(body.get("n")) and _is_text(body.get("messages"))
 
 
 def template_request(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,10 +144,6 @@ class RawChunks:
 
     def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
         return {**self._head, "choices": [{"finish_reason": reason, "index": 0, "delta": dict(delta)}]}
-
-
-Convert = Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]
-"""An event of the engine → chunks of a chat."""
 
 
 def _goes_on(messages: object) -> bool:

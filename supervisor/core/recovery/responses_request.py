@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
+from supervisor.core.recovery.shapes import mapping
+
 Message = dict[str, Any]
 
 _OWN: Final = frozenset({
@@ -49,7 +51,7 @@ def chat_of_responses(asked: Mapping[str, Any]) -> dict[str, Any] | None:
         chat["tool_choice"] = choice
     if asked.get("max_output_tokens") is not None:
         chat["max_tokens"] = asked["max_output_tokens"]
-    effort = (asked.get("reasoning") or {}).get("effort")
+    effort = mapping(asked.get("reasoning")).get("effort")
     return {**chat, "reasoning_effort": effort} if effort is not None else chat
 
 

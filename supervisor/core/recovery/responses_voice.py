@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from supervisor.core.apis import RESPONSES
 from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.stream.apis import RESPONSES
+from supervisor.core.text.foreignjson import NotJson, parse
 
 Item = dict[str, Any]
 
@@ -181,8 +181,8 @@ def _part(text: str) -> Item:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
-    except (ValueError, RecursionError):
+        parse(text)
+    except NotJson:
         return False
     return True
 

@@ -1,12 +1,12 @@
 """The byte path of an answer in which calls are looked for: whole events in, whole events out.
 
-An event of which nothing changes goes on as the engine wrote it. It stands behind `core/relay.py`, which cuts the bytes
-into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes on.
+An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/filter.py`, which cuts
+the bytes into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes
+on.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +16,9 @@ from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, Parse
 from supervisor.core.recovery.chunks import Chunk, Recovery
 from supervisor.core.recovery.raw import RawChunks
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.relay import Relay
-from supervisor.core.sse import DONE
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.sse import DONE
+from supervisor.core.text.foreignjson import NotJson, parse
 
 _END: Final = b"\n\n"
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -58,7 +59,9 @@ class RecoveredStream:
         error: the engine's error object, where it is all there is to say.
     """
 
-    def __init__(self, relay: Relay, recovery: Recovery, clock: Callable[[], float], ways: Ways | None = None) -> None:
+    def __init__(
+        self, relay: StreamFilter, recovery: Recovery, clock: Callable[[], float], ways: Ways | None = None
+    ) -> None:
         self.done = False
         self.error: Mapping[str, Any] | None = None
         self._relay = relay
@@ -94,7 +97,7 @@ class RecoveredStream:
         return out
 
     def ending(self, error: Mapping[str, object]) -> bytes:
-        """What to send where the engine's stream broke off; see `Relay.ending`."""
+        """What to send where the engine's stream broke off; see `StreamFilter.ending`."""
         if self.done:
             return b""
         self.done = True
@@ -107,8 +110,8 @@ class RecoveredStream:
         if data == DONE.encode():
             return self._end()
         try:
-            chunk = json.loads(data)
-        except ValueError:
+            chunk = parse(data)
+        except NotJson:
             chunk = None
         if not isinstance(chunk, dict):
             return event + _END if self._voice.verbatim else b""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from supervisor.core.sse import DONE, SseEvent, encode
+from supervisor.core.stream.sse import DONE, SseEvent, encode
 
 
 class Voice(Protocol):

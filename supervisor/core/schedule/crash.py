@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import EngineGone, Failure
-from supervisor.core.lifecycle import STARTING, EngineState, Trigger, restart_delay, step
+from supervisor.core.schedule.events import EngineGone, Failure
+from supervisor.core.schedule.lifecycle import STARTING, EngineState, Trigger, restart_delay, step
 from supervisor.core.schedule.queue import crash_loop
 from supervisor.core.schedule.state import Engine, Model, State
 

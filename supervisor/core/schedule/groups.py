@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from supervisor.core.events import Failure, ModelId
 from supervisor.core.plan import Resident
+from supervisor.core.schedule.events import Failure, ModelId
 from supervisor.core.schedule.limits import ModelPolicy
 from supervisor.core.schedule.state import Engine, Model, State
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.lifecycle import EngineState
 from supervisor.core.schedule.queue import waits_since
 from supervisor.core.schedule.replicas import one_less
 from supervisor.core.schedule.state import Engine, Model, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from supervisor.core.events import ModelId
+from supervisor.core.schedule.events import ModelId
 from supervisor.core.schedule.limits import ModelPolicy
 
 

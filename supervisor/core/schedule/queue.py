@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
-from supervisor.core.events import Failure, GrantLease, RefuseRequest, RequestArrived
-from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.events import Failure, GrantLease, RefuseRequest, RequestArrived
+from supervisor.core.schedule.lifecycle import EngineState
 from supervisor.core.schedule.state import UNKNOWN_SLOTS, Engine, Model, State, Waiter, smoothed
 
 Rank: TypeAlias = tuple[int, int, float, int, float]

@@ -5,7 +5,7 @@ The first one may make others leave; those beside it are extras that take free r
 
 from __future__ import annotations
 
-from supervisor.core.lifecycle import STARTING, EngineState, Trigger, step
+from supervisor.core.schedule.lifecycle import STARTING, EngineState, Trigger, step
 from supervisor.core.schedule.state import Model, State
 
 

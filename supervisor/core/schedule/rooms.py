@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from supervisor.core.events import CheckRoom, Failure, Plan, StartEngine
-from supervisor.core.lifecycle import EngineState, Trigger, step
 from supervisor.core.plan import DoesNotFit, Resident
 from supervisor.core.schedule import crash, groups
+from supervisor.core.schedule.events import CheckRoom, Failure, Plan, StartEngine
 from supervisor.core.schedule.idle import linger_end
+from supervisor.core.schedule.lifecycle import EngineState, Trigger, step
 from supervisor.core.schedule.queue import goes_before, overdue, rank
 from supervisor.core.schedule.replicas import one_less
 from supervisor.core.schedule.state import Engine, Model, State
@@ -31,7 +31,7 @@ from supervisor.errors import SupervisorError
 _FRONT = 8  # so many that wait are planned for at every change; those behind them once, whether they could ever fit
 
 
-def settle(state: State, now: float) -> bool:
+def place_waiting(state: State, now: float) -> bool:
     """Take everybody who waits for room; whether an engine that was leaving serves again, so that others profit."""
     pending = [engine for engine in state.engines.values() if engine.pending]
     pending.sort(key=lambda engine: (engine.extra, rank(state, engine.model, now), engine.id))

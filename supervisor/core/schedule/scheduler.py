@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from supervisor.core.events import (
+from supervisor.core.plan import Resident
+from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
+from supervisor.core.schedule.events import (
     Command,
     EngineBecameReady,
     EngineGone,
@@ -28,9 +30,7 @@ from supervisor.core.events import (
     TimePassed,
     UnloadAsked,
 )
-from supervisor.core.lifecycle import EngineState, Trigger, step
-from supervisor.core.plan import Resident
-from supervisor.core.schedule import crash, groups, idle, queue, replicas, rooms
+from supervisor.core.schedule.lifecycle import EngineState, Trigger, step
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.state import Model, Planner, State, smoothed
 from supervisor.core.schedule.view import ModelView, view_of
@@ -105,7 +105,7 @@ def _settle(state: State, now: float) -> None:
         for model in state.models.values():
             queue.lend(state, model, now)
         replicas.adjust(state, now)
-        if not rooms.settle(state, now):
+        if not rooms.place_waiting(state, now):
             break
     idle.expire(state, now)
 
@@ -213,9 +213,6 @@ def _engine_became_ready(state: State, event: EngineBecameReady, now: float) -> 
     engine.state = step(engine.state, Trigger.BECAME_READY)
     engine.slots = event.slots
     engine.ready_at = engine.idle_since = now
-    if event.used_bytes is not None:
-        engine.used_bytes = event.used_bytes
-        state.facts += 1
     model = engine.model
     model.failure = None
     model.wanted_since = None

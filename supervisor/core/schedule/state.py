@@ -7,9 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from supervisor.core.events import Command, EngineId, Failure, ModelId, Plan, RefuseRequest, RequestId, StopEngine
-from supervisor.core.lifecycle import LEAVING, STARTING, EngineState, Trigger, step
 from supervisor.core.plan import DoesNotFit, Resident
+from supervisor.core.schedule.events import (
+    Command,
+    EngineId,
+    Failure,
+    ModelId,
+    Plan,
+    RefuseRequest,
+    RequestId,
+    StopEngine,
+)
+from supervisor.core.schedule.lifecycle import LEAVING, STARTING, EngineState, Trigger, step
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
 
 Planner: TypeAlias = Callable[[ModelId, tuple[Resident, ...]], Plan | DoesNotFit]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.core.events import EngineId, Failure, Plan
-from supervisor.core.lifecycle import EngineState
+from supervisor.core.schedule.events import EngineId, Failure, Plan
 from supervisor.core.schedule.idle import expiry
+from supervisor.core.schedule.lifecycle import EngineState
 from supervisor.core.schedule.queue import capacity
 from supervisor.core.schedule.state import Engine, Model, State
 

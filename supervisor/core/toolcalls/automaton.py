@@ -28,7 +28,7 @@ from supervisor.core.toolcalls.options import Options
 from supervisor.core.toolcalls.reading import Reading
 from supervisor.core.toolcalls.source import (
     Aside,
-    Found,
+    CompleteCall,
     Literals,
     Piece,
     Source,
@@ -40,7 +40,7 @@ from supervisor.core.toolcalls.source import (
 )  # fmt: skip
 from supervisor.core.toolcalls.tools import Tools
 
-Item: TypeAlias = Text | Dropped | LeftAsText | Found | Piece
+Item: TypeAlias = Text | Dropped | LeftAsText | CompleteCall | Piece
 
 _CANDIDATE: Final = re.compile(r"[<\[\]✿\n]")
 _BLANKS: Final = re.compile(r"[ \t]*")
@@ -318,14 +318,14 @@ class Automaton:
         rest = self._src.ahead(CLOSER_LITERALS.longest)
         return self._src.closed and rest in CLOSER_LITERALS.prefixes and rest not in OPENER_LITERALS.prefixes
 
-    def give(self, signal: Found | Piece) -> None:
+    def give(self, signal: CompleteCall | Piece) -> None:
         """A call, or a piece of one, is certain."""
         self._failed = False
         for aside in self._asides:
             self._drop(aside.start)
             self._say(aside.stop)
         self._asides.clear()
-        if isinstance(signal, Found):
+        if isinstance(signal, CompleteCall):
             self._drop(self._src.pos)
             self._calls += 1
         else:

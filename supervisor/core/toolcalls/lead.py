@@ -52,8 +52,8 @@ def _read_named(block: Block) -> Wait[bool]:
     src = block.src
     while True:
         rest = src.ahead(MAX_NAME)
-        name = next((one for one in block.tools.names if rest.startswith(one)), "")
-        if name or src.closed or not any(one.startswith(rest) for one in block.tools.names):
+        name = block.tools.longest(rest)
+        if name or src.closed or not block.tools.begins(rest):
             break
         yield None
     if not name:

@@ -18,7 +18,7 @@ from supervisor.core.toolcalls.events import (
     Text,
 )  # fmt: skip
 from supervisor.core.toolcalls.options import Options
-from supervisor.core.toolcalls.source import Found, Piece
+from supervisor.core.toolcalls.source import CompleteCall, Piece
 from supervisor.core.toolcalls.think import ThinkSplitter
 from supervisor.core.toolcalls.tools import Tools
 
@@ -34,13 +34,19 @@ def counted_ids() -> Callable[[], str]:
     return lambda: f"call_{next(numbers)}"
 
 
+def tools_of(tools: object, tool_choice: object = None, options: Options = DEFAULTS) -> Tools:
+    """The tools of a request, read once for all its answers: that takes time where there are thousands."""
+    return Tools(tools, tool_choice, coerce=options.coerce, forward_unknown=options.forward_unknown)
+
+
 class Recoverer:
     """Turns an answer's text into text and calls.
 
     However the text is cut into pieces, the events say the same.
 
     Args:
-        tools: those of the request. None or an empty list: everything is handed on untouched.
+        tools: those of the request, or what `tools_of` made of them. None or an empty list: everything is handed on
+            untouched.
         tool_choice: that of the request.
         options: see `Options`.
         make_id: gives each call without an id of its own a new one.
@@ -55,12 +61,7 @@ class Recoverer:
     ) -> None:
         self._options = options
         self._make_id = make_id or counted_ids()
-        self._tools = Tools(
-            tools,
-            tool_choice,
-            coerce=options.coerce,
-            forward_unknown=options.forward_unknown,
-        )
+        self._tools = tools if isinstance(tools, Tools) else tools_of(tools, tool_choice, options)
         self._passing = not (options.enabled and self._tools)
         self._events: list[Event] = []
         self._late: list[Event] = []  # with `tool_calls_last`
@@ -139,14 +140,14 @@ class Recoverer:
 
     def _take(self, items: list[Item]) -> None:
         for item in items:
-            if isinstance(item, Found):
+            if isinstance(item, CompleteCall):
                 self._call(item)
             elif isinstance(item, Piece):
                 self._piece(item)
             else:
                 self._events.append(item)
 
-    def _call(self, found: Found) -> None:
+    def _call(self, found: CompleteCall) -> None:
         if self._starts(found):
             self._events.append(CallArguments(self._calls - 1, found.arguments))
             self._events.append(CallEnd(self._calls - 1, True, found.repaired))
@@ -162,7 +163,7 @@ class Recoverer:
             if not self._muted:
                 self._events.append(CallEnd(self._calls - 1, piece.complete, piece.repaired))
 
-    def _starts(self, call: Found | Piece) -> bool:
+    def _starts(self, call: CompleteCall | Piece) -> bool:
         if self._calls and not self._options.parallel_tool_calls:
             self._events.append(LeftAsText(call.name, "parallel"))
             return False
@@ -236,7 +237,7 @@ def _as_text(items: list[Item]) -> list[Item]:
     for item in items:
         if isinstance(item, Dropped):
             out.append(Text(item.channel, item.text))
-        elif isinstance(item, Found):
+        elif isinstance(item, CompleteCall):
             out.append(LeftAsText(item.name, "reasoning"))
         else:
             out.append(item)

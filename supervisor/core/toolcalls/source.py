@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CompleteCall:
     """Signal: a call is complete, the source stands behind it.
 
     Attributes:
@@ -71,7 +71,7 @@ class Aside:
     stop: int
 
 
-Signal: TypeAlias = Found | Piece | Unknown | Resume | Aside | None
+Signal: TypeAlias = CompleteCall | Piece | Unknown | Resume | Aside | None
 Wait: TypeAlias = Generator[Signal, None, T]
 
 _BLOCK: Final = 4096

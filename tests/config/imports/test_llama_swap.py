@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from supervisor.config.document import read_document, to_yaml
 from supervisor.config.imports import Carried, from_llama_swap, from_preset
 from supervisor.config.load import load_settings
 from supervisor.config.write import as_text
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import barred_by
 from supervisor.errors import ConfigError
-from supervisor.targets import configured_models
+from supervisor.models.targets import configured_models
 
 CONFIG = """
 healthCheckTimeout: 300
@@ -232,7 +233,9 @@ apiKeys: [s3cret-one-of-many, s3cret]
 models:
   m:
     cmd: llama-server -m /m.gguf --api-key s3cret --hf-token=s3cret --auth-token s3cret s3cret --jinja s3cret -c s3cret
-    env: [HF_TOKEN=s3cret, OPENAI_API_KEY=s3cret, DB_PASSWORD=s3cret, s3cret]
+    env: [HF_TOKEN=s3cret, OPENAI_API_KEY=s3cret, DB_PASSWORD=s3cret, s3cret, A_PAT=s3cret, COOKIES=s3cret,
+      PGPASS=s3cret, "HTTPS_PROXY=http://me:s3cret@proxy:3128"]
+    filters: {setParams: {api_key: s3cret, max_tokens: 100}}
   n: {cmd: "KEY=s3cret llama-server -m /n.gguf"}
 """
 
@@ -243,6 +246,14 @@ def test_no_secret_leaves_an_import() -> None:
     assert "s3cret" not in str(found.notes) + str(found.data)
     preset = from_preset("[m]\nmodel = /x.gguf\napi-key = s3cret\nhf-token = s3cret\ns3cret\nctx-size = s3cret\n")
     assert "s3cret" not in str(preset.notes) + str(preset.data)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\u2029"])
+def test_what_is_not_carried_over_stays_a_comment(end: str) -> None:
+    name = f"x{end}engine: {{path: /tmp/other}}{end}"
+    found = from_llama_swap(to_yaml({"models": {name: {"cmd": "other"}, "m": {"cmd": "llama-server -m /m.gguf"}}}))
+    assert "engine: {path: /tmp/other}" in found.notes[0]
+    assert read_document(as_text(found.data, found.notes)).data == {"models": {"m": {"file": "/m.gguf"}}}
 
 
 def test_macros_of_a_command_are_bounded() -> None:

@@ -16,7 +16,7 @@ from supervisor.config.write import as_text
 from supervisor.core.launch import LaunchOptions, ModelFacts
 from supervisor.core.launch.emit import typed_arguments
 from supervisor.core.launch.rules import RULES
-from supervisor.targets import launch_options
+from supervisor.models.targets import launch_options
 
 PRESET = """version = 1
 ; a comment

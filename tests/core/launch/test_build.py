@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.capabilities import Flags, parse_help
+from supervisor.core.engine_output.capabilities import Flags, parse_help
 from supervisor.core.launch import (
     LaunchOptions,
     LaunchSpec,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.capabilities import Flags, parse_help
+from supervisor.core.engine_output.capabilities import Flags, parse_help
 from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, check_extra, check_options
 from supervisor.core.launch.extra import Trust, spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.capabilities import Flags, parse_help
+from supervisor.core.engine_output.capabilities import Flags, parse_help
 from supervisor.core.launch import LaunchOptions, LaunchSpec, ModelFacts, Placed, build_launch
 from supervisor.core.memory import EstimateOptions
 from supervisor.errors import InvalidRequest, OptionNotSupported

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core.architectures import lookup
 from supervisor.core.memory import EstimateOptions, Growth, MemoryEstimate, Refusal, estimate, max_context
 from supervisor.core.memory.patterns import BadPattern, check_override, check_pattern, matcher
 from supervisor.core.memory.placement import place_layers
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import ModelSpec, lookup
 from tests.core.memory.support import MIB, estimated, spec_of
 
 TWO = EstimateOptions(ctx_size=8192, parallel=1, devices=("GPU0", "GPU1"), tensor_split=(1, 1))

@@ -67,6 +67,28 @@ def test_odd_requests_pass() -> None:
         assert json.dumps(emulated({"messages": messages, "tools": [1, {}]}, GEMMA))
 
 
+@pytest.mark.parametrize("facts", [GEMMA, PHI])
+@pytest.mark.parametrize(
+    "wrong", [None, 1, "x", [], [1], [[]], {}, {"x": 1}, {"properties": 1}, {"properties": {"a": 1}}]
+)
+def test_what_is_of_the_wrong_shape_is_left_to_the_engine(facts: TemplateFacts, wrong: Any) -> None:
+    calls = [{"role": "assistant", "tool_calls": one} for one in (wrong, [wrong], [{"function": wrong}])]
+    calls += [{"role": "assistant", "tool_calls": [{"id": wrong, "function": {"name": wrong, "arguments": wrong}}]}]
+    tools = [wrong, {"function": wrong}, {"function": {"name": wrong, "parameters": wrong, "description": wrong}}]
+    results = [{"role": wrong, "content": wrong, "tool_call_id": wrong}, {"role": "tool", "tool_call_id": wrong}]
+    for choice in (wrong, {"function": wrong}, "required"):
+        assert json.dumps(emulated({"messages": [*calls, *results], "tools": tools, "tool_choice": choice}, facts))
+    assert json.dumps(emulated({"messages": wrong, "tools": wrong}, facts))
+
+
+def test_parameters_and_required_ones_take_linear_time() -> None:
+    many = [f"p{number}" for number in range(20_000)]  # compared with each other, this would take minutes
+    schema = {"properties": {key: {"type": "string"} for key in many}, "required": [*many[1:], *many[1:]]}
+    said = emulated({"messages": [], "tools": [{"function": {"name": "f", "parameters": schema}}]}, GEMMA)
+    assert "p1: str, " in said["messages"][0]["content"]
+    assert "p0: str = None)" in said["messages"][0]["content"]
+
+
 def test_neighbours_of_one_role_are_one_message_however_many_they_are() -> None:
     many = 50_000  # copied anew for each of them, this would take minutes
     said: list[dict[str, Any]] = [{"role": "user", "content": one} for one in ("a", None, "", "b")]
@@ -138,6 +160,19 @@ def test_earlier_calls_show_their_arguments_and_broken_ones_none(arguments: obje
         "arguments": {"city": "Paris"},
     }
     assert json.loads(said("{broken").partition("<tool_call>")[2].partition("</tool_call>")[0])["arguments"] == {}
+
+
+@pytest.mark.parametrize(("facts", "begin"), [(PHI, '"arguments": '), (GEMMA, "get_weather(**")])
+def test_arguments_that_take_long_to_read_stand_as_they_were_written(facts: TemplateFacts, begin: str) -> None:
+    """All the same where many calls take long together; what is broken stays out."""
+    long = json.dumps({"rows": [[]] * 10_000}, separators=(",", ":"))
+    given = [json.dumps({"rows": [[]] * 5000}), long, '{"broken": ' + "[" * 100_000]
+    calls = [{"id": str(n), "function": {"name": "get_weather", "arguments": one}} for n, one in enumerate(given)]
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": None, "tool_calls": calls}]
+    said = emulated({"messages": messages, "tools": TOOLS}, facts)["messages"][-1]["content"]
+    assert begin + long in said
+    assert "[], [], []" in said, "the first one is read, and written anew"
+    assert "broken" not in said
 
 
 def test_parts_of_a_text_are_lines() -> None:

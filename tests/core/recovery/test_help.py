@@ -104,3 +104,30 @@ def test_other_calls_and_those_of_earlier_turns_do_not_count() -> None:
     assert with_warnings([USER, *turn(("f", {})), USER, *turn(("f", {}))]) is None
     assert with_warnings([USER, *turn(("f", {}), ("g", {}), ("f", {"a": 1}))]) is None
     assert with_warnings("no list") is None
+
+
+def test_what_would_take_long_to_compare_is_compared_as_text() -> None:
+    """Together for one request: each of many calls may be small."""
+    many: dict[str, Any] = {"a": [[]] * 1000}
+    same = [("f", many)] * 40
+    warned = with_warnings([USER, *turn(*same)])
+    assert warned is not None
+    assert "call number 2 " in warned[4]["content"]
+    messages = turn(*same)
+    for number, message in enumerate(messages[::2]):
+        message["tool_calls"][0]["function"]["arguments"] += " " * number
+    warned = with_warnings([USER, *messages])
+    assert warned is not None
+    results = [one["content"] for one in warned if one["role"] == "tool"]
+    assert "call number 2 " in results[1], "those that are read are equal"
+    assert results[-1] == "nothing", "the last one differs as text"
+
+
+@pytest.mark.parametrize("deep", ["[" * 600 + "]" * 600, "[" * 100_000])
+def test_deep_arguments_are_compared_as_text(deep: str) -> None:
+    messages = turn(("f", 0), ("f", 0), ("f", 0))
+    for message, text in zip(messages[::2], (deep, deep, deep + " "), strict=True):
+        message["tool_calls"][0]["function"]["arguments"] = text
+    warned = with_warnings([USER, *messages])
+    assert warned is not None
+    assert [one["content"] == "nothing" for one in warned if one["role"] == "tool"] == [True, False, True]

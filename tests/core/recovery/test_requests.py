@@ -133,6 +133,23 @@ def test_a_conversation_of_items() -> None:
     }
 
 
+def test_what_an_assistant_says_in_a_row_is_one_message() -> None:
+    thoughts = [{"type": "reasoning_text", "text": text} for text in ("One, ", "two.")]
+    items: list[dict[str, Any]] = [
+        {"type": "message", "role": "assistant", "content": "I look."},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "There."}]},
+        {"type": "reasoning", "content": thoughts},
+        {"type": "reasoning", "summary": [], "content": []},
+    ]
+    chat = chat_of_responses({"input": [*items, {"role": "user", "content": "Hi"}, items[0]]})
+    assert chat is not None
+    said, user, again = chat["messages"]
+    assert [part["text"] for part in said["content"]] == ["I look.", "There."]
+    assert said["reasoning_content"] == "One, two.", "and one without a text takes nothing away"
+    assert user["role"] == "user"
+    assert again == {"role": "assistant", "content": [{"type": "text", "text": "I look."}]}
+
+
 def test_a_text_is_what_a_user_says_and_parts_have_several_names() -> None:
     chat = chat_of_responses({"input": "Hi"})
     assert chat is not None

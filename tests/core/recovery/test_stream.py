@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.chat import ChatFold
-from supervisor.core.fold import StreamFold
 from supervisor.core.recovery import ChatRecovery, ParserFailed, RecoveredStream, Tally
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, Nudged
 from supervisor.core.recovery.arguments import ArgumentsGuard
 from supervisor.core.recovery.stream import Ways
-from supervisor.core.relay import Relay
+from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.fold import StreamFold
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
 from tests.core.toolcalls.corpus import TOOLS
@@ -53,7 +53,7 @@ class Client:
         recovery = ChatRecovery(Request(TOOLS, None, Options(**options)), lambda: f"call_{next(numbers)}", self.tally)
         self.now = 0.0
         self.stream = RecoveredStream(
-            Relay(drop_progress=True), recovery, lambda: self.now, Ways(again=again, judge=judge, lead=lead)
+            StreamFilter(drop_progress=True), recovery, lambda: self.now, Ways(again=again, judge=judge, lead=lead)
         )
         self.sent = b""
 

@@ -10,11 +10,11 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from supervisor.core.chat import ChatFold
 from supervisor.core.recovery.messages_voice import MessagesVoice
 from supervisor.core.recovery.responses_voice import ResponsesVoice
 from supervisor.core.recovery.voices import Voice
-from supervisor.core.sse import SseDecoder
+from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.sse import SseDecoder
 
 HEAD = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13, "prompt_tokens_details": {"cached_tokens": 2}}

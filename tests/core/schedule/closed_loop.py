@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from supervisor.core.events import (
+from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
+from supervisor.core.schedule.events import (
     CheckRoom,
     Command,
     EngineBecameReady,
@@ -24,7 +25,6 @@ from supervisor.core.events import (
     StopEngine,
     TimePassed,
 )
-from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
 from tests.core.schedule.toy import ToyPlanner
 
 LOOK, STOP, ANSWER, THINK = 0.02, 0.1, 0.04, (0.1, 0.6)  # seconds

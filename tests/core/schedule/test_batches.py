@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.events import LoadAsked, TimePassed
 from supervisor.core.schedule import SchedulerLimits
+from supervisor.core.schedule.events import LoadAsked, TimePassed
 from tests.core.schedule.toy import Bench, grants, starts, stops
 
 LOAD = 4.0

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import EngineGone, EngineHung, EngineSpawned, Failure, LoadAsked, StopEngine, TimePassed
-from supervisor.core.lifecycle import EngineState, restart_delay
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.events import (
+    EngineGone,
+    EngineHung,
+    EngineSpawned,
+    Failure,
+    LoadAsked,
+    StopEngine,
+    TimePassed,
+)
+from supervisor.core.schedule.lifecycle import EngineState, restart_delay
 from tests.core.schedule.toy import BROKEN, CRASH, Bench, grants, refusals, starts
 
 KEPT = ModelPolicy(pinned=True)

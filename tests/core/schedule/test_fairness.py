@@ -12,7 +12,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from supervisor.core.events import (
+from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
+from supervisor.core.schedule.events import (
     CheckRoom,
     EngineBecameReady,
     EngineGone,
@@ -26,7 +27,6 @@ from supervisor.core.events import (
     StopEngine,
     TimePassed,
 )
-from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
 from tests.core.schedule.toy import ToyPlanner
 
 SWAP_WAIT = 5.0

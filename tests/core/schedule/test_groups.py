@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import LaunchChanged, PolicyChanged, TimePassed, UnloadAsked
-from supervisor.core.lifecycle import EngineState
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits, barred_by
+from supervisor.core.schedule.events import LaunchChanged, PolicyChanged, TimePassed, UnloadAsked
+from supervisor.core.schedule.lifecycle import EngineState
 from tests.core.schedule.toy import Bench, grants, refusals, starts, stops
 
 EITHER = ModelPolicy(groups=frozenset({"either"}))

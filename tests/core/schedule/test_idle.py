@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import EngineOutgrown, LoadAsked, RequestArrived, ShutdownAsked, StopEngine, TimePassed
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.events import (
+    EngineOutgrown,
+    LoadAsked,
+    RequestArrived,
+    ShutdownAsked,
+    StopEngine,
+    TimePassed,
+)
 from tests.core.schedule.toy import Bench, grants, refusals, starts, stops
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import (
+from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.events import (
     CheckRoom,
     EngineBecameReady,
     EngineGone,
@@ -18,8 +19,7 @@ from supervisor.core.events import (
     TimePassed,
     UnloadAsked,
 )
-from supervisor.core.lifecycle import EngineState
-from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.lifecycle import EngineState
 from tests.core.schedule.toy import BROKEN, CRASH, Bench, grants, refusals, starts, stops
 
 

@@ -9,7 +9,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from supervisor.core.events import (
+from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
+from supervisor.core.schedule.events import (
     CheckRoom,
     EngineBecameReady,
     EngineGone,
@@ -32,8 +33,7 @@ from supervisor.core.events import (
     TimePassed,
     UnloadAsked,
 )
-from supervisor.core.lifecycle import EngineState
-from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
+from supervisor.core.schedule.lifecycle import EngineState
 from tests.core.schedule.toy import BROKEN, ToyPlanner
 
 ROOM = {"GPU0": 10, "GPU1": 6}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from supervisor.core.events import LoadAsked, TimePassed, UnloadAsked
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
+from supervisor.core.schedule.events import LoadAsked, TimePassed, UnloadAsked
 from tests.core.schedule.toy import CRASH, Bench, grants, refusals, starts, stops
 
 SMALL = {"a": 2, "b": 2, "c": 10}

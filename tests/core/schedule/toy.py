@@ -6,7 +6,9 @@ import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from supervisor.core.events import (
+from supervisor.core.plan import DoesNotFit, Resident
+from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
+from supervisor.core.schedule.events import (
     CheckRoom,
     Command,
     EngineBecameReady,
@@ -23,8 +25,6 @@ from supervisor.core.events import (
     StartEngine,
     StopEngine,
 )
-from supervisor.core.plan import DoesNotFit, Resident
-from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
 
 CRASH = Failure("engine_lost", "signal 9 (SIGKILL)")
 BROKEN = Failure("engine_start_failed", "exit code 1")

@@ -61,7 +61,7 @@ def read_call(block: Block, dialect: str) -> Wait[bool]:
         if isinstance(value, _Bare):
             yield from writer.value(key, tool.from_text(key, value.text, ANY_JSON))
         else:
-            yield from writer.value(key, tool.from_json(key, settled(value)))
+            yield from writer.value(key, tool.from_json(key, resolved(value)))
     if tool is not NOWHERE:
         yield from writer.end()
     return True
@@ -76,14 +76,14 @@ class _Bare:
         self.text = text
 
 
-def settled(value: object) -> Json:
+def resolved(value: object) -> Json:
     """The value with bare ones inside read as what they look like."""
     if isinstance(value, _Bare):
         return typed(value.text, ANY_JSON)
     if isinstance(value, dict):
-        return {key: settled(item) for key, item in value.items()}
+        return {key: resolved(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [settled(item) for item in value]
+        return [resolved(item) for item in value]
     return cast(Json, value)
 
 

@@ -154,7 +154,7 @@ class TagValue:
         Args:
             seen: all parameters of the call.
         """
-        splits = self._settled(writer, seen)
+        splits = self._real_splits(writer, seen)
         before = writer.item(self.key)
         yield from self._raw.write(writer, self.key, self.hint, stop=splits[0].start if splits else None)
         if before and not self._raw.ended:
@@ -165,7 +165,7 @@ class TagValue:
             yield from writer.value(one.key, writer.tool.from_text(one.key, text, one.hint))
             writer.repaired = True
 
-    def _settled(self, writer: CallWriter, seen: Set[str]) -> list[_Split]:
+    def _real_splits(self, writer: CallWriter, seen: Set[str]) -> list[_Split]:
         """Those of the splits that are parameters: nobody else gives them, and their text is of their type."""
         found: list[_Split] = []
         stop = self._raw.stop

@@ -14,7 +14,7 @@ from supervisor.core.toolcalls.block import Block, CallWriter
 from supervisor.core.toolcalls.dialects import python
 from supervisor.core.toolcalls.dialects.fences import FENCE, close_fence
 from supervisor.core.toolcalls.jsontext import Json
-from supervisor.core.toolcalls.source import Found, Unknown, Wait, one_of, peek, run_of, skip_space, take
+from supervisor.core.toolcalls.source import CompleteCall, Unknown, Wait, one_of, peek, run_of, skip_space, take
 from supervisor.core.toolcalls.tools import MAX_NAME, Tool
 
 _DIALECT: Final = "gemma-3"
@@ -44,7 +44,7 @@ def read_tool_code(block: Block, opener: str) -> Wait[bool]:
             yield None
         elif isinstance(signal, Unknown):
             return False
-        elif isinstance(signal, Found):
+        elif isinstance(signal, CompleteCall):
             fence.calls.append(signal)
     closed = yield from close_fence(block)
     if not good or not fence.calls or (block.src.cut and not closed):
@@ -64,7 +64,7 @@ class _Fence:
     def __init__(self, block: Block) -> None:
         self.src = block.src
         self.block = Block(block.src, block.tools, block.options, whole=True)
-        self.calls: list[Found] = []
+        self.calls: list[CompleteCall] = []
         self.names: set[str] = set()
 
     def read(self) -> Wait[bool]:

@@ -1,0 +1,1 @@
+"""What an engine writes, read: what a binary can do, state lines, footprints, chatter, causes of failure, errors."""

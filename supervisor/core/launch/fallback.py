@@ -1,0 +1,140 @@
+"""What to do about a load that failed: the sensible next thing, each once, and never against what somebody asked for.
+
+Memory is the planner's business: it is told what a device lacked, and chooses anew (who leaves, context, cache type,
+layers). What the user set stays: a projector that was named is not left out, `flash_attn: on` is not turned off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from supervisor.core.engine_output.failures import DRAFT, FLASH_ATTENTION, HOST, KILLED, OUT_OF_MEMORY, PROJECTOR
+from supervisor.core.launch import LaunchOptions
+from supervisor.core.plan import DevicePlan, Placement
+from supervisor.core.schedule.events import Failure
+
+_SHARES = (8, 2, 1)  # of the buffer that could not be had: what is kept free the first, second and third time
+_LEAST = 64 << 20
+_QUANTISED_NOT = frozenset({None, "f32", "f16", "bf16"})
+_DRAFTING = "draft"
+_KILLED = "The engine was killed"
+_AS_IT_WAS = f"{_KILLED}: started once more as it was."
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """How a model is started otherwise than its options say, because of starts that failed.
+
+    Attributes:
+        text_only, no_draft, no_flash_attn: what is left out.
+        short: bytes by device, as the plan calls it, that the planner keeps free beside all that is estimated.
+        shortages: how often memory ran out.
+        killed: whether it was planned again after the engine was killed from outside.
+        steps: what was done, a sentence each.
+    """
+
+    text_only: bool = False
+    no_draft: bool = False
+    no_flash_attn: bool = False
+    short: Mapping[str, int] = field(default_factory=dict)
+    shortages: int = 0
+    killed: bool = False
+    steps: tuple[str, ...] = ()
+
+
+def next_fallback(
+    fallback: Fallback, failure: Failure, options: LaunchOptions, plan: Placement, names: Mapping[str, str]
+) -> Fallback | None:
+    """The next thing to try; None: there is none.
+
+    Args:
+        fallback: what was tried so far.
+        failure: how the last start ended.
+        options: what the user asked for.
+        plan: where that start was to go.
+        names: the plan's name of a device → the engine's, where they differ.
+    """
+    match failure.code:
+        case code if code == OUT_OF_MEMORY and fallback.shortages < len(_SHARES):
+            return _planned_again(fallback, failure, plan, names)
+        case code if code == KILLED and not fallback.killed:
+            return replace(_planned_again(fallback, failure, plan, names), killed=True)
+        case code if code == PROJECTOR and options.mmproj is None and not fallback.text_only:
+            return _with(fallback, "The projector could not be loaded: text only.", text_only=True)
+        case code if code == DRAFT and not fallback.no_draft:
+            found = without_draft(options, fallback)
+            return found if found.no_draft else None
+        case code if code == FLASH_ATTENTION and _may_do_without(options) and not fallback.no_flash_attn:
+            return _with(fallback, "Flash attention does not work here: without it.", no_flash_attn=True)
+        case _:
+            return None
+
+
+def without_draft(options: LaunchOptions, fallback: Fallback) -> Fallback:
+    """The same without a draft model; as it was where there is none."""
+    if fallback.no_draft or (options.spec_draft_model is None and not any(map(_drafts, options.spec_type))):
+        return fallback
+    return _with(fallback, "The draft model could not be used: without it.", no_draft=True)
+
+
+def unguessed(fallback: Fallback) -> Fallback:
+    """The same where nothing fitted with what is kept free because the engine was killed: it does not say so."""
+    steps = tuple(_AS_IT_WAS if step.startswith(f"{_KILLED}:") else step for step in fallback.steps)
+    return replace(fallback, steps=steps)
+
+
+def with_fallback(options: LaunchOptions, fallback: Fallback) -> LaunchOptions:
+    """The options with what is left out."""
+    if fallback.text_only:
+        options = replace(options, mmproj_auto=False)
+    if fallback.no_flash_attn:
+        options = replace(options, flash_attn="off")
+    if fallback.no_draft:
+        plain: dict[str, Any] = {one.name: one.default for one in fields(options) if one.name.startswith("spec_draft_")}
+        kinds = tuple(kind for kind in options.spec_type if not _drafts(kind))
+        options = replace(options, **plain, spec_type=kinds)
+    return options
+
+
+def _planned_again(fallback: Fallback, failure: Failure, plan: Placement, names: Mapping[str, str]) -> Fallback:
+    """More is kept free than the last plan left, so that the next one is another.
+
+    How much was missing is not known, only the buffer that did not fit: a part of it at first, all of it in the end.
+    """
+    share = _SHARES[min(fallback.shortages, len(_SHARES) - 1)]
+    short = dict(fallback.short)
+    said = []
+    for part in _parts(failure, plan, names):
+        more = max(_LEAST, (failure.lacking or part.total_bytes) // share)
+        short[part.name] = short.get(part.name, 0) + max(0, part.left_bytes) + more
+        said.append(f"{short[part.name] >> 20} MiB more are kept free on {part.name}")
+    what = _KILLED if failure.code == KILLED else "Memory ran out"
+    sentence = f"{what}: planned again, {' and '.join(said)}."
+    return _with(replace(fallback, short=short, shortages=fallback.shortages + 1), sentence)
+
+
+def _parts(failure: Failure, plan: Placement, names: Mapping[str, str]) -> Sequence[DevicePlan]:
+    """The devices that lacked memory: the one that the engine named, else all it could mean."""
+    ours = {theirs: name for name, theirs in names.items()}
+    named = ours.get(failure.device, failure.device) if failure.device is not None else None
+    found = [part for part in plan.parts if part.name == named]
+    return (
+        found
+        or [part for part in plan.parts if part.name in plan.devices]
+        or [part for part in plan.parts if part.name == HOST]
+    )
+
+
+def _drafts(kind: str) -> bool:
+    return kind.startswith(_DRAFTING)
+
+
+def _may_do_without(options: LaunchOptions) -> bool:
+    """Whether nobody asked for flash attention, or for what needs it."""
+    return options.flash_attn in {None, "auto"} and options.cache_type_v in _QUANTISED_NOT
+
+
+def _with(fallback: Fallback, step: str, **changed: Any) -> Fallback:
+    return replace(fallback, steps=(*fallback.steps, step), **changed)

@@ -1,0 +1,252 @@
+"""Which models there are, by id and alias. Pure: paths are text."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from supervisor.core.launch import LaunchOptions
+from supervisor.core.models.filters import RequestFilters
+from supervisor.core.schedule import ModelPolicy
+from supervisor.core.text.nearest import did_you_mean
+from supervisor.core.text.plaintext import is_name
+from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
+
+MOST_NAMES = 16
+"""Aliases that loads may give one model, beside those that are configured."""
+
+_TOLD = 64  # models of which it is told why they are not here any more
+_QUOTED = 200  # characters of a name that nobody knows which an error repeats
+
+
+class Source(enum.Enum):
+    """Where a model comes from."""
+
+    DEMO = "demo"  # the built-in one, made on first use
+    FILE = "file"
+    HUB = "hub"  # a repository; downloaded when it is first wanted
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """One model that can be asked for.
+
+    Attributes:
+        path: the GGUF (the first shard of a split one); None for the built-in model, and for one of the hub that is
+            not on disk, as far as anybody has looked.
+        hub: the reference of one of the hub, `owner/repo` or `owner/repo:quant`.
+        tool_calls: how calls are looked for in its answers; None: as the server does.
+        configured: what its options are again once it is unloaded; None: what they are now.
+    """
+
+    id: str
+    source: Source
+    path: str | None
+    options: LaunchOptions = field(default_factory=LaunchOptions)
+    aliases: tuple[str, ...] = ()
+    hub: str | None = None
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
+    filters: RequestFilters = field(default_factory=RequestFilters)
+    tool_calls: ToolMode | None = None
+    configured: LaunchOptions | None = None
+
+    @property
+    def origin(self) -> str | None:
+        """What the model is made from."""
+        return self.hub or self.path
+
+    @property
+    def own_options(self) -> LaunchOptions:
+        """Those that it has without anybody's load."""
+        return self.configured or self.options
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What a load has set otherwise than it is configured, by name."""
+        here, own = self.options, self.own_options
+        names = (one.name for one in fields(LaunchOptions))
+        return {name: getattr(here, name) for name in names if getattr(here, name) != getattr(own, name)}
+
+    def loaded_with(self, options: LaunchOptions | None) -> ModelEntry:
+        """The same with these options until it is unloaded; None: with its own."""
+        own = self.own_options
+        return replace(self, options=options or own, configured=None if options in (None, own) else own)
+
+    def same_launch(self, other: ModelEntry) -> bool:
+        """Whether an engine of the one is as good as one of the other."""
+        return self.origin == other.origin and self.options == other.options
+
+
+@dataclass(frozen=True)
+class ModelDefaults:
+    """What a model gets of which nothing is configured."""
+
+    options: LaunchOptions = field(default_factory=LaunchOptions)
+    policy: ModelPolicy = field(default_factory=ModelPolicy)
+    filters: RequestFilters = field(default_factory=RequestFilters)
+    tool_calls: ToolMode | None = None
+
+
+class Registry:
+    """The models in the order in which they were added; `defaults` are for those that people load by path."""
+
+    def __init__(self, entries: Iterable[ModelEntry] = (), defaults: ModelDefaults | None = None) -> None:
+        self.defaults = defaults or ModelDefaults()
+        self._entries: dict[str, ModelEntry] = {}
+        self._names: dict[str, str] = {}  # id or alias → id
+        self._spelt: dict[str, str] = {}  # the same of models of a hub, in lower case
+        self._given: dict[str, tuple[str, ...]] = {}  # id → the aliases that loads gave, the oldest first
+        self._forgotten: dict[str, str] = {}  # id → why, of late
+        for entry in entries:
+            self.check(entry)
+            self._hold(self._renewed(entry, self._new_names(entry), keep=False))
+
+    def __iter__(self) -> Iterator[ModelEntry]:
+        return iter(self._entries.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
+        """Add a model, or let the one with the same id and path have these options; whether it has others now.
+
+        Whatever else is set for one that is here stays, and further aliases come to it, of which it keeps the newest
+        `MOST_NAMES`; with `keep` its options stay. Raises as `check`.
+        """
+        self.check(entry)
+        before = self._entries.get(entry.id)
+        new = self._new_names(entry)
+        given = (*self._given.get(entry.id, ()), *new)
+        self._hold(self._renewed(entry, new, keep=keep))
+        self._take_names(entry.id, given[:-MOST_NAMES])
+        self._given[entry.id] = given[-MOST_NAMES:]
+        self._forgotten.pop(entry.id, None)
+        return before is not None and before.options != self._entries[entry.id].options
+
+    def _new_names(self, entry: ModelEntry) -> tuple[str, ...]:
+        """The aliases by which it could not be found."""
+        found = ((name, self.get(name)) for name in dict.fromkeys(entry.aliases))
+        return tuple(name for name, owner in found if owner is None or owner.id != entry.id)
+
+    def _renewed(self, entry: ModelEntry, names: tuple[str, ...], *, keep: bool) -> ModelEntry:
+        """The entry, or the one that is here with its options and further names."""
+        before = self._entries.get(entry.id)
+        if before is None:
+            return entry
+        return replace(before if keep else before.loaded_with(entry.options), aliases=(*before.aliases, *names))
+
+    def _hold(self, entry: ModelEntry) -> None:
+        self._entries[entry.id] = entry
+        names = (entry.id, *entry.aliases)
+        self._names.update(dict.fromkeys(names, entry.id))
+        if entry.hub is not None:
+            self._spelt.update((name.lower(), entry.id) for name in names)
+
+    def _take_names(self, model_id: str, names: Collection[str]) -> None:
+        if names:
+            entry = self._entries[model_id]
+            kept = tuple(name for name in entry.aliases if name not in names)
+            self._entries[model_id] = replace(entry, aliases=kept)
+            self._names = {name: owner for name, owner in self._names.items() if name not in names}
+            self._spell()
+
+    def _spell(self) -> None:
+        self._spelt = {name.lower(): owner for name, owner in self._names.items() if self._entries[owner].hub}
+
+    def check(self, entry: ModelEntry) -> None:
+        """Raise what adding it would.
+
+        ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
+        """
+        for name in (entry.id, *entry.aliases):
+            if not is_name(name):
+                raise InvalidRequest(f"{name!r} cannot name a model; use printable characters.", param="id")
+            owner = self._names.get(name)
+            if owner is not None and (owner != entry.id or self._entries[owner].origin != entry.origin):
+                other = self._entries[owner].origin or owner
+                raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
+
+    def become(self, other: Registry) -> None:
+        """Hold from now on what the other holds, for all who have this one."""
+        self.defaults, self._entries, self._names = other.defaults, dict(other._entries), dict(other._names)
+        self._given = {entry.id: self._still_given(entry) for entry in self}
+        self._spell()
+
+    def _still_given(self, entry: ModelEntry) -> tuple[str, ...]:
+        return tuple(name for name in self._given.get(entry.id, ()) if name in entry.aliases)
+
+    def policy_of(self, model_id: str) -> ModelPolicy:
+        """What is set for the model; the defaults for one that is not here any more."""
+        entry = self._entries.get(model_id)
+        return self.defaults.policy if entry is None else entry.policy
+
+    def get(self, name: str) -> ModelEntry | None:
+        """The model with this id or alias, if there is one. Costs nothing where there is none, as opposed to `find`.
+
+        Names of models of a hub count in any case, as the hub takes them; one that is written alike comes first.
+        """
+        model_id = self._names.get(name) or self._spelt.get(name.lower())
+        return None if model_id is None else self._entries[model_id]
+
+    def find(self, name: str) -> ModelEntry:
+        """The model with this id or alias; raises ModelNotFound, naming what there is."""
+        entry = self.get(name)
+        if entry is None:
+            raise self._not_found(name)
+        return entry
+
+    def most_slashes(self) -> int:
+        """How many slashes the name with the most of them has."""
+        return max((name.count("/") for name in self._names), default=0)
+
+    def by_hub(self, reference: str) -> ModelEntry | None:
+        """The model that was made from this reference, in whatever case it was written."""
+        wanted = reference.lower()
+        return next((entry for entry in self._entries.values() if (entry.hub or "").lower() == wanted), None)
+
+    def locate(self, model_id: str, path: str | None) -> None:
+        """Note where a model of the hub is on disk; None: it is not any more."""
+        entry = self._entries.get(model_id)
+        if entry is not None:
+            self._entries[model_id] = replace(entry, path=path)
+
+    def set_options(self, model_id: str, options: LaunchOptions | None) -> None:
+        """Let a model, if it is here, have these options until it is unloaded; None: its own."""
+        entry = self._entries.get(model_id)
+        if entry is not None:
+            self._entries[model_id] = entry.loaded_with(options)
+
+    def forget(self, model_id: str, why: str | None = None) -> str | None:
+        """Drop a model and its names; `why`, a sentence, is told for a while to whoever asks for it.
+
+        The id of a model of which that is not told any longer; None: there is none.
+        """
+        self._entries.pop(model_id, None)
+        self._given.pop(model_id, None)
+        self._names = {name: owner for name, owner in self._names.items() if owner != model_id}
+        self._spell()
+        if why is not None:
+            self._forgotten[model_id] = why
+        oldest = next(iter(self._forgotten)) if len(self._forgotten) > _TOLD else None
+        if oldest is not None:
+            del self._forgotten[oldest]
+        return oldest
+
+    def _not_found(self, name: str) -> ModelNotFound:
+        known = ", ".join(self._entries) or "none"
+        near = did_you_mean(name, self._names)
+        if name in self._forgotten:
+            near = f" any more: {self._forgotten[name]}"
+        quoted = name if len(name) <= _QUOTED else f"{name[:_QUOTED]}…"
+        return ModelNotFound(
+            f"There is no model '{quoted}'{near or '.'} Known models: {known}. "
+            "Add one with `supervisor load PATH`, or one of the hub with `supervisor load owner/repo:quant`.",
+            param="model",
+        )
+
+    def by_path(self, path: str) -> ModelEntry | None:
+        """The model that was made from this file."""
+        return next((entry for entry in self._entries.values() if entry.path == path), None)

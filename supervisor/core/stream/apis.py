@@ -1,0 +1,69 @@
+"""The APIs whose answers are relayed: how a stream of each ends, and how each says an error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from supervisor.core.stream.sse import DONE, SseEvent, encode
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API.
+
+    Attributes:
+        ends: how the last event of a complete stream begins.
+        stream_error: what ends a stream that broke off: from the error object `message`, `type`, `code`, `param`.
+        envelope: the body of an error response, from OpenAI's `{"error": {…}}`.
+    """
+
+    ends: tuple[bytes, ...]
+    stream_error: Callable[[Mapping[str, Any]], bytes]
+    envelope: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def _openai_error(error: Mapping[str, Any]) -> bytes:
+    return encode(SseEvent(json.dumps({"error": dict(error)}))) + encode(SseEvent(DONE))
+
+
+def _responses_error(error: Mapping[str, Any]) -> bytes:
+    said = {"type": "error", **{key: error.get(key) for key in ("code", "message", "param")}}
+    return encode(SseEvent(json.dumps(said), event="error"))
+
+
+def _anthropic(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
+    error = envelope.get("error") or {}
+    return {"type": "error", "error": {**error, "type": error.get("type", "api_error")}}
+
+
+def _anthropic_error(error: Mapping[str, Any]) -> bytes:
+    return encode(SseEvent(json.dumps(_anthropic({"error": error})), event="error"))
+
+
+OPENAI: Final = Api((b"data: [DONE]",), _openai_error, lambda envelope: envelope)
+RESPONSES: Final = Api(
+    (b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
+    _responses_error,
+    lambda envelope: envelope,
+)
+ANTHROPIC: Final = Api((b"event: message_stop",), _anthropic_error, _anthropic)
+
+_APIS: Final[Mapping[str, Api]] = {
+    "/v1/responses": RESPONSES,
+    "/responses": RESPONSES,
+    "/v1/messages": ANTHROPIC,
+    "/v1/messages/count_tokens": ANTHROPIC,
+}
+
+
+_UPSTREAM: Final = "/upstream/"
+
+
+def api_of(path: str) -> Api:
+    """The API of a path; of one below /upstream/MODEL the API of the engine's path."""
+    if path.startswith(_UPSTREAM):
+        return next((api for name, api in _APIS.items() if path.endswith(name)), OPENAI)
+    return _APIS.get(path, OPENAI)

@@ -1,0 +1,191 @@
+"""Folds a stream of chunks into the one object the engine would have answered without streaming.
+
+What is common to all, and to chat and text completions; the shape of a choice lives in `chat.py` and
+`completions.py`, other answers in `responses.py` and `raw_completions.py`. Measured on llama-server b11434, where
+several choices are asked for: `usage` and `timings` come once per choice, and its own single answer shows those of
+choice 0; so does this one. `created` is the first chunk's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from supervisor.core.stream.sse import DONE, SseDecoder, SseEvent
+from supervisor.core.text.foreignjson import NotJson, parse
+from supervisor.errors import EngineLost, EngineStreamInvalid
+
+_VERBOSE = "__verbose"
+_PER_CHOICE = ("usage", "timings", _VERBOSE)
+_NOT_KEPT = frozenset({"choices", "object", "prompt_progress", *_PER_CHOICE})
+
+
+class ChoiceFold(Protocol):
+    """Collects one choice."""
+
+    def feed(self, choice: Mapping[str, object]) -> None: ...
+
+    def result(self) -> dict[str, object]: ...
+
+    def debugging(self, told: Mapping[str, object]) -> dict[str, object]:
+        """`__verbose` of a single answer, from that of the stream's last event; what is not known is left out."""
+        ...
+
+
+class Collector(Protocol):
+    """Collects the parsed events of one answer.
+
+    Attributes:
+        done: the answer is complete, whether `[DONE]` follows or not.
+    """
+
+    @property
+    def done(self) -> bool: ...
+
+    def feed(self, chunk: Mapping[str, object], /) -> None:
+        """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        ...
+
+    def response(self) -> Any:
+        """The answer so far, complete when the stream is."""
+        ...
+
+
+class ChunkFold:
+    """Collects the parsed chunks of one answer.
+
+    Args:
+        object_name: `object` of the answer.
+        new_choice: makes the collector of the choice with this index.
+    """
+
+    done = False  # `[DONE]` says it
+
+    def __init__(self, object_name: str, new_choice: Callable[[int], ChoiceFold]) -> None:
+        self._object = object_name
+        self._new_choice = new_choice
+        self._fields: dict[str, object] = {}
+        self._choices: dict[int, ChoiceFold] = {}
+        self._per_choice: dict[str, dict[int, object]] = {name: {} for name in _PER_CHOICE}
+        self._index = 0  # of the choice seen last: a usage chunk names none and follows its choice's finish
+
+    def feed(self, chunk: Mapping[str, object]) -> None:
+        """Add one chunk. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        with well_shaped():
+            self._feed(chunk)
+
+    def response(self) -> dict[str, object]:
+        """The answer so far, complete when the stream is."""
+        answer = dict(self._fields)
+        answer["object"] = self._object
+        answer["choices"] = [self._choices[index].result() for index in sorted(self._choices)]
+        for name, values in self._per_choice.items():
+            if values:
+                answer[name] = values[min(values)]
+        told = self._per_choice[_VERBOSE]
+        if told and self._choices:
+            first = min(told)
+            answer[_VERBOSE] = self._choices[first].debugging(unstreamed(told[first]))
+        return answer
+
+    def _feed(self, chunk: Mapping[str, object]) -> None:
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list):
+            raise TypeError("choices is not a list")
+        for choice in choices:
+            self._index = int(choice.get("index", 0))
+            if self._index not in self._choices:
+                self._choices[self._index] = self._new_choice(self._index)
+            self._choices[self._index].feed(choice)
+        for name in _PER_CHOICE:
+            if chunk.get(name) is not None:
+                self._per_choice[name][self._index] = chunk[name]
+        created = self._fields.get("created", chunk.get("created"))
+        self._fields.update((key, value) for key, value in chunk.items() if key not in _NOT_KEPT)
+        if created is not None:
+            self._fields["created"] = created
+
+
+class StreamFold:
+    """From the bytes of the engine's stream to the one answer.
+
+    Args:
+        chunks: the collector of this kind of answer.
+        decoder: with limits of its own.
+
+    Attributes:
+        error: the engine's error object (`code`, `message`, `type`) where it reported one in mid-stream.
+    """
+
+    def __init__(self, chunks: Collector, decoder: SseDecoder | None = None) -> None:
+        self._said_done = False
+        self.error: Mapping[str, object] | None = None
+        self._chunks = chunks
+        self._decoder = decoder or SseDecoder()
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said its end."""
+        return self._said_done or self._chunks.done
+
+    def feed(self, data: bytes) -> None:
+        """Add bytes, cut anywhere. Raises `EngineStreamInvalid`."""
+        for event in self._decoder.feed(data):
+            self._event(event)
+
+    def response(self) -> Any:
+        """The answer. Raises `EngineLost` when the stream is not `done` or has an `error`."""
+        if self.error is not None:
+            raise EngineLost(f"The engine failed while answering: {self.error.get('message', 'no reason given')}")
+        if not self.done:
+            raise EngineLost("The engine's answer broke off before its end.")
+        return self._chunks.response()
+
+    def _event(self, event: SseEvent) -> None:
+        if event.data == DONE:
+            self._said_done = True
+            return
+        chunk = said_by_engine(event.data, "An event of the engine's stream")
+        if chunk is None:  # the engine's start marker of a second prompt, sent where no progress is asked for
+            return
+        if not isinstance(chunk, dict):
+            raise EngineStreamInvalid("An event of the engine's stream is not a JSON object.")
+        failure = chunk.get("error")
+        if failure is not None:
+            self.error = failure if isinstance(failure, dict) else {"message": str(failure)}
+            return
+        self._chunks.feed(chunk)
+
+
+def said_by_engine(text: str | bytes, what: str) -> Any:
+    """What JSON of the engine says; `what` it is, for the error. Raises `EngineStreamInvalid`."""
+    try:
+        return parse(text)
+    except NotJson as error:
+        raise EngineStreamInvalid(f"{what} is not JSON: {error}.") from error
+
+
+@contextmanager
+def well_shaped() -> Iterator[None]:
+    """What a chunk of another shape leads to becomes `EngineStreamInvalid`."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise EngineStreamInvalid(f"A chunk of the engine's stream has an unknown shape: {error!r}.") from error
+
+
+def unstreamed(told: object) -> dict[str, Any]:
+    """The engine's last event as that of a request that was not streamed."""
+    found = dict(told) if isinstance(told, Mapping) else {}
+    settings = found.get("generation_settings")
+    if isinstance(settings, Mapping):
+        found["generation_settings"] = {**settings, "stream": False}
+    return found
+
+
+def extend_lists(into: dict[str, list[object]], part: Mapping[str, object]) -> None:
+    """Append each list of `logprobs` to the one collected so far."""
+    for key, value in part.items():
+        if isinstance(value, list):
+            into.setdefault(key, []).extend(value)

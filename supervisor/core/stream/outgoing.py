@@ -1,0 +1,169 @@
+"""What to ask the engine for, given what the client asked us for.
+
+llama-server notices that a client is gone at once only on a stream that also reports prompt progress: without
+progress it does not look during prefill, without a stream only after a second of silence on a queue that all
+requests share. So generations are always asked for with `stream` and `return_progress`; `relay.py` takes out what the
+client did not ask for, `fold.py` makes one object of the stream for a client that wanted one.
+
+Some single answers cannot be folded faithfully from a stream (`why_not_folded`); those are passed on as they are
+and a client that leaves is noticed late. A body that the engine would refuse is passed on untouched too, so that
+the client gets the engine's own words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from supervisor.core.stream.chat import ChatFold, is_one
+from supervisor.core.stream.completions import CompletionFold
+from supervisor.core.stream.fold import Collector, StreamFold
+from supervisor.core.stream.raw_completions import RawFold
+from supervisor.core.stream.responses import ResponsesFold
+
+Kind = Literal["chat", "completion", "responses", "raw"]
+
+KINDS: Mapping[str, Kind] = {
+    "/v1/chat/completions": "chat",
+    "/chat/completions": "chat",
+    "/v1/completions": "completion",
+    "/v1/responses": "responses",
+    "/responses": "responses",
+    "/completion": "raw",
+    "/completions": "raw",
+    "/infill": "raw",
+}
+"""The engine's paths whose streams can report progress. `raw`: the engine's own form, not OpenAI's."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingRequest:
+    """How to ask.
+
+    Attributes:
+        changes: fields to set in the client's body; empty: send it as it came.
+        kind: of the answer to fold; None when the engine's answer is passed on, streamed or not.
+        drop_progress: prompt progress chunks are ours, not the client's.
+        reason: why a single answer is asked for as such, with its late notice of a client that left; else None.
+        fields: the names of the fields that the client wants of a raw answer; empty: all.
+    """
+
+    changes: Mapping[str, object] = field(default_factory=dict)
+    kind: Kind | None = None
+    drop_progress: bool = False
+    reason: str | None = None
+    fields: tuple[str, ...] = ()
+
+    def new_fold(self) -> StreamFold | None:
+        """A collector for this answer; None when it is passed on."""
+        return None if self.kind is None else StreamFold(self._collector(self.kind))
+
+    def _collector(self, kind: Kind) -> Collector:
+        match kind:
+            case "chat":
+                return ChatFold()
+            case "completion":
+                return CompletionFold()
+            case "responses":
+                return ResponsesFold()
+            case "raw":
+                return RawFold(self.fields)
+
+
+def outgoing_request(path: str, body: Mapping[str, object]) -> OutgoingRequest:
+    """The plan for a client's parsed JSON body; paths that generate nothing get the empty plan."""
+    kind = KINDS.get(path)
+    if kind is None or not _well_formed(body):
+        return OutgoingRequest()
+    if body.get("stream"):
+        if body.get("return_progress"):
+            return OutgoingRequest()
+        return OutgoingRequest({"return_progress": True}, drop_progress=True)
+    reason = why_not_folded(kind, body)
+    if reason is not None:
+        return OutgoingRequest(reason=reason)
+    changes: dict[str, object] = {"stream": True, "return_progress": True}
+    fields: tuple[str, ...] = ()
+    if kind == "chat":  # a streamed text completion always ends with its usage
+        options = body.get("stream_options")
+        changes["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        if body.get("continue_final_message"):  # a stream leaves out what is continued, a single answer does not
+            changes["echo"] = True
+    if kind == "raw" and body.get("response_fields"):  # they would be taken out of the last event only
+        fields = tuple(map(str, cast(list[object], body["response_fields"])))
+        changes["response_fields"] = []
+    return OutgoingRequest(changes, kind=kind, fields=fields)
+
+
+def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
+    """Why this single answer cannot be made from a stream; None when it can. Each reason is a test."""
+    for rule, reason in _UNFOLDABLE[kind]:
+        if rule(body):
+            return reason
+    return None
+
+
+def set_fields(body: bytes, changes: Mapping[str, object]) -> bytes:
+    """`body`, a JSON object in UTF-8, with these fields set.
+
+    They are appended: of a key that occurs twice the last one counts, for the engine as for Python. So a large
+    body is not written anew, and its numbers and escapes reach the engine as the client wrote them.
+    """
+    if not changes:
+        return body
+    head = body[: body.rindex(b"}")]
+    comma = b"" if head.rstrip().endswith(b"{") else b","
+    return head + comma + json.dumps(dict(changes)).encode()[1:]
+
+
+def _well_formed(body: Mapping[str, object]) -> bool:
+    flags = (body.get("stream"), body.get("return_progress"))
+    options, fields = body.get("stream_options"), body.get("response_fields")
+    lists = isinstance(options, dict | None) and isinstance(fields, list | None)
+    return lists and all(flag is None or isinstance(flag, bool) for flag in flags)
+
+
+def _wants_probabilities(body: Mapping[str, object]) -> bool:
+    return bool(body.get("logprobs") or body.get("n_probs"))
+
+
+Rule = tuple[Callable[[Mapping[str, object]], bool], str]
+
+_INDENTED: Rule = (
+    lambda body: bool(body.get("n_indent")),
+    "a single answer leaves out the line that is indented too little, a stream has sent it already",
+)
+_TOKENS = "a stream lacks the tokens that hold a part of a character each"
+_STOPPED: Rule = (
+    lambda body: _wants_probabilities(body) and bool(body.get("stop")),
+    "a single answer leaves out the probabilities of the stop word's tokens, a stream has sent them already",
+)
+
+_UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
+    "chat": (
+        (
+            _wants_probabilities,
+            "a streamed chat shows probabilities only of tokens that show text (none of the end token, of markup or "
+            "of a piece held back), and is refused together with tools",
+        ),
+        (lambda body: bool(body.get("verbose")), "the debugging object of a stream lacks the text as it was generated"),
+        _INDENTED,
+    ),
+    "completion": (
+        _STOPPED,
+        (lambda body: bool(body.get("verbose") and body.get("return_tokens")), _TOKENS),
+        _INDENTED,
+    ),
+    "responses": (
+        (_wants_probabilities, "a streamed chat with probabilities is refused together with tools"),
+        (lambda body: not is_one(body.get("n")), "the answers of several choices cannot be told apart"),
+        _INDENTED,
+    ),
+    "raw": (
+        _STOPPED,
+        (lambda body: bool(body.get("return_tokens")), _TOKENS),
+        _INDENTED,
+    ),
+}

@@ -1,0 +1,65 @@
+"""Folds the events of a streamed `/completion` or `/infill`, the engine's own form of a completion.
+
+Measured on llama-server b11434: the last event of each prompt and choice has all that its single answer has, but for
+what the events before it said: text, tokens and probabilities. Several of them are answered as a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from supervisor.core.stream.fold import unstreamed, well_shaped
+
+_PROBABILITIES = "completion_probabilities"
+
+
+class RawFold:
+    """Collects the events of one answer.
+
+    Args:
+        fields: the paths of the fields to answer, `/` between two keys; empty: all.
+    """
+
+    def __init__(self, fields: tuple[str, ...] = ()) -> None:
+        self._fields = fields
+        self._texts: dict[int, list[str]] = {}
+        self._probabilities: dict[int, list[object]] = {}
+        self._ended: dict[int, Mapping[str, Any]] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether the last event has come of each prompt and choice that has begun."""
+        return bool(self._ended) and self._ended.keys() == self._texts.keys()
+
+    def feed(self, event: Mapping[str, Any]) -> None:
+        """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        with well_shaped():
+            index = int(event["index"])
+            self._texts.setdefault(index, []).append(str(event["content"]))
+            self._probabilities.setdefault(index, []).extend(event.get(_PROBABILITIES) or ())
+            if event["stop"]:
+                self._ended[index] = event
+
+    def response(self) -> Any:
+        """An object, or a list of several."""
+        answers = [self._answer(index) for index in sorted(self._ended)]
+        return answers[0] if len(answers) == 1 else answers
+
+    def _answer(self, index: int) -> Mapping[str, Any]:
+        answer = {**unstreamed(self._ended[index]), "content": "".join(self._texts[index])}
+        if self._probabilities[index]:
+            answer[_PROBABILITIES] = self._probabilities[index]
+        if not self._fields:
+            return answer
+        hits = {path: _at(answer, path.split("/")) for path in self._fields}
+        return {path: hit[0] for path, hit in hits.items() if hit}
+
+
+def _at(value: Any, keys: list[str]) -> tuple[Any, ...]:
+    """The value there; empty where there is none."""
+    for key in keys:
+        if not isinstance(value, Mapping) or key not in value:
+            return ()
+        value = value[key]
+    return (value,)

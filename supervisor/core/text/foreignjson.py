@@ -1,0 +1,53 @@
+"""JSON that others wrote, engines before all: whatever is wrong with it is one error.
+
+Python's parser also fails for text that is nested deeply, with an error that is no ValueError; and what it can still
+read, nobody further down the stack may be able to write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+MOST_NESTED: Final = 512
+"""Arrays and objects in each other."""
+
+
+class NotJson(ValueError):
+    """The text is no JSON, or none that can be worked with; the message says why."""
+
+
+def parse(text: str | bytes) -> Any:
+    """What a JSON text says. Raises NotJson."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise NotJson(str(error)) from error
+    if _marks(text) > MOST_NESTED and not _is_shallow(value):
+        raise _too_deep()
+    return value
+
+
+def _marks(text: str | bytes) -> int:
+    """How deep it can be at most."""
+    return text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MOST_NESTED):
+        level = [inner for one in level for inner in _values(one) if isinstance(inner, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+def _values(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _too_deep() -> NotJson:
+    return NotJson(f"it has more than {MOST_NESTED} arrays and objects in each other")

@@ -1,0 +1,167 @@
+"""One engine's output: the newest lines in memory, all of it in a rotating file, and live for those who follow.
+
+Nothing here can block the engine: a follower that does not keep up loses lines and is told how many, a full disk
+ends the file but not the ring. Control characters are replaced: a prompt must not drive the terminal of whoever
+reads the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from supervisor.core.text.plaintext import plain
+from supervisor.system.owned import inner_folder
+
+_RING_LINE = 4000  # characters of a line that are kept in memory; the file has all
+_BACKLOG = 1000  # lines that a follower may lag behind
+
+
+class OutputLog:
+    """The log of one model's engines, through all their restarts. Belongs to one event loop.
+
+    Args:
+        path: the file, None for none; its folder is made if needed, older files are `path.1` (newer) to
+            `path.<backups>`.
+        ring_lines: how many lines `tail` can give.
+        max_bytes: size after which the file is rotated.
+        backups: how many older files are kept.
+    """
+
+    def __init__(
+        self, path: Path | None, *, ring_lines: int = 500, max_bytes: int = 5_000_000, backups: int = 2
+    ) -> None:
+        self.path = path
+        self._ring: deque[str] = deque(maxlen=ring_lines)
+        self._max_bytes = max_bytes
+        self._backups = backups
+        self._followers: set[Follower] = set()
+        self._file: BinaryIO | None = None
+        self._size = 0
+        self._closed = False
+        self.written = 0  # lines, all told
+        self.file_error: OSError | None = None
+
+    def write(self, line: bytes) -> None:
+        """Take a line without its end. Never raises for the file's sake: see `file_error`."""
+        text = plain(line.decode("utf-8", "replace"))
+        self.written += 1
+        self._ring.append(text[:_RING_LINE])
+        for follower in self._followers:
+            follower.offer(text)
+        if self.path is not None and self.file_error is None and not self._closed:
+            try:
+                self._to_file(self.path, text.encode() + b"\n")
+            except OSError as error:
+                self.file_error = error
+
+    def tail(self, lines: int) -> tuple[str, ...]:
+        """The newest lines, oldest of them first."""
+        return tuple(self._ring)[-lines:] if lines > 0 else ()
+
+    def subscribe(self, last: int = 0) -> Follower:
+        """Follow from now on, after the `last` newest lines; use as `with log.subscribe() as lines`."""
+        follower = Follower(self._followers)
+        for line in self.tail(last):
+            follower.offer(line)
+        if self._closed:
+            follower.close()
+        return follower
+
+    def close(self) -> None:
+        """Close the file and end all followers; later lines go to the ring only."""
+        self._closed = True
+        for follower in tuple(self._followers):
+            follower.close()
+        self.rest()
+
+    def rest(self) -> None:
+        """Hold no open file until the next line: a machine may know more models than it may have files open."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _to_file(self, path: Path, data: bytes) -> None:
+        file = self._file or self._open(path)
+        if self._size + len(data) > self._max_bytes and self._size > 0:
+            self.rest()
+            self._rotate(path)
+            file = self._open(path)
+        file.write(data)
+        self._size += len(data)
+
+    def _open(self, path: Path) -> BinaryIO:
+        inner_folder(path.parent)
+        self._file = path.open("ab", buffering=0)  # whole lines, also when we are killed
+        self._size = self._file.tell()
+        return self._file
+
+    def _rotate(self, path: Path) -> None:
+        for number in range(self._backups - 1, 0, -1):
+            older = _numbered(path, number)
+            if older.exists():
+                older.replace(_numbered(path, number + 1))
+        if self._backups > 0:
+            path.replace(_numbered(path, 1))
+        else:
+            path.unlink()
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+class Follower:
+    """An async iterator over lines as they come; ends when the log or the follower is closed."""
+
+    def __init__(self, registry: set[Follower]) -> None:
+        self._registry = registry
+        self._lines: deque[str] = deque()
+        self._dropped = 0
+        self._news = asyncio.Event()
+        self._closed = False
+        registry.add(self)
+
+    def offer(self, line: str) -> None:
+        """Queue a line, or count it as lost when too many wait already."""
+        if len(self._lines) >= _BACKLOG:
+            self._dropped += 1
+        else:
+            self._flush_dropped()
+            self._lines.append(line)
+        self._news.set()
+
+    def close(self) -> None:
+        """Take no more; what is queued can still be read."""
+        self._closed = True
+        self._registry.discard(self)
+        self._news.set()
+
+    async def __anext__(self) -> str:
+        while not self._lines:
+            if self._dropped:
+                self._flush_dropped()
+            elif self._closed:
+                raise StopAsyncIteration
+            else:
+                self._news.clear()
+                await self._news.wait()
+        return self._lines.popleft()
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _flush_dropped(self) -> None:
+        if self._dropped:
+            self._lines.append(f"[{self._dropped} lines skipped: the reader was too slow]")
+            self._dropped = 0

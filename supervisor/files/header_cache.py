@@ -1,0 +1,108 @@
+"""Remembers what the headers of model files said, so that the second look at a file is free.
+
+One small file per model file, named by the hash of its path: a checksum, a line break, JSON. It counts only while the
+model file has the same size, time of change and inode; whatever is wrong with an entry, it is as if there were none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from supervisor.core.gguf import ArraySummary, GgufHeader, GgufValue, TensorInfo
+from supervisor.system.atomic import atomic_write
+from supervisor.system.owned import inner_folder
+
+_FORMAT = 1  # counts up when the reader finds out more
+_MAX_ENTRIES = 512
+
+
+class HeaderCache:
+    """The headers remembered in one folder, which is made when there is something to keep."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, path: Path, found: os.stat_result) -> GgufHeader | None:
+        """What the file said when it was `found` to be as it is now."""
+        return self._find(self._entry(os.fsencode(path)), _identity(path, found))
+
+    def keep(self, path: Path, found: os.stat_result, header: GgufHeader) -> None:
+        """Remember the header; a folder that cannot be written to only makes the next look slower."""
+        self._keep(self._entry(os.fsencode(path)), _identity(path, found), header)
+
+    def recall(self, key: str) -> GgufHeader | None:
+        """What was remembered under a key that stands for one content, wherever it is: a hash of it, say."""
+        return self._find(self._entry(key.encode()), [_FORMAT, key])
+
+    def remember(self, key: str, header: GgufHeader) -> None:
+        """Remember the header under such a key."""
+        self._keep(self._entry(key.encode()), [_FORMAT, key], header)
+
+    def _find(self, place: Path, identity: list[object]) -> GgufHeader | None:
+        try:
+            checksum, _, body = place.read_bytes().partition(b"\n")
+            if checksum != _checksum(body):
+                return None
+            entry = json.loads(body)
+            return _header(entry["header"]) if entry["of"] == identity else None
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def _keep(self, place: Path, identity: list[object], header: GgufHeader) -> None:
+        body = json.dumps({"of": identity, "header": _plain(header)}, separators=(",", ":")).encode()
+        with suppress(OSError):
+            inner_folder(self._folder)
+            atomic_write(place, _checksum(body) + b"\n" + body)
+            self._forget_oldest()
+
+    def _entry(self, name: bytes) -> Path:
+        return self._folder / f"{hashlib.sha256(name).hexdigest()[:32]}.header"
+
+    def _forget_oldest(self) -> None:
+        entries = list(self._folder.glob("*.header"))
+        if len(entries) > _MAX_ENTRIES:
+            for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)[:-_MAX_ENTRIES]:
+                entry.unlink(missing_ok=True)
+
+
+def _identity(path: Path, found: os.stat_result) -> list[object]:
+    return [_FORMAT, os.fsencode(path).hex(), found.st_size, found.st_mtime_ns, found.st_ino]
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()
+
+
+def _plain(header: GgufHeader) -> dict[str, object]:
+    return {
+        "version": header.version,
+        "byte_order": header.byte_order,
+        "metadata": [[key, _plain_value(value)] for key, value in header.metadata.items()],
+        "tensors": [[t.name, t.shape, t.type, t.offset, t.n_bytes] for t in header.tensors],
+        "data_offset": header.data_offset,
+        "alignment": header.alignment,
+        "file_size": header.file_size,
+    }
+
+
+def _plain_value(value: GgufValue) -> object:
+    return {"type": value.type, "length": value.length} if isinstance(value, ArraySummary) else value
+
+
+def _header(plain: Mapping[str, Any]) -> GgufHeader:
+    metadata = {key: _value(value) for key, value in plain["metadata"]}
+    tensors = tuple(TensorInfo(name, tuple(shape), *rest) for name, shape, *rest in plain["tensors"])
+    return GgufHeader(**{**plain, "metadata": MappingProxyType(metadata), "tensors": tensors})
+
+
+def _value(plain: Any) -> GgufValue:
+    if isinstance(plain, dict):
+        return ArraySummary(**plain)
+    return tuple(plain) if isinstance(plain, list) else plain

@@ -1,0 +1,119 @@
+"""Models of the hub as engines need them: on disk with their projector; for plans, as far as their headers tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from supervisor.core.catalog import catalog_of
+from supervisor.core.launch import LaunchOptions
+from supervisor.core.models.registry import ModelEntry
+from supervisor.errors import HubUnreachable, ModelNotFound
+from supervisor.files.header_cache import HeaderCache
+from supervisor.hub.access import HubAccess
+from supervisor.hub.download import Downloads, Progress
+from supervisor.hub.models import Chosen, HubModels
+from supervisor.hub.threads import ask_hub
+from supervisor.models.subject import Subject, read_subject, remote_subject
+from supervisor.system.paths import Places
+
+Siblings: TypeAlias = tuple[tuple[str, int], ...]
+"""References and sizes, as in `PlanRequest`."""
+
+
+@dataclass
+class Fetcher:
+    """What is being downloaded for whom. `on_change`: called when there is something new to tell of a download."""
+
+    hub: HubModels
+    headers: HeaderCache
+    on_change: Callable[[], None] = lambda: None
+    progress: dict[str, Progress] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.hub.downloads.on_change = lambda: self.on_change()
+
+    async def ensure(self, entry: ModelEntry) -> tuple[ModelEntry, Siblings]:
+        """The entry of a model of the hub with its files on disk, downloaded where they are not; its siblings.
+
+        Raises as `HubModels.look` and `HubModels.fetch`.
+        """
+        chosen = await ask_hub(self.chosen, entry)
+        vision = wants_projector(entry.options)
+        try:
+            local = await self.hub.fetch(chosen, vision=vision, watch=lambda shown: self._begin(entry.id, shown))
+        except HubUnreachable:
+            if not vision or not self.hub.is_here(chosen.repository, chosen.variant.parts):
+                raise
+            local = await self.hub.fetch(chosen, vision=False)  # without a network it has to do without its projector
+        finally:
+            self.progress.pop(entry.id, None)
+        return _placed(entry, local.path, local.projector), siblings_of(chosen)
+
+    def subject(self, entry: ModelEntry) -> tuple[ModelEntry, Subject]:
+        """The model as a plan needs it, without a download. Blocks."""
+        chosen = self.chosen(entry)
+        vision = wants_projector(entry.options)
+        return self._local(entry, chosen, vision) or (entry, self.of(entry, chosen))
+
+    def of(self, entry: ModelEntry, chosen: Chosen) -> Subject:
+        """The same for one variant, which need not be the entry's. Blocks."""
+        projector = self.hub.projector(chosen) if wants_projector(entry.options) else None
+        found = remote_subject(self.hub.model(chosen), projector, entry.options, self.headers)
+        return replace(found, siblings=siblings_of(chosen))
+
+    def chosen(self, entry: ModelEntry) -> Chosen:
+        """Where the entry's reference leads: what is on disk comes first, then the hub is asked. Blocks."""
+        reference = self.hub.parse(entry.hub or "")
+        if reference is None:
+            raise ModelNotFound(f"'{entry.hub}' is no model of a hub; it looks like owner/repo:Q4_K_M.", param="target")
+        here = self.hub.on_disk(reference)
+        if here is not None:
+            return here
+        found = self.hub.look(reference)
+        return found.choice(found.candidates[0])
+
+    def _local(self, entry: ModelEntry, chosen: Chosen, vision: bool) -> tuple[ModelEntry, Subject] | None:
+        """The same where all files are on disk."""
+        repository, files = chosen.repository, chosen.files(vision=vision)
+        found = (self.hub.cache.file(repository.id, repository.commit, file.path) for file in files)
+        paths = [path for path in found if path is not None]
+        if len(paths) < len(files):
+            return None
+        projector = paths[-1] if len(paths) > len(chosen.variant.parts) else None
+        placed = _placed(entry, paths[0], projector)
+        return placed, replace(read_subject(paths[0], placed.options, self.headers), siblings=siblings_of(chosen))
+
+    def _begin(self, model: str, progress: Progress) -> None:
+        self.progress[model] = progress
+        self.on_change()
+
+
+def fetcher_of(access: HubAccess, where: Places) -> Fetcher:
+    """A fetcher whose memory is in the cache folder."""
+    return Fetcher(hub_models(access, where), HeaderCache(where.cache / "headers"))
+
+
+def hub_models(access: HubAccess, where: Places) -> HubModels:
+    """The hub, with a memory in the cache folder."""
+    headers = HeaderCache(where.cache / "headers")
+    return HubModels(access, Downloads(access, where.pid_records), headers, where.cache / "hub")
+
+
+def siblings_of(chosen: Chosen) -> Siblings:
+    """The other variants of the same model in its repository, as far as its files are known."""
+    others = catalog_of(chosen.repository.files).variants
+    same = [one for one in others if one.base == chosen.variant.base and one != chosen.variant and not one.missing]
+    return tuple((replace(chosen, variant=one).reference, one.size) for one in same if one.size)
+
+
+def wants_projector(options: LaunchOptions) -> bool:
+    """Whether the repository's projector is to be used: unless another is named, or none is wanted."""
+    return options.mmproj is None and options.mmproj_auto is not False
+
+
+def _placed(entry: ModelEntry, path: Path, projector: Path | None) -> ModelEntry:
+    options = entry.options if projector is None else replace(entry.options, mmproj=str(projector))
+    return replace(entry, path=str(path), options=options)

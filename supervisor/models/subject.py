@@ -1,0 +1,90 @@
+"""What has to be read of a model before anything can be planned for it: its header, its projector's, its draft's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.core.gguf import GgufHeader
+from supervisor.core.launch import (
+    LaunchOptions,
+    ModelFacts,
+    estimate_options,
+    explicit_of,
+    facts_of,
+    projector_of,
+)
+from supervisor.core.learn.identity import model_identity
+from supervisor.core.plan import PlanRequest
+from supervisor.core.spec import ModelSpec, read_spec, tensor_bytes
+from supervisor.files.header_cache import HeaderCache
+from supervisor.files.model_file import ModelFile, open_model
+from supervisor.files.projector import projector_beside
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One model as a plan, a launch and the store need it.
+
+    Attributes:
+        identity: the same for every copy of the model.
+        projector_bytes: weights of the projector that will be loaded.
+        draft: the second model that drafts.
+        siblings: other quantisations in its repository, with their sizes.
+    """
+
+    model: ModelFile
+    spec: ModelSpec
+    facts: ModelFacts
+    identity: str
+    projector_bytes: int = 0
+    draft: ModelSpec | None = None
+    siblings: tuple[tuple[str, int], ...] = ()
+
+    def request(self, name: str, options: LaunchOptions) -> PlanRequest:
+        """What to ask the planner. Raises InvalidRequest for options that cannot be planned."""
+        return PlanRequest(
+            name,
+            self.spec,
+            estimate_options(options, self.facts, mmproj=self.projector_bytes or None),
+            explicit_of(options),
+            self.projector_bytes,
+            self.draft,
+            siblings=self.siblings,
+        )
+
+
+def read_subject(path: Path, options: LaunchOptions, cache: HeaderCache | None = None) -> Subject:
+    """Open the model's file, and those that its options name. Raises ModelFileError and its subclasses."""
+    model = open_model(path, cache=cache)
+    beside = projector_beside(model) if options.mmproj_auto and options.mmproj is None else None
+    facts = facts_of(model.header, None if beside is None else str(beside))
+    projector = projector_of(options, facts)
+    offloaded = projector if options.mmproj_offload is not False else None
+    header = open_model(Path(offloaded), cache=cache).header if offloaded else None
+    return _subject(model, facts, header, _draft(options, cache))
+
+
+def remote_subject(
+    model: ModelFile, projector: GgufHeader | None, options: LaunchOptions, cache: HeaderCache | None = None
+) -> Subject:
+    """The same for a model that is not here: `model` has its header, its paths are only names."""
+    header = projector if options.mmproj_offload is not False else None
+    return _subject(model, facts_of(model.header), header, _draft(options, cache))
+
+
+def _subject(model: ModelFile, facts: ModelFacts, projector: GgufHeader | None, draft: ModelSpec | None) -> Subject:
+    return Subject(
+        model,
+        read_spec(model.header),
+        facts,
+        model_identity(model.header),
+        tensor_bytes(projector.tensors) if projector else 0,
+        draft,
+    )
+
+
+def _draft(options: LaunchOptions, cache: HeaderCache | None) -> ModelSpec | None:
+    if options.spec_draft_model is None:
+        return None
+    return read_spec(open_model(Path(options.spec_draft_model), cache=cache).header)

@@ -1,0 +1,233 @@
+"""Footprints and load times of the engines that are started, kept in the store.
+
+An engine tells its buffers only at `-lv 4`, where it also writes 30 and more lines for every request, some for every
+prompt in its cache. So it is asked to only while nothing is known of this very way of starting it; afterwards the
+store answers. What cannot be kept is said in the log and hurts nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, fields, replace
+
+import structlog
+
+from supervisor.core.devices import Device
+from supervisor.core.engine_output.footprint import Footprint, asking, renamed
+from supervisor.core.launch import LaunchOptions, LaunchSpec
+from supervisor.core.learn.history import Observation, overhead
+from supervisor.core.learn.identity import Settings, Start, backend_of, options_hash, plain_settings
+from supervisor.core.memory import EstimateOptions, MemoryEstimate
+from supervisor.core.plan import Explicit, Placement
+from supervisor.store import Database, Footprints, LoadedModel, LoadedModels, LoadTime, LoadTimes
+from supervisor.system import processes
+
+_log = structlog.get_logger()
+
+# Decided by the plan, or part of what is estimated
+_PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(Explicit))) | {
+    "device",
+    "rpc",
+    "fit",
+    "keep_kv",
+}
+
+ProcessBytes = Callable[[int], Mapping[str, int]]
+"""What the driver says that a process holds, by device name."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """How an engine is going to be started.
+
+    Attributes:
+        settings: see `plain_settings`.
+        names: devices it may use, as `--device` names them.
+        devices: what these are, as in `Start`.
+        estimated: what was estimated for it; None where nothing was.
+    """
+
+    settings: Settings
+    names: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    estimated: MemoryEstimate | None = None
+
+
+class Learning:
+    """Remembers for all engines of a daemon. Thread-safe; `close` waits for what is still being written.
+
+    Args:
+        database: open for writing; closed by `close`.
+        clock: seconds since 1970.
+        process_bytes: of the devices; what it cannot tell is left out.
+    """
+
+    def __init__(
+        self, database: Database, clock: Callable[[], float], process_bytes: ProcessBytes = lambda pid: {}
+    ) -> None:
+        self._database = database
+        self._footprints = Footprints(database)
+        self._load_times = LoadTimes(database)
+        self._clock = clock
+        self._process_bytes = process_bytes
+        self._writer = ThreadPoolExecutor(1, "store")
+
+    def begin(self, start: Start, intent: Intent, names: Mapping[str, str], n_ctx_train: int | None) -> StartNotes:
+        """Look up what is known of such a start. Blocks shortly.
+
+        Args:
+            start, intent: how it will be started.
+            names: the engine's name of a device → ours, where they differ.
+            n_ctx_train: the model's native context.
+        """
+        known = [one for one in self.observations(start.model) if _same_start(one.start, start)]
+        return StartNotes(self, start, intent, known[0].footprint if known else None, names, n_ctx_train)
+
+    def observations(self, model: str) -> tuple[Observation, ...]:
+        """What is known of a model, newest first; nothing where the store cannot say."""
+        try:
+            return self._footprints.find(model)
+        except sqlite3.Error as error:
+            _log.warning("store_unreadable", reason=str(error))
+            return ()
+
+    def reload_seconds(self, model: str, devices: str | None = None) -> float | None:
+        """What a start of the model usually takes; None where none is known."""
+        try:
+            return self._load_times.typical(model, devices=devices)
+        except sqlite3.Error as error:
+            _log.warning("store_unreadable", reason=str(error))
+            return None
+
+    def later(self, what: str, job: Callable[[Database], None]) -> None:
+        """Write something else down, beside the caller and in order; what cannot be kept is said in the log."""
+
+        def write() -> None:
+            try:
+                job(self._database)
+            except sqlite3.Error as error:
+                _log.warning("not_kept", what=what, reason=str(error))
+
+        try:
+            self._writer.submit(write)
+        except RuntimeError:  # closed: the daemon is ending
+            _log.info("not_kept", what=what, reason="the store is closed")
+
+    def loaded(self) -> tuple[LoadedModel, ...]:
+        """What was loaded when the daemon before this one ended; raises sqlite3.Error."""
+        return LoadedModels(self._database).all()
+
+    def flush(self) -> None:
+        """Wait until everything is written that was to be."""
+        self._writer.submit(lambda: None).result()
+
+    def close(self) -> None:
+        """Write what is pending and close the database."""
+        self._writer.shutdown(wait=True)
+        self._database.close()
+
+    def keep(self, notes: StartNotes, pid: int, seconds: float, account: Footprint | None) -> None:
+        """Write a successful start down, beside the caller."""
+        try:
+            self._writer.submit(self._keep, notes, pid, seconds, account)
+        except RuntimeError:  # closed: the daemon is ending
+            _log.info("start_not_kept", reason="the store is closed")
+
+    def _keep(self, notes: StartNotes, pid: int, seconds: float, account: Footprint | None) -> None:
+        start, now = notes.start, self._clock()
+        try:
+            held = overhead(account, self._told(notes, pid), processes.anonymous_bytes(pid)) if account else {}
+            load = LoadTime(start.model, start.options, start.engine, ",".join(notes.intent.names), seconds, now)
+            self._load_times.record(load)
+            if account is not None:
+                self._footprints.record(Observation(start, account, _compute_bytes(notes.intent), held, now))
+        except Exception as error:  # noqa: BLE001 - the boundary of a thread; the engine runs on without its record
+            _log.warning("start_not_kept", reason=str(error))
+
+    def _told(self, notes: StartNotes, pid: int) -> Mapping[str, int]:
+        """Of the devices that the engine may use alone: a GPU may have a second name, for another back end."""
+        names = notes.intent.names
+        return {name: held for name, held in self._process_bytes(pid).items() if name in names} if names else {}
+
+
+@dataclass(frozen=True)
+class StartNotes:
+    """One start: what was known before, and where to write what it shows."""
+
+    learning: Learning
+    start: Start
+    intent: Intent
+    known: Footprint | None
+    names: Mapping[str, str] = field(default_factory=dict)
+    n_ctx_train: int | None = None
+
+    def asked(self, launch: LaunchSpec, flags: Collection[str]) -> LaunchSpec:
+        """The launch that makes the engine tell its buffers, where that is of use and it knows how."""
+        return launch if self.known else replace(launch, argv=asking(launch.argv, flags))
+
+    def ready(self, pid: int, seconds: float, n_ctx: int | None, account: Footprint | None) -> Footprint | None:
+        """The engine is ready: write it down; its footprint, told or known.
+
+        A known one counts only while its slots have the context they had then.
+        """
+        account = renamed(account, self.names) if account else None
+        self.learning.keep(self, pid, seconds, account)
+        if account is None and self.known is not None:
+            slot = min(self.known.n_ctx_seq, self.n_ctx_train or self.known.n_ctx_seq)
+            return self.known if n_ctx in {slot, None} else None
+        return account
+
+
+def intent_of(placement: Placement, options: LaunchOptions, devices: Sequence[Device]) -> Intent:
+    """How a model is started where a plan says; `devices` are the placement's, in its order."""
+    return Intent(
+        plain_settings(
+            placement.options,
+            split_mode=placement.split_mode,
+            main_gpu=placement.main_gpu,
+            extra=_beside(options),
+        ),
+        names=placement.devices,
+        devices=tuple(device.endpoint or device.description for device in devices),
+        estimated=None if options.extra_args or options.env or options.lora else placement.estimate,
+    )
+
+
+def start_of(identity: str, intent: Intent, engine: str, build: int | None) -> Start:
+    """The key of a start: `identity` is the model's, `engine` the program's digest; a build of 0 counts as none."""
+    return Start(
+        model=identity,
+        options=options_hash(intent.settings),
+        settings=intent.settings,
+        engine=engine,
+        backend=backend_of(intent.names),
+        devices=intent.devices,
+        build=build or None,
+    )
+
+
+def _beside(options: LaunchOptions) -> tuple[str, ...]:
+    """What may decide memory beside the estimate's options and the plan; of variables, maybe secret, a hash."""
+    given = {
+        field.name: value
+        for field in fields(LaunchOptions)
+        if field.name not in _PLANNED and (value := getattr(options, field.name)) != field.default and value
+    }
+    plain = [f"{name}={value}" for name, value in given.items() if name != "env"]
+    return (*sorted(plain), *(f"{name}={_hidden(value)}" for name, value in sorted(options.env.items())))
+
+
+def _hidden(value: str) -> str:
+    return hashlib.sha256(value.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _same_start(one: Start, other: Start) -> bool:
+    return replace(one, settings={}, build=None) == replace(other, settings={}, build=None)
+
+
+def _compute_bytes(intent: Intent) -> dict[str, int]:
+    devices = intent.estimated.devices if intent.estimated else ()
+    return {device.name: device.compute_bytes for device in devices}

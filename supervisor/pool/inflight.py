@@ -1,0 +1,103 @@
+"""The requests that are being answered: who waits, who runs, and an end to one of them by its number.
+
+A request costs one object and one insertion here; everything else is work of those who ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from supervisor.core.schedule.events import EngineId, ModelId
+from supervisor.errors import RequestCancelled, RequestNotFound
+
+
+class InflightRequest:
+    """One request. `since`: seconds of the pool's clock. `engine`: None while it waits for one."""
+
+    __slots__ = ("_cancelled", "_task", "engine", "id", "model", "path", "since", "stream")
+
+    def __init__(self, number: int, model: ModelId, path: str, *, stream: bool, since: float) -> None:
+        self.id = number
+        self.model = model
+        self.path = path
+        self.stream = stream
+        self.since = since
+        self.engine: EngineId | None = None
+        self._task = asyncio.current_task()
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """End it: whatever it waits for is cancelled, and it answers `request_cancelled`."""
+        if not self._cancelled and self._task is not None:
+            self._cancelled = True
+            self._task.cancel()
+
+    def was_cancelled(self) -> RequestCancelled | None:
+        """To be asked with a CancelledError in hand: the error to answer, where `cancel` and nobody else caused it."""
+        if not self._cancelled or self._task is None or self._task.uncancel() > 0:
+            return None
+        return RequestCancelled(f"Request {self.id} was cancelled by `DELETE /api/v1/requests/{self.id}`.")
+
+
+class Inflight:
+    """All of them, in the order of arrival.
+
+    Args:
+        clock: the pool's.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._requests: dict[int, InflightRequest] = {}
+        self._watchers: set[asyncio.Event] = set()
+
+    def __iter__(self) -> Iterator[InflightRequest]:
+        return iter(tuple(self._requests.values()))
+
+    @contextmanager
+    def entered(self, model: ModelId, path: str, *, stream: bool) -> Iterator[InflightRequest]:
+        """A request that the present task answers within the block."""
+        request = self.enter(model, path, stream=stream)
+        try:
+            yield request
+        finally:
+            self.leave(request)
+
+    def enter(self, model: ModelId, path: str, *, stream: bool) -> InflightRequest:
+        """A request that the present task answers; `leave` takes it out."""
+        request = InflightRequest(next(self._numbers), model, path, stream=stream, since=self._clock())
+        self._requests[request.id] = request
+        self._tell()
+        return request
+
+    def leave(self, request: InflightRequest) -> None:
+        """It is over."""
+        del self._requests[request.id]
+        self._tell()
+
+    def cancel(self, number: int) -> InflightRequest:
+        """End one; raises RequestNotFound where it is over already."""
+        request = self._requests.get(number)
+        if request is None:
+            raise RequestNotFound(
+                f"No request {number} is in flight; GET /api/v1/requests lists those that are.", param="id"
+            )
+        request.cancel()
+        return request
+
+    @contextmanager
+    def watch(self, changed: asyncio.Event) -> Iterator[None]:
+        """Set `changed` whenever a request comes or goes."""
+        self._watchers.add(changed)
+        try:
+            yield
+        finally:
+            self._watchers.discard(changed)
+
+    def _tell(self) -> None:
+        for watcher in self._watchers:
+            watcher.set()

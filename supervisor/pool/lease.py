@@ -1,0 +1,210 @@
+"""What the pool holds of one engine, what it hands out, and what it says of both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from supervisor.core.engine_output.failures import CODES, OPTION
+from supervisor.core.schedule import EngineView, ModelView
+from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
+from supervisor.engines.client import EngineClient
+from supervisor.engines.engine import LoadProgress, ReadyInfo
+from supervisor.errors import (
+    ContextUnknown,
+    CrashLoop,
+    DraftOnly,
+    EngineHung,
+    EngineNotFound,
+    EngineStalled,
+    EngineStartFailed,
+    EngineUnusable,
+    GgufError,
+    InvalidRequest,
+    LoadCancelled,
+    ModelDoesNotFit,
+    ModelFileError,
+    ModelLoadFailed,
+    OptionNotSupported,
+    ProjectorAlone,
+    QueueFull,
+    ShardMissing,
+    ShuttingDown,
+    SupervisorError,
+    VocabularyOnly,
+)
+from supervisor.system.child import ExitStatus
+
+
+class PooledEngine(Protocol):
+    """What the pool needs of an engine."""
+
+    client: EngineClient
+
+    @property
+    def pid(self) -> int | None:
+        """The process; None before there is one."""
+
+    @property
+    def exit(self) -> asyncio.Future[ExitStatus]:
+        """Done when the process is gone, for whatever reason."""
+
+    async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
+        """Bring it up; raises EngineStartFailed. Cancelling leaves nothing behind."""
+
+    async def alive(self, within: float) -> bool:
+        """Whether it answers, or at least works, within that many seconds."""
+
+    def memory(self) -> int | None:
+        """Bytes of the host's memory that it holds; None where that cannot be known."""
+
+    async def park(self) -> None:
+        """Save what is to be kept of an idle engine before `stop`; takes a bounded time and does not fail."""
+
+    async def stop(self) -> None:
+        """End it in whatever state it is; returns when it is reaped."""
+
+    def kill(self) -> None:
+        """End it without asking, also while `stop` waits for it."""
+
+    def tail(self, lines: int) -> tuple[str, ...]:
+        """The last lines it wrote."""
+
+
+@dataclass(slots=True)
+class Running:
+    """The pool's side of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots.
+
+    doubt: it is to be asked at once whether it lives. first_bytes: what it held soon after it was ready.
+    """
+
+    number: EngineId
+    model: ModelId
+    plan: Plan
+    asked_at: float
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    hung: bool = False
+    park: bool = False
+    doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    first_bytes: int | None = None
+    outgrown: bool = False
+    engine: PooledEngine | None = None
+    progress: LoadProgress | None = None
+    ready: ReadyInfo | None = None
+    ready_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStatus:
+    """One engine as the pool sees it. Times are seconds of the pool's clock."""
+
+    view: EngineView
+    progress: LoadProgress | None = None
+    ready: ReadyInfo | None = None
+    pid: int | None = None
+    load_seconds: float | None = None
+    ready_at: float | None = None
+
+    @classmethod
+    def of(cls, view: EngineView, running: Running | None) -> EngineStatus:
+        """What is known; `running` is None while it only waits for its room."""
+        if running is None:
+            return cls(view)
+        return cls(
+            view=view,
+            progress=running.progress,
+            ready=running.ready,
+            pid=running.engine.pid if running.engine else None,
+            load_seconds=running.ready_at - running.asked_at if running.ready_at is not None else None,
+            ready_at=running.ready_at,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """One model as the pool sees it; `best`: its engine that is nearest to being of use."""
+
+    view: ModelView
+    engines: tuple[EngineStatus, ...] = ()
+
+    @property
+    def best(self) -> EngineStatus | None:
+        return next((engine for engine in self.engines if engine.view.engine == self.view.engine), None)
+
+
+class Lease:
+    """One request's right to use an engine. Whoever holds it gives it back once; more often does no harm."""
+
+    def __init__(self, running: Running, give_back: Callable[[], None]) -> None:
+        assert running.engine is not None  # only ready engines are granted
+        self.engine = running.engine
+        self._running = running
+        self._give_back: Callable[[], None] | None = give_back
+
+    @property
+    def model(self) -> ModelId:
+        """The model that the engine serves."""
+        return self._running.model
+
+    @property
+    def number(self) -> EngineId:
+        """The engine's."""
+        return self._running.number
+
+    @property
+    def client(self) -> EngineClient:
+        """The HTTP client of the engine."""
+        return self.engine.client
+
+    @property
+    def engine_stopped(self) -> bool:
+        """Whether the engine was told to stop because its end is wanted: then none is to be started in its place."""
+        return self._running.stop.is_set() and not self._running.hung
+
+    async def engine_gone(self, within: float) -> bool:
+        """Whether the engine ends `within` that many seconds, so that the next lease is one of a fresh engine."""
+        try:
+            async with asyncio.timeout(within):
+                return await self._running.gone.wait()
+        except TimeoutError:
+            return False
+
+    def release(self) -> None:
+        """Give it back. Plain, so that no cancellation can come between."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+
+
+_ERRORS: dict[str, type[SupervisorError]] = {
+    kind.code: kind
+    for kind in (
+        *(ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop, EngineNotFound, EngineUnusable, EngineHung),
+        *(ModelFileError, GgufError, ShardMissing, ProjectorAlone, VocabularyOnly, DraftOnly, ContextUnknown),
+    )
+}
+
+
+def error_of(failure: Failure) -> SupervisorError:
+    """The error that tells somebody who asked for the model of this failure."""
+    if failure.code == QueueFull.code:
+        return QueueFull(failure.message, retry_after=failure.retry_after or 1.0)
+    known = _ERRORS.get(failure.code)
+    if known is not None:
+        return known.told(failure.message, failure.log_lines)
+    cause = failure.code if failure.code in CODES or failure.code == EngineStalled.code else None
+    return ModelLoadFailed(failure.message, code=cause, log_lines=failure.log_lines)
+
+
+def failure_of(error: SupervisorError) -> Failure:
+    """What the scheduler is told of an error that ended a start."""
+    match error:
+        case EngineStartFailed():
+            return Failure(error.code, error.message, error.log_lines, device=error.device, lacking=error.lacking)
+        case OptionNotSupported() | InvalidRequest():
+            return Failure(OPTION, error.message, error.log_lines)
+        case _:
+            return Failure(error.code, error.message, error.log_lines)

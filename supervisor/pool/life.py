@@ -1,0 +1,198 @@
+"""One engine's life: prepared, started, watched, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from supervisor.core.memory.watch import outgrown
+from supervisor.core.schedule.events import (
+    EngineBecameReady,
+    EngineHung,
+    EngineId,
+    EngineOutgrown,
+    EngineSpawned,
+    Event,
+    Failure,
+    ModelId,
+    Plan,
+)
+from supervisor.engines.engine import LoadProgress
+from supervisor.errors import SupervisorError
+from supervisor.pool.lease import PooledEngine, Running, failure_of
+
+
+@dataclass(frozen=True)
+class PoolEdges:
+    """What the pool needs of the world.
+
+    Attributes:
+        prepare: the engine for a model and its place, not started.
+        learn: reads what the planner must know of the model; raises a SupervisorError where that cannot be.
+        see_room: looks at the machine, lets the planner know, and returns the free bytes by device name. A device that
+            is not in the answer counts as free. Runs one at a time.
+        clock: monotonic seconds.
+        observe: told what happens, for the log; what it raises is dropped.
+        allowed: bytes of the host's memory that an engine of this plan may come to hold; None: without limit.
+        again: told of a start that failed; whether the next one will be another that may succeed.
+    """
+
+    prepare: Callable[[ModelId, Plan], Awaitable[PooledEngine]]
+    learn: Callable[[ModelId], Awaitable[None]]
+    see_room: Callable[[], Awaitable[Mapping[str, int]]]
+    clock: Callable[[], float]
+    observe: Callable[[str, ModelId, EngineId, Failure | None], None]
+    again: Callable[[ModelId, Plan, Failure], bool] = lambda model, plan, failure: False
+    allowed: Callable[[Plan], int | None] = lambda plan: None
+
+
+@dataclass(frozen=True)
+class PoolLimits:
+    """Seconds.
+
+    Attributes:
+        room: how long the memory of an ended engine may take to show as free; drivers need up to a few.
+        room_poll: between two looks for it.
+        probe: between two questions whether a ready engine is alive.
+        hung: an engine that neither answers nor works for so long is ended.
+        growth: how far an engine may grow beyond what it held at first; a share of that.
+    """
+
+    room: float = 5.0
+    room_poll: float = 0.2
+    probe: float = 10.0
+    hung: float = 30.0
+    growth: float = 0.5
+
+
+class Tender:
+    """Lives through engines for the pool.
+
+    Args:
+        edges, limits: the pool's.
+        tell: takes an event to the scheduler.
+        changed: called when something shown of an engine has changed that is no event.
+    """
+
+    def __init__(
+        self, edges: PoolEdges, limits: PoolLimits, tell: Callable[[Event], None], changed: Callable[[], None]
+    ) -> None:
+        self._edges = edges
+        self._limits = limits
+        self._tell = tell
+        self._changed = changed
+
+    async def live(self, running: Running) -> Failure | None:
+        """Prepare, start, watch and stop one engine; it ends by itself or because `stop` is set.
+
+        Returns why it ended; None where it was told to.
+        """
+        work = asyncio.ensure_future(self._start_and_watch(running))
+        told = asyncio.ensure_future(running.stop.wait())
+        try:
+            await asyncio.wait({work, told}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+            work.cancel()
+        failure = await ended_by(work)
+        if running.engine is not None:
+            try:
+                if running.park:
+                    await running.engine.park()
+            finally:
+                await running.engine.stop()
+        self._edges.observe("engine_gone", running.model, running.number, failure)
+        return failure
+
+    def again(self, running: Running, failure: Failure | None) -> bool:
+        """Whether a load that failed is to be tried otherwise."""
+        if failure is None or running.ready is not None or running.stop.is_set():
+            return False
+        try:
+            return self._edges.again(running.model, running.plan, failure)
+        except Exception as error:  # noqa: BLE001 - a load that failed is told of, whatever else fails
+            self._edges.observe("again_failed", running.model, running.number, _internal(error))
+            return False
+
+    async def _start_and_watch(self, running: Running) -> Failure:
+        running.engine = engine = await self._edges.prepare(running.model, running.plan)
+        self._tell(EngineSpawned(running.number))
+        running.ready = await engine.start(lambda progress: self._progressed(running, progress))
+        running.ready_at = self._edges.clock()
+        self._edges.observe("engine_ready", running.model, running.number, None)
+        self._tell(EngineBecameReady(running.number, running.ready.n_slots))
+        probing = asyncio.ensure_future(self._probe(running, engine))
+        try:
+            how = await engine.exit
+        finally:
+            probing.cancel()
+        return Failure("engine_lost", f"The engine of '{running.model}' ended by itself: {how}.", engine.tail(20))
+
+    async def _probe(self, running: Running, engine: PooledEngine) -> None:
+        """Ask the engine again and again whether it is alive; tell when it is not."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.probe):
+                    await running.doubt.wait()
+            running.doubt.clear()
+            if await engine.alive(self._limits.hung):
+                self._weigh(running, engine)
+                continue
+            message = f"The engine of '{running.model}' did not answer for {self._limits.hung:g} s and was ended."
+            failure = Failure("engine_hung", message, engine.tail(20))
+            self._edges.observe("engine_hung", running.model, running.number, failure)
+            running.hung = not running.stop.is_set()
+            self._tell(EngineHung(running.number, failure))
+            return
+
+    def _weigh(self, running: Running, engine: PooledEngine) -> None:
+        """Tell when an engine holds far more memory than it was meant to."""
+        allowed = None if running.outgrown else self._edges.allowed(running.plan)
+        held = None if allowed is None else engine.memory()
+        if held is None or allowed is None:
+            return
+        running.first_bytes = running.first_bytes or held
+        if outgrown(held, allowed, running.first_bytes, self._limits.growth):
+            running.outgrown = True
+            message = (
+                f"The engine of '{running.model}' holds {held >> 20} MiB of the host's memory, more than the "
+                f"{allowed >> 20} MiB it was allowed; it starts anew when it is idle."
+            )
+            self._edges.observe("engine_outgrown", running.model, running.number, Failure("engine_outgrown", message))
+            self._tell(EngineOutgrown(running.number))
+
+    def _progressed(self, running: Running, progress: LoadProgress) -> None:
+        running.progress = progress
+        self._changed()
+
+
+async def ended_by(work: Awaitable[Failure | None]) -> Failure | None:
+    """Why it did not go well; None where it did, or was called off."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        return None
+    except SupervisorError as error:
+        return failure_of(error)
+    except OSError as error:
+        return Failure("engine_start_failed", f"The engine could not be started: {error}.")
+    except Exception as error:  # noqa: BLE001 - a bug in one engine's life must not take the other engines down
+        return _internal(error)
+
+
+def harmless(observe: Callable[[str, ModelId, EngineId, Failure | None], None]) -> Callable[..., None]:
+    """The same without its exceptions: a log that cannot be written must not keep a command from being carried out."""
+
+    def observed(event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
+        with contextlib.suppress(Exception):
+            observe(event, model, engine, failure)
+
+    return observed
+
+
+def _internal(error: Exception) -> Failure:
+    trace = "".join(traceback.format_exception(error)).splitlines()
+    return Failure("internal_error", f"Internal error in the life of the engine: {error!r}.", tuple(trace[-12:]))

@@ -1,0 +1,303 @@
+"""The only owner of engines. It tells the scheduler what happened and does what the scheduler orders.
+
+`_apply` is a plain function: no await lies between reading and writing the scheduler's state, so there is no lock.
+Every outcome of a command comes back as an event, and so does the time that the scheduler waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeAlias
+
+from supervisor.core.devices import Holding
+from supervisor.core.plan import Resident
+from supervisor.core.schedule import Scheduler
+from supervisor.core.schedule.events import (
+    CheckRoom,
+    Command,
+    EngineGone,
+    EngineId,
+    Event,
+    GrantLease,
+    LaunchChanged,
+    LoadAsked,
+    ModelId,
+    PolicyChanged,
+    RefuseRequest,
+    RequestArrived,
+    RequestDone,
+    RequestId,
+    RoomSeen,
+    ShutdownAsked,
+    StartEngine,
+    StopEngine,
+    TimePassed,
+    UnloadAsked,
+)
+from supervisor.core.schedule.lifecycle import LEAVING, STARTING
+from supervisor.engines.client import EngineClient
+from supervisor.pool.lease import EngineStatus, Lease, PoolStatus, Running, error_of
+from supervisor.pool.life import PoolEdges, PoolLimits, Tender, ended_by, harmless
+
+__all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
+
+_MOVING = STARTING | LEAVING
+
+Wait: TypeAlias = Callable[["asyncio.Future[Lease]"], Awaitable[Lease]]
+
+
+class Pool:
+    """Runs the scheduler's commands. Use as an async context manager; leaving it ends every engine."""
+
+    def __init__(self, scheduler: Scheduler, edges: PoolEdges, limits: PoolLimits | None = None) -> None:
+        self._scheduler = scheduler
+        self._edges = edges = replace(edges, observe=harmless(edges.observe))
+        self._limits = limits or PoolLimits()
+        self._running: dict[EngineId, Running] = {}
+        self._waiters: dict[RequestId, asyncio.Future[Lease]] = {}
+        self._request_ids = itertools.count(1)
+        self._watchers: set[asyncio.Event] = set()
+        self._tasks = asyncio.TaskGroup()
+        self._checks: dict[EngineId, asyncio.Task[None]] = {}
+        self._look: asyncio.Future[Mapping[str, int]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_for: float | None = None
+        self._tender = Tender(edges, self._limits, self._apply, self.changed)
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._apply(ShutdownAsked(now=True))
+        for task in self._checks.values():
+            task.cancel()
+        if self._look is not None:
+            self._look.cancel()
+        await self._tasks.__aexit__(None, None, None)  # the tasks of the engines end by themselves, stopped
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ── what others ask ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def acquire(self, model: ModelId, affinity: str | None = None, wait: Wait | None = None) -> Lease:
+        """Wait for an engine of the model, loading it where needed; requests with one `affinity` prefer one engine.
+
+        `wait` waits in place of us where there is something to wait for; it raises what the future does, else nothing.
+        Raises ModelLoadFailed with the reason, LoadCancelled, CrashLoop, ModelDoesNotFit, QueueFull, ShuttingDown.
+        """
+        request = next(self._request_ids)
+        waiter: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        self._waiters[request] = waiter
+        try:
+            self._apply(RequestArrived(request, model, affinity))
+            return await (waiter if wait is None or waiter.done() else wait(waiter))
+        except BaseException:  # whatever it is, nobody will use the lease
+            self._waiters.pop(request, None)
+            self._apply(RequestDone(request))  # waiting, just granted or refused: the scheduler knows
+            raise
+
+    def ask_load(self, model: ModelId, *, fresh: bool = False) -> None:
+        """Want the model loaded; returns at once. `fresh`: in place of the engines there are, after their requests."""
+        self._apply(LoadAsked(model, fresh))
+
+    def ask_unload(self, model: ModelId, *, now: bool = False) -> None:
+        """Want the model gone, after its requests or `now`; returns at once."""
+        self._apply(UnloadAsked(model, now))
+
+    def launch_changed(self, model: ModelId) -> None:
+        """What lives of the model ends after its requests and is started anew; returns at once."""
+        self._apply(LaunchChanged(model))
+
+    def policies_changed(self) -> None:
+        """What is set for models is not what it was."""
+        self._apply(PolicyChanged())
+
+    async def at_rest(self, model: ModelId) -> PoolStatus:
+        """The model's status once its engine neither comes up nor goes away."""
+        return await self._first(model, lambda status: status.view.state not in _MOVING)
+
+    async def unload(self, model: ModelId, *, now: bool = False) -> PoolStatus:
+        """End the model's engines, after their requests or `now`; returns when their processes are gone.
+
+        Those of downloads that are called off by it, too.
+        """
+        engines = {engine.engine for engine in self._scheduler.view(model).engines}
+        checks = [self._checks[engine] for engine in engines if engine in self._checks]
+        self.ask_unload(model, now=now)
+        status = await self._first(model, lambda _: engines.isdisjoint(self._running))
+        if called_off := [task for task in checks if task.cancelling()]:
+            await asyncio.wait(called_off)
+        return status
+
+    def ready_client(self, model: ModelId) -> EngineClient | None:
+        """A ready engine's client, for what neither wakes nor keeps it; None where there is none."""
+        ready = (
+            running.engine.client
+            for running in self._running.values()
+            if running.model == model and running.ready is not None and running.engine and not running.stop.is_set()
+        )
+        return next(ready, None)
+
+    def shut_down(self) -> None:
+        """Refuse everything from now on, end engines after their requests; the second time, at once. Does not wait."""
+        self._apply(ShutdownAsked())
+
+    async def drained(self) -> None:
+        """Wait until no engine lives."""
+        with self.watch() as changed:
+            while self._running:
+                await changed.wait()
+                changed.clear()
+
+    async def follow(self, model: ModelId) -> AsyncGenerator[PoolStatus]:
+        """The model's status now and after every change, the newest only."""
+        with self.watch() as changed:
+            while True:
+                yield self.status(model)
+                await changed.wait()
+                changed.clear()
+
+    async def _first(self, model: ModelId, wanted: Callable[[PoolStatus], bool]) -> PoolStatus:
+        async with aclosing(self.follow(model)) as changes:
+            return await anext(status async for status in changes if wanted(status))
+
+    def status(self, model: ModelId) -> PoolStatus:
+        """The model's status now."""
+        view = self._scheduler.view(model)
+        return PoolStatus(view, tuple(EngineStatus.of(one, self._running.get(one.engine)) for one in view.engines))
+
+    def residents(self) -> tuple[Resident, ...]:
+        """The engines there are, as the planner sees them."""
+        return self._scheduler.residents(self._edges.clock())
+
+    def holdings(self) -> tuple[Holding, ...]:
+        """What every engine that has a process holds, as far as that was planned."""
+        return tuple(
+            Holding(running.engine.pid, running.plan.used_bytes)
+            for running in self._running.values()
+            if running.engine is not None and running.engine.pid is not None
+        )
+
+    # ── events in, commands out ──────────────────────────────────────────────────────────────────────────────────
+
+    def _apply(self, event: Event) -> None:
+        for command in self._scheduler.handle(event, self._edges.clock()):
+            self._execute(command)
+        self._set_timer()
+        self._call_off_checks()
+        self.changed()
+
+    def changed(self) -> None:
+        """Let those who follow a model look again."""
+        for watcher in self._watchers:
+            watcher.set()
+
+    def _call_off_checks(self) -> None:
+        """What is read or downloaded for an engine that nobody wants any more ends at once."""
+        for engine, task in list(self._checks.items()):
+            if task.done():
+                del self._checks[engine]
+            elif not self._scheduler.lives(engine) and task is not asyncio.current_task():
+                del self._checks[engine]
+                task.cancel()
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case CheckRoom():
+                task = self._tasks.create_task(self._check_room(command), name=f"room-{command.engine}")
+                self._checks[command.engine] = task
+            case StartEngine(engine, model, plan):
+                self._running[engine] = Running(engine, model, plan, self._edges.clock())
+                self._tasks.create_task(self._live(self._running[engine]), name=f"engine-{engine}")
+                self._edges.observe("engine_start", model, engine, None)
+            case StopEngine(engine, now, idle):
+                running = self._running[engine]
+                self._edges.observe("engine_stop", running.model, engine, None)
+                running.stop.set()
+                running.park = idle
+                if now and running.engine is not None:
+                    running.engine.kill()
+            case GrantLease(request, engine):
+                waiter = self._waiters.pop(request)
+                if not waiter.done():  # a cancelled one reports RequestDone itself, in acquire()
+                    waiter.set_result(Lease(self._running[engine], partial(self._apply, RequestDone(request))))
+            case RefuseRequest(request, failure):
+                waiter = self._waiters.pop(request)
+                if not waiter.done():
+                    waiter.set_exception(error_of(failure))
+
+    def _set_timer(self) -> None:
+        wake = self._scheduler.next_wake
+        if wake == self._timer_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_for = None, wake
+        if wake is not None:
+            delay = max(0.0, wake - self._edges.clock())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._time_passed)
+
+    def _time_passed(self) -> None:
+        self._timer_for = None  # so that a timer that came too early is set again
+        self._apply(TimePassed())
+
+    # ── room ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _check_room(self, check: CheckRoom) -> None:
+        """Learn of the model and look at the machine, until ended engines' memory is free or it has taken too long."""
+        failure = await ended_by(self._learn_and_look(check))
+        self._apply(RoomSeen(check.engine, failure))
+
+    async def _learn_and_look(self, check: CheckRoom) -> None:
+        await self._edges.learn(check.model)
+        patience = self._edges.clock() + self._limits.room
+        while True:
+            free = await self._look_once()
+            if all(free.get(device, size) >= size for device, size in check.vacated.items()):
+                return
+            if self._edges.clock() >= patience:
+                self._edges.observe("room_not_seen", check.model, check.engine, None)
+                return
+            await asyncio.sleep(self._limits.room_poll)
+
+    async def _look_once(self) -> Mapping[str, int]:
+        """One look at a time serves everybody."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.ensure_future(self._edges.see_room())
+        return await asyncio.shield(self._look)
+
+    async def _live(self, running: Running) -> None:
+        """Whatever becomes of an engine, its room is given back."""
+        failure, again = None, False
+        try:
+            failure = await ended_by(self._tender.live(running))
+            again = self._tender.again(running, failure)
+        finally:
+            del self._running[running.number]
+            self._apply(EngineGone(running.number, failure, again=again))
+            running.gone.set()
+
+    def check(self) -> None:
+        """Trust nothing: ask every engine at once whether it lives, and see what time has done. Does not wait."""
+        for running in self._running.values():
+            running.doubt.set()
+        self._apply(TimePassed())
+
+    @contextmanager
+    def watch(self) -> Iterator[asyncio.Event]:
+        """An event that is set on every change of any engine or queue; whoever waits clears it."""
+        changed = asyncio.Event()
+        self._watchers.add(changed)
+        try:
+            yield changed
+        finally:
+            self._watchers.discard(changed)

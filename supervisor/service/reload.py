@@ -1,0 +1,206 @@
+"""The configuration while the daemon runs: read again, checked whole, then taken over in one go.
+
+Nothing changes before everything is known to be right. What changes then, changes without a pause: models that are
+launched otherwise end after their requests and are started again, removed ones end after their requests, the rest goes
+on as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import structlog
+
+from supervisor.config import Settings
+from supervisor.config.load import passed_over
+from supervisor.config.settings import HubSettings
+from supervisor.core.models.registry import ModelEntry, Registry
+from supervisor.core.models.reload import Changes, reconcile
+from supervisor.errors import ConfigError, SupervisorError
+from supervisor.files.folder import scan
+from supervisor.llamacpp.locate import locate
+from supervisor.models.targets import configured_models
+from supervisor.planning.planner import Planner
+from supervisor.pool.pool import Pool
+from supervisor.service.build import adopt
+from supervisor.service.launcher import EngineMaker
+
+WATCH_SECONDS = 1.0
+_FIXED = {"server": ("host", "port", "max_body_mib", "max_buffered_mib"), "hub": tuple(HubSettings.model_fields)}
+"""Settings that count from the next start on."""
+
+Signature: TypeAlias = tuple[object, ...]
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Configured:
+    """Settings and the file that they come from."""
+
+    settings: Settings
+    path: Path | None
+
+
+class Reloader:
+    """Takes over what the configuration says.
+
+    Args:
+        read: finds and reads the configuration as at the start. Raises ConfigError.
+        check: raises where the daemon could not run with these settings. Called before anything changes.
+        took: told of settings that have just been taken over.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        configured: Configured,
+        parts: tuple[EngineMaker, Planner, Pool],
+        read: Callable[[], Configured],
+        check: Callable[[Settings], None],
+        took: Callable[[Settings], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._maker, self._planner, self._pool = parts
+        self._read, self._check, self._took, self._clock = read, check, took, clock
+        self._path = configured.path
+        self.settings = configured.settings
+        self._models = Registry(self._maker.registry, self._maker.registry.defaults)
+        self._loaded_at = clock()
+        self._error: SupervisorError | None = None
+        self._first = configured.settings
+        self._restart: tuple[str, ...] = ()
+        self._seen = self._signature()
+        self._turn = asyncio.Lock()
+
+    def status(self) -> dict[str, Any]:
+        """`path`, `loaded_at`, `error` (of the last attempt: `code`, `message`; or null), `restart_needed` (keys)."""
+        error = self._error
+        return {
+            "path": None if self._path is None else str(self._path),
+            "loaded_at": self._loaded_at,
+            "error": None if error is None else {"code": error.code, "message": error.message},
+            "restart_needed": list(self._restart),
+        }
+
+    def configures(self, model: str) -> bool:
+        """Whether the configuration, its folder of models included, has the model, or it is built in."""
+        return model in self._models
+
+    async def reload(self) -> dict[str, Any]:
+        """Read the configuration and take it over; what changed. Raises ConfigError and its like, then all stays."""
+        async with self._turn:
+            try:
+                changes = await self._reload()
+            except SupervisorError as error:
+                self._error = error
+                _log.warning("config_refused", code=error.code, reason=error.message)
+                raise
+        _log.info("config_reloaded", **asdict(changes), restart_needed=self._restart)
+        return {**asdict(changes), "restart_needed": list(self._restart)}
+
+    async def reload_quietly(self) -> None:
+        """The same for who waits for no answer: what is wrong is in the log, and in the status where it has a code.
+
+        A bug that a file brings out ends nothing: the daemon goes on with what it has, and looks at the next one.
+        """
+        try:
+            await self.reload()
+        except SupervisorError:
+            pass
+        except Exception:  # noqa: BLE001 - a bug, which is logged
+            _log.exception("config_not_read")
+
+    async def watch(self) -> None:
+        """Reload whenever the file, or what lies in `models_dir`, has changed and then held still for one look."""
+        before = self._seen
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if not self.settings.server.watch_config:
+                continue
+            now = await asyncio.to_thread(self._signature)
+            if now == before and now != self._seen:
+                await self.reload_quietly()
+            before = now
+
+    async def _reload(self) -> Changes:
+        self._seen = await asyncio.to_thread(self._signature)
+        found = await asyncio.to_thread(self._read)
+        if found.path != self._path:
+            why = passed_over(self._path) if self._path is not None else None
+            raise ConfigError(
+                f"The daemon was started with {self._path or 'no configuration file'}, and now "
+                f"{found.path or 'none'} would be used. {why + ' Or' if why else 'To take it over,'} start the daemon "
+                "again."
+            )
+        models = await asyncio.to_thread(self._prepared, found.settings)
+        return self._take_over(found.settings, models)
+
+    def _prepared(self, settings: Settings) -> Registry:
+        """The models of new settings, once everything is checked."""
+        self._check(settings)
+        models = configured_models(settings)
+        if settings.engine.path != self.settings.engine.path:
+            locate(self._maker.places, self._maker.env, settings.engine.path)
+        _, changes = reconcile(self._models, models, self._maker.registry)
+        for name in (*changes.added, *changes.relaunched):
+            self._check_launch(models.find(name), must_exist=name in changes.relaunched)
+        return models
+
+    def _check_launch(self, entry: ModelEntry, *, must_exist: bool) -> None:
+        """Refuse what would fail: an engine that is ended for it could not come back."""
+        try:
+            self._maker.check(entry.options)
+        except SupervisorError as error:
+            raise ConfigError(f"models.{entry.id}: {error.message}") from None
+        if must_exist and entry.path is not None and not os.path.isfile(entry.path):
+            raise ConfigError(f"models.{entry.id}: {entry.path} does not exist.")
+
+    def _take_over(self, settings: Settings, models: Registry) -> Changes:
+        """No await from here on: nobody sees half of it."""
+        registry = self._maker.registry
+        result, changes = reconcile(self._models, models, registry)
+        other_engine = settings.engine.path != self.settings.engine.path
+        registry.become(result)
+        self._models = models
+        adopt(settings, self._maker, self._planner)
+        self.settings = settings
+        self._restart = _differing(self._first, settings)
+        self._took(settings)
+        self._error, self._loaded_at = None, self._clock()
+        self._pool.policies_changed()
+        for name in changes.removed:
+            self._pool.ask_unload(name)
+        if other_engine:
+            others = tuple(entry.id for entry in registry if entry.id not in changes.added)
+            changes = replace(changes, relaunched=others, adjusted=())
+        for name in changes.relaunched:
+            self._pool.launch_changed(name)
+        return changes
+
+    def _signature(self) -> Signature:
+        """Changes when the file does, or when models come to `models_dir` or leave it."""
+        folder = self.settings.models_dir
+        return _stamp(self._path), scan(Path(folder)) if folder is not None else ()
+
+
+def _differing(first: Settings, now: Settings) -> tuple[str, ...]:
+    """The settings that a new start would change."""
+    return tuple(
+        f"{part}.{key}"
+        for part, keys in _FIXED.items()
+        for key in keys
+        if getattr(getattr(first, part), key) != getattr(getattr(now, part), key)
+    )
+
+
+def _stamp(path: Path | None) -> Signature:
+    try:
+        found = os.stat(path) if path is not None else None
+    except OSError:
+        return (False,)
+    return (True,) if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)

@@ -1,0 +1,1 @@
+"""The operating system: paths, private folders, processes and records, sockets, logs, the terminal, the network."""

@@ -1,0 +1,175 @@
+"""The daemon's own log: structlog to standard error, one line an event, for people or as JSON.
+
+What libraries log (tracebacks of failed requests above all) goes the same way. A line is shown, never obeyed
+(`core/plaintext`), has a longest length, and one cause writes so many lines and no more (`core/flood`). What models
+write is logged at level debug alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import Literal, TextIO, cast
+
+import structlog
+
+from supervisor.core.text.flood import Flood
+from supervisor.core.text.loglevel import LEVELS, LogLevel
+from supervisor.core.text.plaintext import one_line, plain
+from supervisor.core.text.secrets import without_credentials
+from supervisor.system.logfile import LogFile
+from supervisor.system.terminal import obeyed
+
+LogFormat = Literal["text", "json"]
+
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_SECRET_KEYS = frozenset({"api_key", "authorization", "token", "key", "secret", "password"})
+_LONGEST = 2000  # characters of one value
+_LONGEST_TRACEBACK = 20_000
+_TRACEBACK = "exception"
+
+
+class LogControl:
+    """What may change while the daemon runs: the level, and how large its file may grow.
+
+    Attributes:
+        level: events below it are left out.
+        file: where the daemon's standard error may lead.
+    """
+
+    def __init__(self, level: LogLevel = "info", file: LogFile | None = None, flood: Flood | None = None) -> None:
+        self.level: LogLevel = level
+        self.file = file
+        self._flood = flood or Flood()
+        self._configured: LogLevel = level
+
+    def configure(self, level: LogLevel, max_bytes: int, files: int) -> None:
+        """Take over what the configuration says; a level that was set by hand stays until it says another."""
+        if level != self._configured:
+            self.level = self._configured = level
+        if self.file is not None:
+            self.file.max_bytes, self.file.files = max_bytes, files
+
+    def choose(self, _logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        """structlog's processor: drops what is below the level, and what one cause writes too much of."""
+        if _rank(method) < LEVELS.index(self.level):
+            raise structlog.DropEvent
+        dropped = self._flood.passes(event.get("event"), time.monotonic())
+        if dropped is None:
+            raise structlog.DropEvent
+        return {**event, "left_out": dropped} if dropped else event
+
+    def wants(self, record: logging.LogRecord) -> bool:
+        """The same for what libraries log: warnings and worse. A cause is a place in their code."""
+        if record.levelno < max(logging.WARNING, getattr(logging, self.level.upper())):
+            return False
+        dropped = self._flood.passes((record.pathname, record.lineno), time.monotonic())
+        if dropped:
+            record.msg = f"{record.msg} (left out before: {dropped})"
+        return dropped is not None
+
+
+class _Mirrored:
+    """Standard error, whose lines another place sees too.
+
+    A reader that is gone or a full disk is no reason for whoever logs to fail.
+    """
+
+    def __init__(self, mirror: Callable[[bytes], None], control: LogControl) -> None:
+        self._mirror = mirror
+        self._control = control
+
+    def write(self, text: str) -> int:
+        """Write; what is written is whole lines, or the end of one."""
+        for line in filter(str.strip, _COLOR.sub("", text).splitlines()):
+            self._mirror(line.encode("utf-8", "replace"))
+        if self._control.file is not None:
+            self._control.file.make_room(len(text))
+        with contextlib.suppress(OSError):
+            obeyed(sys.stderr).write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush standard error."""
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+
+
+class _PlainFormatter(logging.Formatter):
+    """A record as text that nothing in it can break out of."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Its line, and the lines of its traceback."""
+        return _cut(plain(super().format(record)), _LONGEST_TRACEBACK)
+
+
+def configure(log_format: LogFormat, mirror: Callable[[bytes], None], control: LogControl | None = None) -> LogControl:
+    """Set structlog and logging up for this process; `mirror` gets every line without colours."""
+    control = control or LogControl()
+    stream = cast(TextIO, _Mirrored(mirror, control))
+    colors = log_format == "text" and sys.stderr.isatty()
+    text, machine = structlog.dev.ConsoleRenderer(colors=colors), structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[
+            control.choose,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            redact,
+            structlog.processors.format_exc_info,
+            bounded,
+            machine if log_format == "json" else text,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(stream),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_PlainFormatter("%(asctime)s [%(levelname)s] %(name)s: %(message)s"))
+    handler.addFilter(control.wants)
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    return control
+
+
+def redact(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Hide what must not stand in a log: values that are called like a secret, credentials in URLs."""
+    for key in _SECRET_KEYS & event.keys():
+        event[key] = "***"
+    for key, value in event.items():
+        if isinstance(value, str) and "@" in value:
+            event[key] = without_credentials(value)
+    return event
+
+
+def bounded(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Every value plain, on one line and not too long; a traceback has lines."""
+    return {key: _trace(value) if key == _TRACEBACK else _bounded(value) for key, value in event.items()}
+
+
+def _bounded(value: object) -> object:
+    if isinstance(value, str):
+        return one_line(_cut(value, _LONGEST))
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return one_line(_cut(repr(value), _LONGEST)) if not isinstance(value, list | tuple | dict) else _nested(value)
+
+
+def _nested(value: object) -> object:
+    """Lists and objects stay what they are where they are small, for the JSON form."""
+    shown = repr(value)
+    return value if len(shown) <= _LONGEST and one_line(shown) == shown else one_line(_cut(shown, _LONGEST))
+
+
+def _trace(value: object) -> object:
+    return plain(_cut(str(value), _LONGEST_TRACEBACK))
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
+def _rank(method: str) -> int:
+    """How serious a log method is; those that are no level (`exception`, `critical`) are errors."""
+    return LEVELS.index(method) if method in LEVELS else {"warn": 2}.get(method, len(LEVELS) - 1)

@@ -1,0 +1,128 @@
+"""Folders of ours: made for their owner alone, marked when they are taken into use, never changed when they were there.
+
+A marker is a small JSON file in the folder: an id, and the names that lay there before. `clean` removes nothing from a
+folder without one, and nothing that was there before it. It is the first thing that is written to a folder, so two
+processes that begin at the same moment agree on what was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from supervisor.errors import FolderRefused
+
+MARKER = ".llama-supervisor"
+_MADE_BY = "llama-supervisor"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_INSTEAD = (
+    "name a folder that does not exist yet or is yours alone (SUPERVISOR_HOME; for sockets XDG_RUNTIME_DIR), "
+    "or make this one yours alone (chmod 700)."
+)
+
+
+@dataclass(frozen=True)
+class Marker:
+    """What a folder's marker says: an id of its own, whether the program made the folder, what lay there already."""
+
+    id: str
+    made: bool
+    before: frozenset[str]
+
+
+def own_folder(path: Path) -> Path:
+    """Take a folder into use, made for its owner alone where it is not there.
+
+    One that is there stays as it is. Raises FolderRefused where it belongs to somebody else or others can write to it:
+    a shared temp folder is open to squatters. Other OSErrors mean that it cannot be made.
+    """
+    made = _made(path, 0o700)
+    _check(path, _OTHERS_WRITE)
+    return _marked(path, made=made)
+
+
+def private_folder(path: Path) -> Path:
+    """As `own_folder`, for what only its owner may look into; raises FolderRefused where others can."""
+    own_folder(path)
+    _check(path, stat.S_IRWXG | stat.S_IRWXO)
+    return path
+
+
+def inner_folder(path: Path) -> Path:
+    """A folder within one of ours, which is taken into use too where it is not there. Raises as `own_folder`."""
+    if not path.parent.exists():
+        own_folder(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+    _check(path, _OTHERS_WRITE)
+    return path
+
+
+def shared_folder(path: Path) -> Path:
+    """Take a folder into use that others may read, or write to where that was set up so; its parent too if missing."""
+    if not path.parent.exists():
+        _marked(path.parent, made=_made(path.parent, 0o755))
+    return _marked(path, made=_made(path, 0o755))
+
+
+def keep_newest(files: Iterable[Path], most: int) -> None:
+    """Remove all but the newest of these files. Never raises: what cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        by_age = sorted(files, key=lambda path: path.lstat().st_mtime_ns, reverse=True)
+        for path in by_age[most:]:
+            path.unlink(missing_ok=True)
+
+
+def read_marker(path: Path) -> Marker | None:
+    """The marker in a folder; None where there is none of ours, or it cannot be read."""
+    try:
+        with open(os.open(path / MARKER, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), encoding="utf-8") as stream:
+            found = json.load(stream)
+        if found["made_by"] != _MADE_BY:
+            return None
+        return Marker(str(found["id"]), found["made"] is True, frozenset(map(str, found["before"])))
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _check(path: Path, forbidden: int) -> None:
+    """Refuse a folder, or a link to one, that is another user's or has one of these bits of its mode set."""
+    found = path.stat()
+    if hasattr(os, "getuid") and {found.st_uid, path.lstat().st_uid} != {os.getuid()}:
+        raise FolderRefused(f"{path} belongs to another user; {_INSTEAD}")
+    if found.st_mode & forbidden:
+        may = "write to it" if found.st_mode & forbidden & _OTHERS_WRITE else "look into it"
+        raise FolderRefused(f"{path} is open: others can {may}. Its mode is left as it is; {_INSTEAD}")
+
+
+def _made(path: Path, mode: int) -> bool:
+    """Make it with this mode where it is not there, and say so; what is missing above it gets the same."""
+    for above in reversed(path.parents):
+        if not above.exists():
+            above.mkdir(mode=mode, exist_ok=True)
+    try:
+        path.mkdir(mode=mode)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return False
+    return True
+
+
+def _marked(path: Path, *, made: bool) -> Path:
+    marker = path / MARKER
+    if not marker.exists():
+        there = set(os.listdir(path)) - {MARKER}
+        before = sorted(name for name in there if read_marker(path / name) is None)
+        made = made or (bool(there) and not before)  # one of ours within it was made first, and it with that
+        content = json.dumps({"made_by": _MADE_BY, "id": uuid.uuid4().hex, "made": made, "before": before})
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(handle, "w", encoding="utf-8") as stream:
+                stream.write(content)
+    return path

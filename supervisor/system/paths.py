@@ -1,0 +1,111 @@
+"""Where things live. Nothing here creates or removes anything: `owned` makes folders.
+
+state    database, endpoint file, pid records, logs   $SUPERVISOR_HOME, else the user's state folder
+cache    the built-in model, capability cache          $SUPERVISOR_HOME/cache, else the user's cache folder
+engines  engines and what builds leave                 $SUPERVISOR_ENGINES, else the user's cache folder
+runtime  sockets, short and private                    $XDG_RUNTIME_DIR, else a private folder in the temp folder
+config   supervisor.yaml                               the user's config folder
+
+`Places` is built once from an environment mapping and handed in; only `wiring` and the CLI read `os.environ`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_APP = "llama-supervisor"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders of one installation; all absolute."""
+
+    state: Path
+    cache: Path
+    engines: Path
+    runtime: Path
+    config: Path
+
+    @property
+    def endpoint_file(self) -> Path:
+        """JSON with the running daemon's url, pid, version and start time."""
+        return self.state / "endpoint.json"
+
+    @property
+    def daemon_lock(self) -> Path:
+        """Locked (flock) by the daemon for as long as it lives."""
+        return self.state / "daemon.lock"
+
+    @property
+    def database(self) -> Path:
+        """What the daemon remembers: footprints, load times."""
+        return self.state / "state.db"
+
+    @property
+    def daemon_log(self) -> Path:
+        """The log of a daemon in the background."""
+        return self.state / "logs" / "daemon.log"
+
+    @property
+    def pid_records(self) -> Path:
+        """One JSON file per child."""
+        return self.state / "children"
+
+    def engine_log(self, model_id: str) -> Path:
+        """The rotating log of one model's engine; no other model's, and none of the program's own."""
+        name = safe_name(model_id)
+        if name != model_id or name in {self.daemon_log.stem, self.cli_errors.stem}:
+            name = f"{name[:80]}-{hashlib.sha256(os.fsencode(model_id)).hexdigest()[:8]}"
+        return self.state / "logs" / f"{name}.log"
+
+    def engine_logs(self) -> list[Path]:
+        """The logs of engines that are there, the older files of each too."""
+        others = (self.daemon_log.name, self.cli_errors.name)
+        return [path for path in self.daemon_log.parent.glob("*.log*") if not path.name.startswith(others)]
+
+    @property
+    def cli_errors(self) -> Path:
+        """The tracebacks of bugs in the command line."""
+        return self.state / "logs" / "cli-errors.log"
+
+
+def places(env: Mapping[str, str]) -> Places:
+    """The folders that this environment selects."""
+    home = Path(env.get("HOME") or Path.home())
+    mac = sys.platform == "darwin"
+    cache_base = _base(env, "XDG_CACHE_HOME", home / ("Library/Caches" if mac else ".cache"))
+    state_base = _base(env, "XDG_STATE_HOME", home / ("Library/Application Support" if mac else ".local/state"))
+    config_base = _base(env, "XDG_CONFIG_HOME", home / ("Library/Application Support" if mac else ".config"))
+    own = Path(os.path.expanduser(env["SUPERVISOR_HOME"])).absolute() if env.get("SUPERVISOR_HOME") else None
+    engines = env.get("SUPERVISOR_ENGINES")
+    return Places(
+        state=own or state_base / _APP,
+        cache=own / "cache" if own else cache_base / _APP,
+        engines=Path(os.path.expanduser(engines)).absolute() if engines else cache_base / _APP / "engines",
+        runtime=_runtime(env),
+        config=config_base / _APP,
+    )
+
+
+def safe_name(model_id: str) -> str:
+    """A file name for a model id: ASCII letters, digits, `.`, `_`, `-`; at most 100 characters."""
+    return "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in model_id)[:100] or "_"
+
+
+def _base(env: Mapping[str, str], variable: str, default: Path) -> Path:
+    given = env.get(variable)
+    return Path(given) if given and Path(given).is_absolute() else default
+
+
+def _runtime(env: Mapping[str, str]) -> Path:
+    given = env.get("XDG_RUNTIME_DIR")
+    if given and Path(given).is_dir() and len(given) <= 60:
+        return Path(given) / "llsup"
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 60 else "/tmp") / f"llsup-{user}"

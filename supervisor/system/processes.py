@@ -1,0 +1,125 @@
+"""The few things to know and do about processes that `asyncio` and `psutil` leave open.
+
+A child leads a session of its own, so its session id is its pid, and everything it forks stays in that session
+unless it asks for another. The kernel gives no pid away while a session or group of that number has members:
+a session that is found by its number is the one that was started. Nothing is ever looked up by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What the processes of a session have consumed so far: seconds of CPU, bytes read and written."""
+
+    cpu_s: float
+    io_bytes: int
+
+
+def parent_death_hook() -> Callable[[], None] | None:
+    """What a child runs between fork and exec so that it is killed when this process dies; None where unsupported.
+
+    Linux only. The kernel ties the signal to the *thread* that forked, so the hook is given out on the main thread
+    alone: there the thread's death is the process's. The library is loaded here, before the fork, because a fork of
+    a process with threads may hold the loader's locks for ever.
+    """
+    if sys.platform != "linux" or threading.get_native_id() != os.getpid():
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    parent = os.getpid()
+
+    def die_with_parent() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # it died before the request took effect: nothing would ever fire
+            os._exit(1)
+
+    return die_with_parent
+
+
+def session_members(session: int) -> tuple[int, ...]:
+    """The pids of the live processes in a session; zombies that wait to be reaped do not count."""
+    return tuple(pid for pid in psutil.pids() if _in_session(pid, session) and is_running(pid))
+
+
+def signal_session(session: int, number: signal.Signals) -> bool:
+    """Send a signal to every process of a session, also to those that made a process group of their own.
+
+    Returns whether there was one.
+    """
+    members = session_members(session)
+    for pid in members:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+    return bool(members)
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is not merely waiting to be reaped."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:  # somebody else's, on macOS
+        return True
+
+
+def create_time(pid: int) -> float | None:
+    """When the process started, in seconds since the epoch; None if it does not exist or is not ours to see."""
+    try:
+        return psutil.Process(pid).create_time()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
+
+
+def activity(session: int) -> Activity:
+    """What the live processes of a session have consumed. Platforms without I/O counters report 0 bytes."""
+    cpu_s, io_bytes = 0.0, 0
+    for pid in session_members(session):
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            process = psutil.Process(pid)
+            times = process.cpu_times()
+            cpu_s += times.user + times.system
+            if sys.platform != "darwin":  # psutil has no such counters there
+                counters = process.io_counters()
+                io_bytes += counters.read_bytes + counters.write_bytes
+    return Activity(cpu_s, io_bytes)
+
+
+def anonymous_bytes(pid: int) -> int | None:
+    """What a process holds of the host's memory without mapped files; None where the platform does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
+    except OSError:
+        return None
+    found = re.search(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) << 10 if found else None
+
+
+def session_anonymous_bytes(session: int) -> int | None:
+    """The same of all live processes of a session together."""
+    found = [size for pid in session_members(session) if (size := anonymous_bytes(pid)) is not None]
+    return sum(found) if found else None
+
+
+def _in_session(pid: int, session: int) -> bool:
+    if sys.platform == "win32":
+        return pid == session
+    try:
+        return os.getsid(pid) == session
+    except (ProcessLookupError, PermissionError):
+        return False

@@ -1,0 +1,73 @@
+"""Whatever is wrong with others' JSON is one error, wherever it arrives."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from supervisor.core.engine_output.errors import error_in
+from supervisor.core.engine_output.statelines import parse_state
+from supervisor.core.recovery import ChatRecovery, RecoveredStream, Tally
+from supervisor.core.recovery.choice import same_call
+from supervisor.core.recovery.messages_voice import MessagesVoice
+from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.fold import StreamFold, said_by_engine
+from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, parse
+from supervisor.core.toolcalls import Options
+from supervisor.core.toolcalls.whole import Request
+from supervisor.errors import EngineStreamInvalid
+
+
+def nested(depth: int) -> str:
+    return '{"a":' * (depth // 2) + "[" * (depth - depth // 2) + "]" * (depth - depth // 2) + "}" * (depth // 2)
+
+
+DEEP = [nested(MOST_NESTED + 1), nested(100_000), "[" * 100_000]
+BROKEN = [*DEEP, "", "{", '{"a": 1,}', "1" * 5000, "\ud800".encode("utf-8", "surrogatepass"), b"\xff"]
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
+def test_every_failure_is_the_same(text: str | bytes) -> None:
+    with pytest.raises(NotJson):
+        parse(text)
+
+
+def test_what_can_be_worked_with_is_read() -> None:
+    value = parse(nested(MOST_NESTED))
+    assert json.loads(json.dumps(value)) == value
+    flat = json.dumps({"text": "[" * 10_000, "many": [[]] * 10_000})
+    assert parse(flat) == parse(flat.encode()) == json.loads(flat)
+
+
+@pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
+def test_deep_json_of_an_engine_never_ends_in_an_error_of_ours(text: str) -> None:
+    event = f"data: {text}\n\n".encode()
+    with pytest.raises(EngineStreamInvalid, match="is not JSON"):
+        StreamFold(ChatFold()).feed(event)
+    with pytest.raises(EngineStreamInvalid, match="The answer is not JSON"):
+        said_by_engine(text, "The answer")
+    recovery = ChatRecovery(Request([], None, Options()), lambda: "id", Tally())
+    stream = RecoveredStream(StreamFilter(drop_progress=True), recovery, lambda: 0.0)
+    assert stream.feed(event) == event
+    assert StreamFilter(drop_progress=True).feed(b'data: {"prompt_progress":' + text.encode() + b"\n\n")
+    assert error_in(text.encode()) == {"message": text[:500]}
+    assert parse_state(f"cmd_child_to_router:state:{text}".encode()) is None
+
+
+@pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))
+def test_deep_arguments_of_a_call_are_compared_and_said(text: str) -> None:
+    assert same_call("f", text, "f", text)
+    assert not same_call("f", text, "f", "{}")
+    function = {"name": "f", "arguments": text}
+    message = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
+    said = MessagesVoice().whole({"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {}})
+    assert next(one for one in said["content"] if one["type"] == "tool_use")["input"] == {}
+
+
+def test_calls_that_would_take_long_to_compare_are_compared_as_text() -> None:
+    long = json.dumps({"a": [[]] * 100_000})
+    assert same_call("f", long, "f", long)
+    assert not same_call("f", long, "f", long.replace(" ", ""))
+    assert same_call("f", '{"a": 1, "b": 2}', "f", '{"b":2,"a":1}')
