@@ -25,6 +25,7 @@ FLOORS: tuple[str, ...] = (
     "errors",
     "core.text",
     "core.gguf",
+    "core.options",
     "core.toolcalls",
     "core.spec",
     "core.memory",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
@@ -89,11 +89,10 @@ def _validation_error(request: Request, error: Exception) -> Response:
     return _answer(request, InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
 
 
-def _told(fault: Mapping[str, Any]) -> str:
+def _told(fault: ErrorDetails) -> str:
     """What is wrong, in words for people who do not know how it was found."""
     if "options" in fault["loc"][:-1]:
-        at = fault["loc"].index("options") + 1
-        return option_fault({**fault, "loc": fault["loc"][at:]})
+        return option_fault(fault, fault["loc"].index("options") + 1)
     if fault["type"] == "extra_forbidden":
         return "is no key here; docs/rest.md lists them"
     if fault["type"] == "model_attributes_type":

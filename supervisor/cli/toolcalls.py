@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from supervisor.cli.exits import OK
 from supervisor.cli.lines import answer_lines
@@ -33,6 +33,27 @@ _OF_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+class _Asked(TypedDict, total=False):
+    """A line, once its types are checked."""
+
+    text: str
+    tools: object
+    finish_reason: str | None
+    reasoning_content: str | None
+    tool_choice: object
+    parallel_tool_calls: bool | None
+
+
+class _Described(TypedDict):
+    """What is shown of an answer."""
+
+    content: str | None
+    reasoning_content: str | None
+    tool_calls: list[dict[str, str]]
+    dialect: str | None
+    finish_reason: str
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Register the verb."""
     parser = subparsers.add_parser("toolcalls", help="tool calls in a model's text")
@@ -50,10 +71,10 @@ def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input, whole or by line."""
     tools = _tools(args.tools)
     if args.jsonl:
-        of_all = {"tools": tools, "finish_reason": args.finish_reason}
+        of_all: _Asked = {"tools": tools, "finish_reason": args.finish_reason}
         return answer_lines(lambda line: _parsed({**of_all, **_asked(line)}, args.chunk))
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
+    asked: _Asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
     found = _parsed(asked, args.chunk)
     if args.json:
         print_json(found)
@@ -62,7 +83,7 @@ def run_parse(args: argparse.Namespace) -> int:
     return OK
 
 
-def _asked(line: str) -> dict[str, Any]:
+def _asked(line: str) -> _Asked:
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -72,10 +93,10 @@ def _asked(line: str) -> dict[str, Any]:
     for name, types in _OF_TYPES.items():
         if not isinstance(asked.get(name, ""), types) and name in asked:
             raise InvalidRequest(f"`{name}` has the wrong type.", param=name)
-    return asked
+    return cast("_Asked", asked)
 
 
-def _parsed(asked: Mapping[str, Any], chunk: int | None) -> dict[str, object]:
+def _parsed(asked: _Asked, chunk: int | None) -> _Described:
     reason = asked.get("finish_reason") or "stop"
     parallel = asked.get("parallel_tool_calls") is not False
     options = Options(parallel_tool_calls=parallel, pieces_after=None)
@@ -85,7 +106,7 @@ def _parsed(asked: Mapping[str, Any], chunk: int | None) -> dict[str, object]:
     return _described(answer, reason)
 
 
-def _described(answer: Answer, reason: str) -> dict[str, object]:
+def _described(answer: Answer, reason: str) -> _Described:
     return {
         "content": answer.content,
         "reasoning_content": answer.reasoning,
@@ -120,7 +141,7 @@ def _tools(file: str | None) -> object:
     return found
 
 
-def _show(found: Mapping[str, Any]) -> None:
+def _show(found: _Described) -> None:
     for name in ("reasoning_content", "content"):
         if found[name]:
             write(f"{name}:\n{found[name]}\n\n")

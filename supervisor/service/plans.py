@@ -35,7 +35,7 @@ async def planned(
     answer = await entry_for(maker, planner, asked, residents)
     entry = answer.entry
     if not asked.keeps:
-        await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args if asked.options else ())
+        await asyncio.to_thread(maker.check, entry.options, asked.extra_args)
     known = await maker.glance(entry)
     sight = await planner.look()
     others = [one for one in residents() if one.model != entry.id]

@@ -11,6 +11,7 @@ import pytest
 from supervisor.config.document import read_document, to_yaml
 from supervisor.config.imports import Carried, from_llama_swap, from_preset
 from supervisor.config.load import load_settings
+from supervisor.config.options import launch_options
 from supervisor.config.write import as_text
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import barred_by
@@ -93,7 +94,8 @@ def test_what_has_a_counterpart_is_carried() -> None:
 def test_a_priority_is_carried_as_far_as_there_are_any(theirs: int, ours: int) -> None:
     fifo = f"{{fifo: {{priority: {{a: {theirs}}}}}}}"
     text = f"models: {{a: {{cmd: llama-server -m x.gguf}}}}\nrouting: {{scheduler: {{settings: {fifo}}}}}"
-    assert from_llama_swap(text).data["models"]["a"]["priority"] == ours
+    found: Any = from_llama_swap(text).data
+    assert found["models"]["a"]["priority"] == ours
 
 
 @pytest.mark.parametrize(("deep", "left"), [(10, False), (11, True)])
@@ -128,7 +130,7 @@ def test_the_result_is_valid(tmp_path: Path) -> None:
     path.write_text(as_text(found.data, found.notes))
     settings = load_settings(path, {"HOME": "/h", "A_KEY": "long-enough"})
     assert settings.models["emb"].file == "/h/e.gguf"
-    assert settings.models["qwen"].flash_attn == "on"
+    assert launch_options(settings.models["qwen"]).flash_attn == "on"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_the_documented_groups_come_to_the_same() -> None:
         frozenset(("llama", "qwen")),
         *(frozenset((one, other)) for one in alone for other in others),
     }
-    known = found.data["models"]
+    known = found.models
     assert [name for name in known if known[name].get("pin")] == ["forever-1", "forever-2"]
     assert any("models of no group one at a time; here as many run as fit: loose" in note for note in found.notes)
 
@@ -220,7 +222,7 @@ groups:
 def test_groups_become_who_may_not_go_together(groups: str, expected: list[str], pins: list[str]) -> None:
     found = from_llama_swap(models("a", "b", "c") + f"groups:\n  {groups}\n")
     assert refused(found.data) == {frozenset(pair) for one in expected for pair in combinations(one, 2)}
-    assert [name for name, one in found.data["models"].items() if one.get("pin")] == pins
+    assert [name for name, one in found.models.items() if one.get("pin")] == pins
 
 
 def test_groups_of_the_newer_place_count_too() -> None:
@@ -307,5 +309,5 @@ def test_our_own_file_is_known(text: str, ours: bool) -> None:
 )
 def test_arguments_of_a_command(arguments: str, settings: dict[str, Any]) -> None:
     found = from_llama_swap(f'models: {{m: {{cmd: "llama-server -m /m.gguf {arguments}"}}}}\n')
-    assert found.data["models"]["m"] == {"file": "/m.gguf", **settings}
+    assert found.models["m"] == {"file": "/m.gguf", **settings}
     assert found.notes == []
