@@ -40,6 +40,7 @@ FLOORS: tuple[str, ...] = (
     "core.catalog",
     "core.stream",
     "core.recovery",
+    "core.routes",
     "core.requests",
     "system",
     "demo",

@@ -22,9 +22,9 @@ from supervisor.api.service import Service
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
 from supervisor.core.requests.access import AccessRules
+from supervisor.core.routes import UPSTREAM
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
-from supervisor.proxy.upstream import PREFIX
 
 
 def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, rules: AccessRules) -> Guard:
@@ -70,7 +70,7 @@ class _Dispatch:
         if method == "HEAD":
             scope = {**scope, "method": "GET", AS_HEAD: True}
         relayed = self._relayed.get(scope["path"]) if method == "POST" else None
-        if relayed is None and scope["path"].startswith(PREFIX):
+        if relayed is None and scope["path"].startswith(UPSTREAM):
             relayed = self._upstream
         await (relayed or self._app)(scope, receive, send)
 

@@ -16,10 +16,11 @@ from supervisor.api.service import Service
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.requests.access import AccessRules
+from supervisor.core.routes import SERVED
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
-from supervisor.proxy.relay import PATHS, Relaying, relay_endpoints
+from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
@@ -81,7 +82,7 @@ def routes() -> list[tuple[str, str]]:
     """Every path that there is, with each method."""
     (_, schema), _ = asyncio.run(ask("GET", "/openapi.json", iter(())))
     found = {path.replace("{model}", "m").replace("{number}", "1") for path in schema["paths"]}
-    found |= {*PATHS, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
+    found |= {*SERVED, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
     return [(method, path) for path in sorted(found) for method in METHODS if waits_for_body(method, path)]
 
 
@@ -91,7 +92,7 @@ def waits_for_body(method: str, path: str) -> bool:
 
 
 def limit_of(method: str, path: str) -> int:
-    return RELAYED if path.startswith("/upstream/") or (path in PATHS and method == "POST") else MOST
+    return RELAYED if path.startswith("/upstream/") or (path in SERVED and method == "POST") else MOST
 
 
 ROUTES = routes()
