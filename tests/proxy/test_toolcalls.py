@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.proxy.bodies import Bodies, ClientJson
+from supervisor.proxy.spoken import PLAIN as PLAIN_WAY
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from tests.core.toolcalls.corpus import TOOLS
 
@@ -36,18 +37,17 @@ def test_where_no_tool_is_offered(path: str, asks: str, mode: str) -> None:
     """The engine's own `/v1/messages` reports no progress of the prompt, so it is asked for a chat even then."""
     found = prepared(path, supervisor={"tool_calls": mode})
     assert found.path == asks
-    assert found.watch is None
-    assert (found.spoken is not None) == (path != asks)
+    assert (found.way is PLAIN_WAY) == (path == asks)
 
 
 @pytest.mark.parametrize("path", PLAIN)
 def test_where_tools_are_offered_an_answer_of_a_chat_is_watched(path: str) -> None:
     found = prepared(path, tools=OFFERED[path])
     assert found.path == CHAT
-    assert found.watch is not None
+    assert found.way is not PLAIN_WAY
     assert json.loads(found.body)["messages"] == SAID
 
 
 def test_what_has_no_form_is_passed_on() -> None:
     found = prepared("/v1/embeddings", input="x")
-    assert (found.path, found.form, json.loads(found.body)) == ("/v1/embeddings", None, {"input": "x"})
+    assert (found.path, found.way, json.loads(found.body)) == ("/v1/embeddings", PLAIN_WAY, {"input": "x"})

@@ -336,10 +336,14 @@ def test_a_quote_behind_a_backslash_does_not_end_a_string(size: int) -> None:
 @pytest.mark.parametrize("fact", ["prompt_progress", "__verbose"])
 def test_what_a_chunk_says_beside_its_text_goes_on_while_that_is_held_back(fact: str) -> None:
     recovery = ChatRecovery(Request(TOOLS, None, Options()), lambda: "call", Tally())
-    held: dict[str, Any] = {**HEAD, "choices": [{"finish_reason": None, "index": 0, "delta": {"content": "<tool_"}}]}
-    [told] = recovery.feed({**held, fact: {"total": 9}})
+    held: Any = {**HEAD, "choices": [{"finish_reason": None, "index": 0, "delta": {"content": "<tool_"}}]}
+    with_fact: Any = dict(held) | {fact: {"total": 9}}
+    told: Any
+    [told] = recovery.feed(with_fact)
     assert (told[fact], told["choices"][0]["delta"]) == ({"total": 9}, {})
-    assert recovery.feed({**held, "choices": [{**held["choices"][0], "delta": {"content": "call>"}}]}) == []
+    more: Any = {"finish_reason": None, "index": 0, "delta": {"content": "call>"}}
+    going_on: Any = dict(held) | {"choices": [more]}
+    assert recovery.feed(going_on) == []
 
 
 def test_a_call_that_the_model_does_not_end_is_told_as_too_short() -> None:

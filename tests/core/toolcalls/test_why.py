@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.toolcalls import LeftAsText, Recoverer
-from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
+from supervisor.core.toolcalls.dialects import REGISTRY
 from tests.core.toolcalls.corpus import TOOLS
 
 UNKNOWN = '<tool_call>{"name": "nothing", "arguments": {"a": "x'
@@ -25,7 +25,7 @@ def test_of_a_call_that_is_cut_off(text: str, why: str, finish: str) -> None:
 
 
 @pytest.mark.parametrize("behind", [", as they say.", "", "\n", "\n</function_calls>", "\n</tool_call>"])
-@pytest.mark.parametrize("opener", [*ANYWHERE, *LINE])
+@pytest.mark.parametrize("opener", [*REGISTRY.openers, *REGISTRY.line_openers])
 def test_of_a_marker_that_no_call_follows(opener: str, behind: str) -> None:
     """Each is told to be no call, and none a call of an unknown tool."""
     assert {one.why for one in left(f"Well,\n{opener}{behind}", "stop")} <= {"not_a_call"}
