@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.routes import kind_of
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.outgoing import Kind, OutgoingRequest, outgoing_request, set_fields, why_not_folded
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -131,3 +131,11 @@ def test_very_many_probabilities_are_not_read(path: str, field: str) -> None:
     """An engine gives as many for each token as its vocabulary has tokens."""
     assert outgoing_request(kind_of(path), {field: 20}).kind is not None
     assert outgoing_request(kind_of(path), {field: 200_000}).kind is None
+
+
+@pytest.mark.parametrize("kind", ["chat", "completion", "responses", "raw"])
+def test_an_answer_that_is_not_folded_has_its_reason_in_words(kind: Kind) -> None:
+    asked = {"logprobs": True, "n_probs": 1, "stop": ["x"]}
+    assert "probabilities" in (why_not_folded(kind, asked) or "")
+    assert "indented" in (why_not_folded(kind, {"n_indent": 2}) or "")
+    assert why_not_folded(kind, {"n": 1}) is None

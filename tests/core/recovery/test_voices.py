@@ -229,3 +229,11 @@ def test_an_answer_repeats_of_its_request_what_is_short() -> None:
     asked = {"input": "Hi", "temperature": 1, "tools": tools, "metadata": {"k": "x" * (1 << 20)}}
     assert echoed(asked) == {"temperature": 1, "tools": tools}
     assert len(ResponsesVoice(echoed(asked)).chunk(HEAD)) < 10_000
+
+
+def test_an_item_of_a_response_is_in_progress_until_it_is_done() -> None:
+    events = spoken(ResponsesVoice({}), [("reasoning_content", "Hm."), ("content", "Hi")], "stop")
+    added = [event["item"]["status"] for event in events if event["type"] == "response.output_item.added"]
+    done = [event["item"]["status"] for event in events if event["type"] == "response.output_item.done"]
+    assert added == ["in_progress"] * len(done)
+    assert done == ["completed"] * len(added) != []
