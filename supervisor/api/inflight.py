@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
 
-from supervisor.api.feed import EventStream, events
-from supervisor.api.service import ServiceOf
+from supervisor.api.feed import EventStream
+from supervisor.api.services import FeedOf, RequestsOf
 
 router = APIRouter(prefix="/api/v1")
 
@@ -15,18 +15,18 @@ Number = Annotated[int, Path(ge=0, le=1 << 63)]
 
 
 @router.get("/requests")
-async def requests(service: ServiceOf) -> dict[str, Any]:
+async def requests(requests: RequestsOf) -> dict[str, Any]:
     """The requests in flight, the oldest first."""
-    return {"requests": service.requests()}
+    return {"requests": [request.to_json() for request in requests.all()]}
 
 
 @router.delete("/requests/{number}")
-async def cancel(number: Number, service: ServiceOf) -> dict[str, Any]:
+async def cancel(number: Number, requests: RequestsOf) -> dict[str, Any]:
     """End a request: its client gets the error `request_cancelled`, its engine's slot is freed."""
-    return service.request(service.inflight.cancel(number))
+    return requests.cancel(number).to_json()
 
 
 @router.get("/events", response_model=None)
-async def follow(service: ServiceOf) -> EventStream:
+async def follow(feed: FeedOf) -> EventStream:
     """A snapshot, then what changes in models and requests."""
-    return EventStream(service, events(service))
+    return EventStream(feed, feed.events())

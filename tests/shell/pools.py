@@ -15,6 +15,7 @@ from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.engines.engine import Engine, EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotStore
+from supervisor.pool.living import Living
 from supervisor.pool.pool import Lease, Pool, PoolEdges, PoolLimits
 from supervisor.system.child import StopGrace
 from supervisor.system.sockets import fresh_socket
@@ -110,7 +111,7 @@ class PoolBench:
         wanted = self.answers + count
         await until(lambda: self.answers >= wanted, f"{count} more answers of engines")
 
-    async def _learn(self, model: ModelId) -> None:
+    async def _learn(self, model: ModelId, living: Living) -> None:
         if model in self.unreadable:
             raise self.unreadable[model]
         if model in self.endless:
@@ -119,7 +120,7 @@ class PoolBench:
             finally:
                 self.called_off.append(model)
 
-    async def _see_room(self) -> Mapping[str, int]:
+    async def _see_room(self, living: Living) -> Mapping[str, int]:
         self.looks += 1
         hidden = {} if self.alive() else self.hidden
         self.planner.room = {device: size - hidden.get(device, 0) for device, size in self.room.items()}
