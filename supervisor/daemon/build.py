@@ -202,7 +202,15 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         pool, inflight, lambda: current.settings.server.keep_alive, lambda model: _share(downloads.get(model))
     )
     bodies = bodies_of(current.settings.server)
-    return Relaying(pool, engines.parts.registry, inflight, bodies, render_error, calls, waiting)
+    return Relaying(
+        pool=pool,
+        registry=engines.parts.registry,
+        inflight=inflight,
+        bodies=bodies,
+        render_error=render_error,
+        tool_calls=calls,
+        waiting=waiting,
+    )
 
 
 def _guarded(services: Services, relaying: Relaying, current: Current, access: Access) -> Guard:

@@ -62,7 +62,7 @@ class Edges:
     def _again(self, model: ModelId, plan: Plan, failure: Failure) -> bool:
         found = self.planner.failed(model, _ours(plan), failure)
         if found:
-            step = self.planner.detour(self.registry.find(model)).steps[-1]
+            step = self.planner.fallback(self.registry.find(model)).steps[-1]
             _log.warning("load_again", model=model, code=failure.code, step=step)
         return found
 

@@ -32,7 +32,6 @@ from supervisor.daemon.lock import (
 )
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.engines.log import OutputLog
-from supervisor.errors import SupervisorError
 from supervisor.planning.learning import Learning
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
@@ -161,15 +160,11 @@ def _watching(reloader: Reloader, engines: Engines, stop: Stop) -> Iterator[None
     tasks = {asyncio.ensure_future(reloader.watch()), asyncio.ensure_future(resumed)}
     terminal = has_terminal()
 
-    async def reload() -> None:
-        with contextlib.suppress(SupervisorError):  # it is in the log and in the status
-            await reloader.reload()
-
     def hung_up() -> None:
         if terminal and not has_terminal():
             stop.ask()  # the terminal that we run in was closed
             return
-        tasks.add(task := asyncio.ensure_future(reload()))
+        tasks.add(task := asyncio.ensure_future(reloader.reload_quietly()))
         task.add_done_callback(tasks.discard)
 
     signals = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()

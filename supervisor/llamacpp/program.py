@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.engine_output.capabilities import Capabilities
-from supervisor.core.launch import LaunchOptions, check_extra, check_options
+from supervisor.core.launch import check_extra, check_options
+from supervisor.core.options import LaunchOptions
 from supervisor.errors import EngineNotFound, EngineUnusable
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.locate import EngineBinary, capability_cache, locate

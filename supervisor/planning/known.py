@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from supervisor.core.launch.ladder import Detour
+from supervisor.core.launch.fallback import Fallback
 from supervisor.core.learn.history import Observation
 from supervisor.core.models.registry import ModelEntry
 from supervisor.models.subject import Subject
@@ -14,7 +14,7 @@ from supervisor.models.subject import Subject
 class Known:
     """A model that was read, with what earlier starts of it showed and the digest of the engine that will run it.
 
-    The options of `entry` are those of the `detour` that failed starts have led to.
+    The options of `entry` are those of the `fallback` that failed starts have led to.
     """
 
     entry: ModelEntry
@@ -22,4 +22,4 @@ class Known:
     observations: tuple[Observation, ...] = ()
     engine: str = ""
     build: int | None = None
-    detour: Detour = field(default_factory=Detour)
+    fallback: Fallback = field(default_factory=Fallback)

@@ -19,9 +19,10 @@ from supervisor.core.devices import (
     rpc_endpoints,
     visible_env,
 )
-from supervisor.core.launch import LaunchOptions, Placed
+from supervisor.core.launch import Placed
 from supervisor.core.learn.history import learned
 from supervisor.core.learn.identity import Start
+from supervisor.core.options import LaunchOptions
 from supervisor.core.plan import DoesNotFit, Forecast, Placement, PlanRequest, Policy, Resident, forecast, plan
 from supervisor.errors import QueueFull
 from supervisor.planning.known import Known
@@ -61,13 +62,13 @@ class Sight:
         self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
     ) -> tuple[Placement | DoesNotFit, bool]:
         """The plan, and whether what was guessed, if anything, counts in it."""
-        found = self._taught(known, options, residents, known.detour.short)
-        guessed = known.detour.killed and known.detour.shortages == 1
+        found = self._taught(known, options, residents, known.fallback.short)
+        guessed = known.fallback.killed and known.fallback.shortages == 1
         dropped = guessed and isinstance(found, DoesNotFit) and not found.later
         if dropped:
             found = self._taught(known, options, residents, {})
-        if isinstance(found, DoesNotFit) and known.detour.steps:
-            found = replace(found, message=" ".join((found.message, *known.detour.steps)))
+        if isinstance(found, DoesNotFit) and known.fallback.steps:
+            found = replace(found, message=" ".join((found.message, *known.fallback.steps)))
         return found, not dropped
 
     def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
@@ -138,8 +139,9 @@ class Lookout:
 
     @property
     def sight(self) -> Sight:
-        """What the last look showed."""
-        assert self._seen is not None  # the machine is looked at before it is asked about
+        """What the last look showed. Raises RuntimeError where none was taken: that is a fault of the program."""
+        if self._seen is None:
+            raise RuntimeError("the machine has to be looked at before anything is planned on it")
         return Sight(*self._seen, self._rules())
 
     async def aside(self, work: Callable[[], T]) -> T:

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from supervisor.core.engine_output.failures import OPTION
-from supervisor.core.launch import LaunchOptions
-from supervisor.core.launch.ladder import Detour, detoured, next_detour, unguessed, without_draft
+from supervisor.core.launch.fallback import Fallback, next_fallback, unguessed, with_fallback, without_draft
 from supervisor.core.memory import Refusal
 from supervisor.core.models.registry import ModelEntry, Registry
+from supervisor.core.options import LaunchOptions
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.schedule.events import Failure
 from supervisor.errors import ModelFileError, ModelLoadFailed, SupervisorError, file_refused
@@ -37,37 +37,37 @@ class Planner:
         self._read = read
         self._lookout = lookout
         self._known: dict[str, Known] = {}
-        self._detours: dict[str, tuple[LaunchOptions, Detour]] = {}
+        self._fallbacks: dict[str, tuple[LaunchOptions, Fallback]] = {}
 
     async def learn(self, model: str, living: Living) -> None:
         """Read the model's files. Raises what reading them does."""
         entry = self._registry.find(model)
-        detour = self.detour(entry)
+        fallback = self.fallback(entry)
         try:
-            known = await self._read(_detoured(entry, detour), living)
+            known = await self._read(_with_fallback(entry, fallback), living)
         except ModelFileError:
-            detour = without_draft(entry.options, detour)
-            known = await self._read(_detoured(entry, detour), living)
-            self._detours[entry.id] = entry.options, detour
-        self._known[entry.id] = replace(known, detour=detour)
+            fallback = without_draft(entry.options, fallback)
+            known = await self._read(_with_fallback(entry, fallback), living)
+            self._fallbacks[entry.id] = entry.options, fallback
+        self._known[entry.id] = replace(known, fallback=fallback)
 
-    def detour(self, entry: ModelEntry) -> Detour:
+    def fallback(self, entry: ModelEntry) -> Fallback:
         """How the model is started otherwise than its options say; other options begin anew."""
-        options, detour = self._detours.get(entry.id, (entry.options, Detour()))
-        return detour if options == entry.options else Detour()
+        options, fallback = self._fallbacks.get(entry.id, (entry.options, Fallback()))
+        return fallback if options == entry.options else Fallback()
 
     def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
         """A start of the model failed: whether there is something else to try. The next `learn` heeds it."""
         entry = self._registry.find(model)
         names = self._lookout.sight.placed(placement).names
-        found = next_detour(self.detour(entry), failure, entry.options, placement, names)
+        found = next_fallback(self.fallback(entry), failure, entry.options, placement, names)
         if found is not None:
-            self._detours[entry.id] = entry.options, found
+            self._fallbacks[entry.id] = entry.options, found
         return found is not None
 
     def forget(self, model: str) -> None:
         """Start it again as its options say."""
-        self._detours.pop(model, None)
+        self._fallbacks.pop(model, None)
 
     def known(self, model: str) -> Known:
         """What was read of a model."""
@@ -81,16 +81,16 @@ class Planner:
         """
         known = self._known[model]
         found, by_guess = self._lookout.sight.decided(known, known.entry.options, residents)
-        if isinstance(found, Placement) and not by_guess and model in self._detours:
-            options, detour = self._detours[model]
-            self._detours[model] = options, unguessed(detour)
+        if isinstance(found, Placement) and not by_guess and model in self._fallbacks:
+            options, fallback = self._fallbacks[model]
+            self._fallbacks[model] = options, unguessed(fallback)
         if isinstance(found, DoesNotFit) and found.refusal is not None:
             raise refused(found.refusal)
         return found
 
 
-def _detoured(entry: ModelEntry, detour: Detour) -> ModelEntry:
-    return replace(entry, options=detoured(entry.options, detour))
+def _with_fallback(entry: ModelEntry, fallback: Fallback) -> ModelEntry:
+    return replace(entry, options=with_fallback(entry.options, fallback))
 
 
 def refused(refusal: Refusal) -> SupervisorError:

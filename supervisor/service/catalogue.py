@@ -34,7 +34,7 @@ class Catalogue:
         await asyncio.to_thread(self._program.find)
         if entry.hub is None:
             return await self._reading.on_disk(entry)
-        here, siblings = await self._fetcher.ensure(await self._variants.settled(entry, living))
+        here, siblings = await self._fetcher.ensure(await self._variants.with_variant(entry, living))
         self._registry.locate(entry.id, here.path)
         known = await self._reading.on_disk(here)
         return replace(known, subject=replace(known.subject, siblings=siblings))
@@ -43,4 +43,4 @@ class Catalogue:
         """The same on a machine that may have no engine, and without a download."""
         if entry.hub is None:
             return await self._reading.on_disk(entry)
-        return await self._reading.of_hub(await self._variants.settled(entry, living))
+        return await self._reading.of_hub(await self._variants.with_variant(entry, living))

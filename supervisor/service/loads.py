@@ -60,7 +60,7 @@ class Loads:
 
         Raises ModelLoadFailed with the reason, ModelDoesNotFit, CrashLoop, or LoadCancelled.
         """
-        outcome = await self.pool.settled(model)
+        outcome = await self.pool.at_rest(model)
         if outcome.view.state is EngineState.READY:
             return self.statuses.of(model)
         failure = outcome.view.failure
@@ -85,7 +85,7 @@ class Loads:
         """Refuse options that cannot be."""
         if asked.keeps:
             return
-        await asyncio.to_thread(self.program.check, entry.options, asked.client_args)
+        await asyncio.to_thread(self.program.check, entry.options, asked.extra_args)
         if not _is_elsewhere(entry):
             await self.plans.check_startable(entry)
 

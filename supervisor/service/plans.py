@@ -41,12 +41,12 @@ class Plans:
     living: Living
     policy_of: Callable[[str], ModelPolicy]
 
-    async def devices(self, *, again: bool) -> dict[str, Any]:
+    async def devices(self, *, again: bool) -> dict[str, object]:
         """What the machine has; `again` asks everything anew, also what failed a short while ago."""
         sight = await self.lookout.look(self.living, again=again)
         return as_json(sight.machine, sight.budgets)
 
-    async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
+    async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, object] | list[dict[str, object]]:
         """What an engine would allocate for a load target with these options of llama-server, and its own defaults.
 
         Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
@@ -55,7 +55,7 @@ class Plans:
         known = await self.catalogue.glance(answer.entry, self.living)
         return await self.lookout.aside(partial(estimates_json, known.subject.spec, options))
 
-    async def plan(self, asked: Asked) -> dict[str, Any]:
+    async def plan(self, asked: Asked) -> dict[str, object]:
         """Where the model of a load target would go now, with these options (docs/rest.md).
 
         Raises ModelNotFound, ModelFileError, EstimateRefused, InvalidRequest, OptionNotSupported and their like.
@@ -63,7 +63,7 @@ class Plans:
         answer = await self.resolver.resolve(asked)
         entry = answer.entry
         if not asked.keeps:
-            await asyncio.to_thread(self.program.check, entry.options, asked.client_args)
+            await asyncio.to_thread(self.program.check, entry.options, asked.extra_args)
         known = await self.catalogue.glance(entry, self.living)
         sight = await self.lookout.look(self.living)
         others = self._others(entry)
@@ -116,7 +116,7 @@ def planned_json(
     known: Known,
     residents: Sequence[Resident],
     leaving: Collection[Resident] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The placement or the refusal (docs/rest.md): with the models to evict, and what llama-server would be given.
 
     `leaving`: residents that have to leave however much room there is.

@@ -63,7 +63,7 @@ class Pulls:
             answer = await self._resolver.resolve(Asked(target))
             if answer.entry.hub is None:
                 raise InvalidRequest(f"'{target}' is no model of a hub.", param="model")
-            entry = await self._variants.settled(answer.entry, self._pool)
+            entry = await self._variants.with_variant(answer.entry, self._pool)
             chosen = await ask_hub(self._fetcher.chosen, entry)
         commit = chosen.repository.commit
         told = {

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, listing
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.errors import SupervisorError, VariantNotFound
-from supervisor.hub.models import Chosen, Found, HubModels
+from supervisor.hub.models import Chosen, HubModels, Lookup
 from supervisor.hub.stores import ollama_blob
 from supervisor.hub.threads import ask_hub
 from supervisor.models.targets import known_entry, new_entry, resolve_target, with_options
@@ -39,9 +40,9 @@ class Asked:
         return self.options is None and not self.reset
 
     @property
-    def client_args(self) -> tuple[str, ...]:
-        """Further arguments for llama-server that a client gave."""
-        return self.options.extra_args if self.options else ()
+    def extra_args(self) -> tuple[str, ...]:
+        """The further arguments that are asked for."""
+        return launch_options(self.options).extra_args if self.options is not None else ()
 
     def of(self, entry: ModelEntry) -> ModelEntry:
         """The entry with the options that were asked for."""
@@ -115,7 +116,7 @@ class Resolver:
         wanted = reference.path or reference.quant
         return VariantNotFound(f"{found.repository.id} has no '{wanted}'. It has: {listing(table)}.", param="target")
 
-    def _candidates(self, asked: Asked, found: Found) -> list[Candidate]:
+    def _candidates(self, asked: Asked, found: Lookup) -> list[Candidate]:
         choices = [found.choice(variant) for variant in found.candidates]
         return [Candidate(one, self._entry(asked, one)) for one in choices]
 

@@ -12,7 +12,7 @@ from supervisor.core.catalog import Assessment, Variant, best, listing, rank
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Resident
 from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError
-from supervisor.hub.models import Chosen, Found, HubModels
+from supervisor.hub.models import Chosen, HubModels, Lookup
 from supervisor.hub.threads import ask_hub
 from supervisor.models.fetch import wants_projector
 from supervisor.planning.known import Known
@@ -50,9 +50,9 @@ class Variants:
         self._hub = hub
         self._reading = reading
         self._lookout = lookout
-        self._settled: dict[tuple[str, str], str] = {}
+        self._chosen: dict[tuple[str, str], str] = {}
 
-    async def settled(self, entry: ModelEntry, living: Living) -> ModelEntry:
+    async def with_variant(self, entry: ModelEntry, living: Living) -> ModelEntry:
         """The entry of a model of the hub with the variant that it takes, the same one each time.
 
         One that is on disk and fits comes before all that would be downloaded. Raises as `HubModels.look` and `pick`.
@@ -60,13 +60,13 @@ class Variants:
         if entry.hub is None:
             return entry
         key = entry.id, entry.hub
-        if key not in self._settled:
-            self._settled[key] = await self._reference(entry, entry.hub, living)
-        return replace(entry, hub=self._settled[key])
+        if key not in self._chosen:
+            self._chosen[key] = await self._reference(entry, entry.hub, living)
+        return replace(entry, hub=self._chosen[key])
 
     def forget(self, model: str) -> None:
         """Choose again when it is asked for again."""
-        self._settled = {key: hub for key, hub in self._settled.items() if key[0] != model}
+        self._chosen = {key: hub for key, hub in self._chosen.items() if key[0] != model}
 
     async def pick(self, candidates: Sequence[Candidate], living: Living) -> tuple[Candidate, list[Assessment]]:
         """The best, with how each would do. Raises DiskFull, ModelDoesNotFit."""
@@ -89,7 +89,7 @@ class Variants:
                 return await self._best_of(kept, entry, others, living)
         return await self._best_of(await ask_hub(self._hub.look, reference), entry, others, living)
 
-    async def _best_of(self, found: Found, entry: ModelEntry, others: Sequence[Resident], living: Living) -> str:
+    async def _best_of(self, found: Lookup, entry: ModelEntry, others: Sequence[Resident], living: Living) -> str:
         choices = [found.choice(variant) for variant in found.candidates]
         candidates = [Candidate(one, replace(entry, hub=one.reference)) for one in choices]
         picked, _ = await self._best(candidates, others, living)
