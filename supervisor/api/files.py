@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
+from supervisor.api.answers import DiskList, Pulled, Removed, VerifiedList, shaped
 from supervisor.api.errors import envelope
 from supervisor.api.leaving import while_there
 from supervisor.api.services import DiskOf, LoadsOf, PullsOf
@@ -41,13 +42,13 @@ class VerifyRequest(Strict):
     model: Target | None = None
 
 
-@router.get("/api/v1/disk")
+@router.get("/api/v1/disk", **shaped(DiskList))
 async def disk(disk: DiskOf) -> dict[str, Any]:
     """Every model on disk: in the hub's cache, and what LM Studio and Ollama keep."""
     return {"models": await disk.models()}
 
 
-@router.post("/api/v1/models", response_model=None)
+@router.post("/api/v1/models", **shaped(Pulled, streamed=True))
 async def pull(body: PullRequest, request: Request, pulls: PullsOf) -> JSONResponse | StreamingResponse:
     """Download without loading; who leaves calls it off. With `Accept: text/event-stream` the progress is streamed."""
     if "text/event-stream" in request.headers.get("accept", ""):
@@ -56,13 +57,13 @@ async def pull(body: PullRequest, request: Request, pulls: PullsOf) -> JSONRespo
     return JSONResponse(await while_there(request, _pulled(pulls, body)))
 
 
-@router.delete("/api/v1/models")
+@router.delete("/api/v1/models", **shaped(Removed))
 async def remove(model: Target, disk: DiskOf) -> dict[str, Any]:
     """Remove a model's files from the hub's cache; a download of it ends. Refused while it is loaded."""
     return await disk.remove(model)
 
 
-@router.post("/api/v1/models/verify")
+@router.post("/api/v1/models/verify", **shaped(VerifiedList))
 async def verify(body: VerifyRequest, request: Request, disk: DiskOf) -> dict[str, Any]:
     """Check sizes, hashes and headers of what is on disk; reads all of it, or until the client leaves."""
     return {"models": await while_there(request, disk.verify(body.model))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 import structlog
@@ -11,6 +11,20 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 
+from supervisor.api.answers import (
+    DaemonStatus,
+    Devices,
+    Estimate,
+    Level,
+    ModelList,
+    PlanDoesNotFit,
+    PlanFits,
+    Reloaded,
+    Stopping,
+    ToolCallList,
+    shaped,
+    written,
+)
 from supervisor.api.services import (
     AboutOf,
     AddedOf,
@@ -29,6 +43,7 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.engines.log import OutputLog
 from supervisor.service.resolve import Asked
+from supervisor.service.status import ModelStatus
 from supervisor.service.statuses import Statuses
 
 _log = structlog.get_logger()
@@ -78,43 +93,43 @@ class UnloadRequest(Strict):
     now: bool = False
 
 
-@router.get("/status")
+@router.get("/status", **shaped(DaemonStatus))
 async def status(about: AboutOf) -> dict[str, Any]:
     """The daemon, its engine binary and all models."""
     return await about.status()
 
 
-@router.get("/devices")
+@router.get("/devices", **shaped(Devices))
 async def devices(plans: PlansOf, again: bool = False) -> dict[str, Any]:
     """GPUs, RPC workers and the host, and what is free for engines; `again` asks all sources anew."""
     return await plans.devices(again=again)
 
 
-@router.get("/toolcalls")
+@router.get("/toolcalls", **shaped(ToolCallList))
 async def tool_calls(tool_calls: ToolCallsOf) -> dict[str, Any]:
     """What became of tool calls in answers, by model, since the daemon started."""
     return {"models": {model: counts.to_json() for model, counts in tool_calls.counts.items()}}
 
 
-@router.get("/models")
+@router.get("/models", **shaped(ModelList))
 async def models(statuses: StatusesOf) -> dict[str, Any]:
     """All models with their state."""
     return {"models": [status.to_json() for status in statuses.all()]}
 
 
-@router.post("/plan")
+@router.post("/plan", **shaped(PlanFits | PlanDoesNotFit))
 async def plan(body: PlanRequest, plans: PlansOf) -> dict[str, Any]:
     """Where a model would go now: devices, context, flags, who would have to leave; or why it does not fit."""
     return await plans.plan(Asked(body.target, body.id, body.options, body.reset))
 
 
-@router.post("/estimate")
+@router.post("/estimate", **shaped(Estimate | Sequence[Estimate]))
 async def estimate(body: EstimateRequest, plans: PlansOf) -> dict[str, Any] | list[dict[str, Any]]:
     """What llama-server would allocate for a model, from the header alone; an array for several contexts."""
     return await plans.estimate(body.target, body.options)
 
 
-@router.post("/models/load", response_model=None)
+@router.post("/models/load", **shaped(ModelStatus, also=202, streamed=True))
 async def load(
     body: LoadRequest, request: Request, loads: LoadsOf, statuses: StatusesOf
 ) -> JSONResponse | StreamingResponse:
@@ -129,37 +144,37 @@ async def load(
     return JSONResponse((await loads.over(model)).to_json())
 
 
-@router.post("/models/unload")
+@router.post("/models/unload", **shaped(ModelStatus))
 async def unload(body: UnloadRequest, loads: LoadsOf) -> dict[str, Any]:
     """Unload a model; answers when its process is gone."""
     return (await loads.unload(body.model, now=body.now)).to_json()
 
 
-@router.post("/models/pin")
+@router.post("/models/pin", **shaped(ModelStatus))
 async def pin(body: PinRequest, pinning: PinningOf) -> dict[str, Any]:
     """Keep a model, once it is loaded, from leaving for idleness or for others' room; until unpinned or restarted."""
     return pinning.pin(body.model, pinned=True).to_json()
 
 
-@router.post("/models/unpin")
+@router.post("/models/unpin", **shaped(ModelStatus))
 async def unpin(body: PinRequest, pinning: PinningOf) -> dict[str, Any]:
     """Let a model leave again."""
     return pinning.pin(body.model, pinned=False).to_json()
 
 
-@router.post("/models/forget")
+@router.post("/models/forget", **shaped(ModelStatus))
 async def forget(body: PinRequest, added: AddedOf) -> dict[str, Any]:
     """Drop a model that a load added and that is not loaded; its files stay."""
     return added.forget(body.model).to_json()
 
 
-@router.post("/config/reload")
+@router.post("/config/reload", **shaped(Reloaded))
 async def reload_config(reloader: ReloaderOf) -> dict[str, Any]:
     """Read the configuration again and take it over, or refuse it whole and say why."""
     return await reloader.reload()
 
 
-@router.get("/logs", response_model=None)
+@router.get("/logs", response_class=StreamingResponse, **written("text/plain"))
 async def logs(
     found: LogsOf,
     model: Target | None = None,
@@ -172,13 +187,13 @@ async def logs(
     return StreamingResponse(shown, media_type="text/plain; charset=utf-8")
 
 
-@router.get("/logs/level")
+@router.get("/logs/level", **shaped(Level))
 async def log_level(control: LogControlOf) -> dict[str, LogLevel]:
     """How much the daemon's log tells."""
     return {"level": control.level}
 
 
-@router.post("/logs/level")
+@router.post("/logs/level", **shaped(Level))
 async def set_log_level(control: LogControlOf, body: LogLevelRequest) -> dict[str, LogLevel]:
     """Have the daemon's log tell more or less, until the daemon ends or the configuration says another level."""
     control.level = body.level
@@ -186,7 +201,7 @@ async def set_log_level(control: LogControlOf, body: LogLevelRequest) -> dict[st
     return {"level": body.level}
 
 
-@router.post("/shutdown", status_code=202)
+@router.post("/shutdown", **shaped(Stopping, status=202))
 async def shutdown(stop: ShutDownOf) -> dict[str, str]:
     """Stop the daemon and every engine."""
     stop()
