@@ -20,8 +20,8 @@ def reader(args: argparse.Namespace, target: str | None = None) -> ModelReader:
     from supervisor.config import find_config, load_settings  # noqa: PLC0415 - 150 ms that a path can spare
     from supervisor.files.header_cache import HeaderCache  # noqa: PLC0415 - as above
     from supervisor.hub.access import HubChoices, hub_access  # noqa: PLC0415 - as above
+    from supervisor.models.configured import configured_models  # noqa: PLC0415 - as above
     from supervisor.models.fetch import hub_models  # noqa: PLC0415 - as above
-    from supervisor.models.targets import configured_models  # noqa: PLC0415 - as above
 
     file = find_config(getattr(args, "config", None), os.environ, Path.cwd(), where.config)
     settings = load_settings(file, os.environ)

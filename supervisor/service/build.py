@@ -17,8 +17,8 @@ from supervisor.errors import StoreUnusable
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import HubChoices, hub_access
 from supervisor.llamacpp.program import Program
+from supervisor.models.configured import configured_models
 from supervisor.models.fetch import Fetcher, hub_models
-from supervisor.models.targets import configured_models
 from supervisor.planning.learning import Learning
 from supervisor.planning.lookout import Look, Lookout, Rules
 from supervisor.pool.living import NOBODY, Living

@@ -25,7 +25,7 @@ from supervisor.core.models.reload import Changes, reconcile
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.files.folder import scan
 from supervisor.llamacpp.program import Program
-from supervisor.models.targets import configured_models
+from supervisor.models.configured import configured_models
 from supervisor.pool.pool import Pool
 
 WATCH_SECONDS = 1.0
