@@ -21,7 +21,6 @@ from supervisor.daemon.server import Stop
 from supervisor.engines.engine import EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotStore
-from supervisor.hub.download import Progress
 from supervisor.planning.learning import Learning
 from supervisor.planning.planner import Planner
 from supervisor.pool.changes import Changes
@@ -110,14 +109,14 @@ def build_engines(world: World) -> Engines:
     logs = EngineLogs(world.places.engine_log)
     slots = SlotStore(world.places.cache / "kv", settings.kv_store.max_mib << 20)
     launcher = Launcher(
-        known.program,
-        known.commands,
-        world.places,
-        world.env,
-        lambda: _engine_limits(current.settings),
-        learning,
-        logs,
-        slots,
+        program=known.program,
+        commands=known.commands,
+        places=world.places,
+        env=world.env,
+        limits=lambda: _engine_limits(current.settings),
+        learning=learning,
+        logs=logs,
+        slots=slots,
     )
     remembered = Remembered(learning, known.registry)
     share = settings.memory_watch.share
@@ -199,7 +198,10 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
     current, pool = world.current, engines.pool
     downloads = engines.parts.fetcher.progress
     waiting = Waiting(
-        pool, inflight, lambda: current.settings.server.keep_alive, lambda model: _share(downloads.get(model))
+        pool,
+        inflight,
+        lambda: current.settings.server.keep_alive,
+        lambda model: downloads[model].share if model in downloads else None,
     )
     bodies = bodies_of(current.settings.server)
     return Relaying(
@@ -216,11 +218,6 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
 def _guarded(services: Services, relaying: Relaying, current: Current, access: Access) -> Guard:
     upstream = upstream_endpoint(relaying, lambda: current.settings.kv_store.max_mib << 20)
     return create_app(services, relay_endpoints(relaying), upstream, access)
-
-
-def _share(download: Progress | None) -> float | None:
-    """How much of a download is done, where that is known."""
-    return download.done / download.total if download is not None and download.total else None
 
 
 def _engine_limits(settings: Settings) -> EngineLimits:

@@ -80,7 +80,7 @@ class Statuses:
             hub=entry.hub,
             state="unloaded" if view.state is None or view.state is EngineState.STOPPED else view.state.value,
             stage=progress.stage if progress else download.stage if download else None,
-            progress=progress.value if progress else _share(download) if download else None,
+            progress=progress.value if progress else download.share if download else None,
             download=download.to_json() if download else None,
             pid=pid,
             n_ctx=ready.n_ctx if ready else None,
@@ -112,10 +112,6 @@ def _plan(best: EngineStatus | None) -> dict[str, Any] | None:
     if best is None or not isinstance(best.view.plan, Placement):
         return None
     return {name: value for name, value in best.view.plan.to_json().items() if name not in _UNTOLD}
-
-
-def _share(download: Progress) -> float | None:
-    return download.done / download.total if download.total else None
 
 
 def _engine(engine: EngineStatus) -> EngineShown:
