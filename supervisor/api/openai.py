@@ -53,7 +53,7 @@ async def models(statuses: StatusesOf, identity: IdentityOf) -> dict[str, Any]:
 async def model(statuses: StatusesOf, identity: IdentityOf, model: Target) -> dict[str, Any]:
     """One model; 404 where there is none."""
     status = statuses.of(model)
-    return _card(status, statuses.told(status.id), identity.started_at)
+    return _card(status, statuses.engine_info(status.id), identity.started_at)
 
 
 def router_status(status: ModelStatus) -> str:
@@ -63,7 +63,7 @@ def router_status(status: ModelStatus) -> str:
 
 def cards(statuses: Statuses, identity: Identity) -> dict[str, Any]:
     """All models, as OpenAI and the router list them."""
-    shown = [_card(status, statuses.told(status.id), identity.started_at) for status in statuses.all()]
+    shown = [_card(status, statuses.engine_info(status.id), identity.started_at) for status in statuses.all()]
     return {"object": "list", "data": shown}
 
 

@@ -55,7 +55,7 @@ class Statuses:
         """A model's now and after every change, also once it is forgotten; raises ModelNotFound."""
         return self._followed(self.registry.find(name))
 
-    def told(self, model: str) -> Mapping[str, Any]:
+    def engine_info(self, model: str) -> Mapping[str, Any]:
         """What the model's engine says of it in its own list of models; empty where none is ready."""
         best = self.pool.status(model).best
         return best.ready.info if best and best.ready else {}
