@@ -40,6 +40,7 @@ class PoolBench:
         endless: models whose reading takes for ever.
         called_off: those of them whose reading was cancelled.
         seen: what the pool observed, as (event, model, code).
+        emptied: models whose last engine had ended as it was told to.
         looks: how often the machine was looked at.
         answers: how often an engine that was asked whether it lives has answered, and was weighed.
     """
@@ -61,6 +62,7 @@ class PoolBench:
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     engines: list[Engine] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
     looks: int = 0
     answers: int = 0
 
@@ -73,7 +75,10 @@ class PoolBench:
         scheduler = Scheduler(self.planner, lambda model: self.policies.get(model, ModelPolicy()), limits)
         clock = asyncio.get_running_loop().time
         edges = PoolEdges(
-            self._prepare, self._learn, self._see_room, clock, self._observe, again=self._again, allowed=self._allowed
+            *(self._prepare, self._learn, self._see_room, clock, self._observe),
+            emptied=self.emptied.append,
+            again=self._again,
+            allowed=self._allowed,
         )
         return Pool(scheduler, edges, pool_limits)
 
