@@ -13,6 +13,7 @@ import pytest
 
 from supervisor import errors
 from supervisor.core.engine_output.failures import CODES, MEANINGS
+from tests.support import dialect_table
 from tests.support.daemon import environment, scratch_home
 from tests.support.error_table import error_classes, shown, table
 
@@ -69,6 +70,10 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_page_of_errors_is_made_from_the_classes() -> None:
     assert shown() == table(), "python -m tests.support.error_table writes it anew"
     assert MEANINGS.keys() == CODES.keys()
+
+
+def test_the_table_of_dialects_is_made_from_the_records() -> None:
+    assert dialect_table.shown() == dialect_table.table(), "python -m tests.support.dialect_table writes it anew"
 
 
 def test_the_page_has_every_code_that_a_failure_is_given() -> None:

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 from supervisor import errors as e
 from supervisor.core.engine_output.failures import FINAL
-from supervisor.core.stream.apis import api_of
+from supervisor.core.routes import api_of
 
 # The first class of an error's ancestry that stands here decides.
 STATUSES: Mapping[type[e.SupervisorError], int] = {

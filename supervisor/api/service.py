@@ -146,8 +146,7 @@ class Service:
         entry = answer.entry
         elsewhere = entry.hub is not None and entry.path is None
         if not asked.keeps:
-            client_args = asked.options.extra_args if asked.options else ()
-            await asyncio.to_thread(self.maker.check, entry.options, client_args)
+            await asyncio.to_thread(self.maker.check, entry.options, asked.extra_args)
             if not elsewhere:
                 await check_startable(self.maker, self.planner, entry, self.pool.residents())
         self.remarks[entry.id] = {"note": answer.note, "variants": list(answer.table)}

@@ -11,12 +11,13 @@ import http.client
 import json
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, RemoteError, UsageError
 from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 
 Json = dict[str, Any]
+"""What a daemon answers; whoever reads it knows what stands where."""
 
 CONNECT_SECONDS = 5.0
 _NO_KEY = "The daemon wants another API key, or one at all; give it with --api-key or in SUPERVISOR_API_KEY."
@@ -151,7 +152,7 @@ class Client:
         return connection
 
 
-def remote_error(envelope: Mapping[str, Any], status: int | None = None) -> RemoteError:
+def remote_error(envelope: Mapping[str, object], status: int | None = None) -> RemoteError:
     """The error in an envelope `{"error": {...}}` of the daemon, with its own code."""
     found = envelope.get("error")
     if not isinstance(found, dict):
@@ -167,7 +168,7 @@ def remote_error(envelope: Mapping[str, Any], status: int | None = None) -> Remo
     )
 
 
-def _split(url: str) -> Any:
+def _split(url: str) -> SplitResult:
     parts = urlsplit(url)
     with contextlib.suppress(ValueError):
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from supervisor.config.write import unique_ids
 from supervisor.files.folder import FolderModel, left_out, look_inside, scan
@@ -12,7 +11,7 @@ from supervisor.files.folder import FolderModel, left_out, look_inside, scan
 
 def found_models(
     env: Mapping[str, str], folders: Sequence[Path], note: Callable[[str], None]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, dict[str, str]]:
     """Settings by id: first what lies in these folders, then the caches'; a file that is there twice counts once.
 
     What cannot be a model is left out, and `note` is told.
@@ -26,7 +25,7 @@ def found_models(
     return dict(zip(unique_ids([model.name for model in models]), map(_settings, models), strict=True))
 
 
-def _settings(model: FolderModel) -> dict[str, Any]:
+def _settings(model: FolderModel) -> dict[str, str]:
     companions = {"mmproj": model.projector, "spec_draft_model": model.draft}
     return {"file": str(model.path), **{key: str(path) for key, path in companions.items() if path is not None}}
 

@@ -8,13 +8,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from supervisor.cli.exits import OK
 from supervisor.cli.lines import answer_lines
 from supervisor.cli.options import Subparsers, positive
 from supervisor.cli.render import print_json, write
-from supervisor.core.toolcalls import Options
+from supervisor.core.toolcalls import REGISTRY, Options
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
 from supervisor.errors import InvalidRequest
 
@@ -31,6 +32,34 @@ _OF_TYPES: Mapping[str, tuple[type, ...]] = {
     "tool_choice": (str, dict, type(None)),
     "parallel_tool_calls": (bool, type(None)),
 }
+
+
+class Asked(TypedDict, total=False):
+    """A line of `--jsonl`."""
+
+    text: str
+    tools: object
+    finish_reason: str | None
+    reasoning_content: str | None
+    tool_choice: object
+    parallel_tool_calls: bool | None
+
+
+class Call(TypedDict):
+    """A call that was found; the arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class Parsed(TypedDict):
+    """What becomes of a text."""
+
+    content: str
+    reasoning_content: str
+    tool_calls: list[Call]
+    dialect: str | None
+    finish_reason: str
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -50,11 +79,11 @@ def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input, whole or by line."""
     tools = _tools(args.tools)
     if args.jsonl:
-        of_all = {"tools": tools, "finish_reason": args.finish_reason}
-        return answer_lines(lambda line: _parsed({**of_all, **_asked(line)}, args.chunk))
+        of_all: Asked = {"tools": tools, "finish_reason": args.finish_reason}
+        return answer_lines(lambda line: parsed({**of_all, **_asked(line)}, args.chunk))
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
-    found = _parsed(asked, args.chunk)
+    asked: Asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
+    found = parsed(asked, args.chunk)
     if args.json:
         print_json(found)
     else:
@@ -62,7 +91,7 @@ def run_parse(args: argparse.Namespace) -> int:
     return OK
 
 
-def _asked(line: str) -> dict[str, Any]:
+def _asked(line: str) -> Asked:
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -72,20 +101,27 @@ def _asked(line: str) -> dict[str, Any]:
     for name, types in _OF_TYPES.items():
         if not isinstance(asked.get(name, ""), types) and name in asked:
             raise InvalidRequest(f"`{name}` has the wrong type.", param=name)
-    return asked
+    return cast(Asked, asked)
 
 
-def _parsed(asked: Mapping[str, Any], chunk: int | None) -> dict[str, object]:
+def parsed(asked: Asked, chunk: int | None, registry: Registry = REGISTRY) -> Parsed:
+    """What becomes of a text.
+
+    Args:
+        asked: a line of `--jsonl`.
+        chunk: bytes at a time; None for all at once.
+        registry: the dialects that are looked for.
+    """
     reason = asked.get("finish_reason") or "stop"
     parallel = asked.get("parallel_tool_calls") is not False
     options = Options(parallel_tool_calls=parallel, pieces_after=None)
-    request = Request(asked.get("tools"), asked.get("tool_choice"), options)
+    request = Request(asked.get("tools"), asked.get("tool_choice"), options, registry=registry)
     thought = _cut(asked.get("reasoning_content") or "", chunk)
     answer = read_answer(request, _cut(asked["text"], chunk), thought, reason)
     return _described(answer, reason)
 
 
-def _described(answer: Answer, reason: str) -> dict[str, object]:
+def _described(answer: Answer, reason: str) -> Parsed:
     return {
         "content": answer.content,
         "reasoning_content": answer.reasoning,
@@ -120,10 +156,10 @@ def _tools(file: str | None) -> object:
     return found
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    for name in ("reasoning_content", "content"):
-        if found[name]:
-            write(f"{name}:\n{found[name]}\n\n")
+def _show(found: Parsed) -> None:
+    for name, text in (("reasoning_content", found["reasoning_content"]), ("content", found["content"])):
+        if text:
+            write(f"{name}:\n{text}\n\n")
     for call in found["tool_calls"]:
         write(f"call: {call['name']} {call['arguments']}\n")
     print(f"dialect: {found['dialect'] or '-'}, finish_reason: {found['finish_reason']}")

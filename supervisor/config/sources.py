@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from supervisor.config.settings import ModelSettings
 from supervisor.core.catalog import HubReference, parse_reference
@@ -68,7 +68,7 @@ _LLAMA_SWAP = frozenset({
 })
 
 
-def is_llama_swap(data: Mapping[str, Any]) -> bool:
+def is_llama_swap(data: Mapping[str, object]) -> bool:
     """Whether a file is one of llama-swap: its models have commands, ours have sources."""
     models = data.get("models")
     commands = any(

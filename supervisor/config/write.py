@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from supervisor.config.document import to_yaml
-from supervisor.config.expand import escape
+from supervisor.config.expand import escape_text
 from supervisor.core.text.plaintext import one_line
 
 _VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
 _HEAD = "Configuration of llama-supervisor. `supervisor config check` says what is wrong with it."
 
 
-def as_text(data: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
+def as_text(data: Mapping[str, object], comments: Iterable[str] = ()) -> str:
     """The data under comments, a line each whatever is in them.
 
     References to variables (`${env.X}`) stay, every other `${` is taken as it is.
@@ -50,8 +49,8 @@ def unique_ids(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
     return found
 
 
-def _escaped(data: Any) -> Any:
-    """`escape`, with `${env.…}` as it was."""
+def _escaped(data: object) -> object:
+    """As `escape` has it, with `${env.…}` as it was."""
     if isinstance(data, dict):
         return {key: _escaped(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -59,4 +58,4 @@ def _escaped(data: Any) -> Any:
     if not isinstance(data, str):
         return data
     parts = _VARIABLE.split(data)
-    return "".join(part if number % 2 else escape(part) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else escape_text(part) for number, part in enumerate(parts))

@@ -290,8 +290,13 @@ def _application(settings: Settings, service: Service) -> Guard:
     pool, inflight = service.pool, service.inflight
     waiting = Waiting(pool, inflight, lambda: service.reloader.settings.server.keep_alive, downloaded)
     relaying = Relaying(
-        *(pool, service.maker.registry, inflight, _bodies(server)),
-        *(render_error, service.tool_calls, waiting),
+        pool=pool,
+        registry=service.maker.registry,
+        inflight=inflight,
+        bodies=_bodies(server),
+        render_error=render_error,
+        tool_calls=service.tool_calls,
+        waiting=waiting,
     )
     rules = _access(settings, server.host)
     upstream = upstream_endpoint(relaying, lambda: service.reloader.settings.kv_store.max_mib << 20)

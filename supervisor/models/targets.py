@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from supervisor.config.effective import effective_models, policies, with_defaults
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions, ModelSettings, Settings
 from supervisor.config.sources import is_demo, path_of, repo_of
 from supervisor.core.gguf import shard_of
-from supervisor.core.launch import LaunchOptions, LoraAdapter
 from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
+from supervisor.core.options import LaunchOptions, names_file, options_of
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.text.plaintext import is_text, plain
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
@@ -25,13 +26,6 @@ _log = structlog.get_logger()
 
 DEMO_ID = "demo"
 _MAX_NAMED = 5
-
-
-def launch_options(options: ModelOptions) -> LaunchOptions:
-    """The launch options that these settings ask for."""
-    given = options.model_dump(include={field.name for field in fields(LaunchOptions)})
-    lora = tuple(LoraAdapter(**adapter) for adapter in given.pop("lora", ()))
-    return LaunchOptions(**given, lora=lora)
 
 
 def configured_models(settings: Settings) -> Registry:
@@ -60,15 +54,16 @@ def _found(folder: str | None) -> dict[str, FolderModel]:
 
 def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
     """Files that these models name and that are not there, each with the id of its model."""
-    named = (
-        (entry.id, path)
-        for entry in models
-        for path in (
-            *(entry.path, entry.options.mmproj, entry.options.spec_draft_model, entry.options.chat_template_file),
-            *(adapter.path for adapter in entry.options.lora),
-        )
-    )
+    named = ((entry.id, path) for entry in models for path in (entry.path, *_named_files(entry.options)))
     return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
+
+
+def _named_files(options: LaunchOptions) -> Iterator[str]:
+    """The files that options name."""
+    for row in options_of(LaunchOptions):
+        value = getattr(options, row.name)
+        if names_file(row.kind, folders=False) and value is not None:
+            yield from [value] if isinstance(value, str) else [adapter.path for adapter in value]
 
 
 def _defaults(settings: Settings) -> ModelDefaults:

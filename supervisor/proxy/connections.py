@@ -18,7 +18,7 @@ from typing import Protocol
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.core.stream.apis import api_of
+from supervisor.core.routes import api_of
 from supervisor.errors import SupervisorError, TooManyConnections
 from supervisor.proxy.asgi import Responder
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
@@ -77,7 +77,7 @@ class Reloader:
         self._seen = self._signature()
         self._turn = asyncio.Lock()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, object]:
         """`path`, `loaded_at`, `error` (of the last attempt: `code`, `message`; or null), `restart_needed` (keys)."""
         error = self._error
         return {
@@ -91,7 +91,7 @@ class Reloader:
         """Whether the configuration, its folder of models included, has the model, or it is built in."""
         return model in self._models
 
-    async def reload(self) -> dict[str, Any]:
+    async def reload(self) -> dict[str, object]:
         """Read the configuration and take it over; what changed. Raises ConfigError and its like, then all stays."""
         async with self._turn:
             try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
 from supervisor.core.launch import LaunchOptions
@@ -43,6 +44,11 @@ class Asked:
     def keeps(self) -> bool:
         """Whether the options of a known model stay as they are."""
         return self.options is None and not self.reset
+
+    @property
+    def extra_args(self) -> tuple[str, ...]:
+        """The further arguments that are asked for."""
+        return launch_options(self.options).extra_args if self.options is not None else ()
 
     def of(self, entry: ModelEntry) -> ModelEntry:
         """The entry with the options that were asked for."""

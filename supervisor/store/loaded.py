@@ -24,7 +24,7 @@ class LoadedModel:
 
     id: str
     path: str | None
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     at: float
     hub: str | None = None
     aliases: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from concurrent.futures import CancelledError
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import httpx
 
@@ -176,7 +176,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+    def run(self, work: Coroutine[object, object, _Result]) -> _Result:
         """Wait for a coroutine; whoever is interrupted meanwhile cancels it."""
         try:
             done = asyncio.run_coroutine_threadsafe(work, self._started())
@@ -189,7 +189,7 @@ class LoopThread:
             done.cancel()
             raise
 
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+    def close(self, last: Callable[[], Coroutine[object, object, None]] | None = None) -> None:
         """Cancel what is waited for, do a `last` thing, and end it; harmless when it never began."""
         with self._lock:
             loop, thread = self._loop, self._thread
@@ -212,7 +212,7 @@ class LoopThread:
             return self._loop
 
 
-async def _cancelled_others(last: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
+async def _cancelled_others(last: Callable[[], Coroutine[object, object, None]] | None) -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

@@ -15,7 +15,7 @@ from supervisor.config.editors import editor_schema
 from supervisor.config.expand import escape
 from tests.config.strategies import configurations
 
-SCHEMA = editor_schema()
+SCHEMA: dict[str, Any] = dict(editor_schema())
 EXAMPLE = read_document((Path(__file__).parents[2] / "config.example.yaml").read_text(encoding="utf-8")).data
 VALIDATOR = Draft202012Validator(SCHEMA)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ models:
 def test_no_secret_is_shown(tmp_path: Path) -> None:
     path = tmp_path / "supervisor.yaml"
     path.write_text(SECRETS)
-    values = {
+    values: dict[str, Any] = {
         one.key: one.value for one in shown(load(path, {}), {"SUPERVISOR_API_KEY": "s3cret-too"}, everything=True)
     }
     assert "s3cret" not in str(values)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.launch import LaunchOptions, estimate_options, explicit_of
+from supervisor.core.launch.facts import ModelFacts
 from supervisor.core.launch.fallback import Fallback, next_fallback, unguessed, with_fallback, without_draft
-from supervisor.core.launch.options import ModelFacts
 from supervisor.core.plan import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
 from supervisor.core.schedule.events import Failure
 from tests.core.plan.support import GIB, machine, spec_of

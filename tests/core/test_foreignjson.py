@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,8 @@ def test_deep_arguments_of_a_call_are_compared_and_said(text: str) -> None:
     assert same_call("f", text, "f", text)
     assert not same_call("f", text, "f", "{}")
     function = {"name": "f", "arguments": text}
-    message = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
-    said = MessagesVoice().whole({"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {}})
+    message: Any = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
+    said: Any = MessagesVoice().whole({"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {}})
     assert next(one for one in said["content"] if one["type"] == "tool_use")["input"] == {}
 
 

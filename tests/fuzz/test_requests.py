@@ -14,6 +14,7 @@ from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
 from supervisor.core.recovery.raw import completion_request
 from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.routes import kind_of
 from supervisor.core.stream.apis import OPENAI
 from supervisor.core.stream.outgoing import outgoing_request
 from supervisor.errors import InvalidRequest
@@ -63,9 +64,9 @@ def test_no_shape_of_a_request_is_a_fault_of_ours(path: str, asked: dict[str, An
     affinity_of(asked)
     with suppress(InvalidRequest):
         prepared = ToolCalls().prepare(path, request, ModelEntry("m", Source.FILE, "/m.gguf"))
-        outgoing_request(prepared.path, prepared.asked)
-        if prepared.watch is not None:
-            prepared.watch.stream(prepared.stream_filter(OPENAI, drop_progress=True))
+        outgoing_request(kind_of(prepared.path), prepared.asked)
+        if prepared.way.looks:
+            prepared.way.stream(prepared.way.stream_filter(OPENAI, drop_progress=True))
             assert json.dumps(completion_request(prepared.asked, "prompt"))
             for facts in TEMPLATES:
                 assert json.dumps(emulated(prepared.asked, facts))

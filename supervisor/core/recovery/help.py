@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from supervisor.core.recovery.arguments import Values
 from supervisor.core.recovery.shapes import items, mapping
@@ -42,7 +42,7 @@ class AgentHelp:
     repeats: bool = False
 
 
-def asked_help(body: Mapping[str, Any]) -> AgentHelp:
+def asked_help(body: Mapping[str, object]) -> AgentHelp:
     """The help that a request asks for; raises InvalidRequest."""
     asked = body.get(FIELD)
     if asked is None:
@@ -64,12 +64,16 @@ def announces(text: str) -> bool:
     return _ANNOUNCED.search(text[-_TAIL:]) is not None
 
 
-def nudged(messages: list[Any], said: str) -> list[Any]:
+def nudged(messages: object, said: str) -> list[object]:
     """The messages that ask a model which said this to do it."""
-    return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": _NUDGE}]
+    return [
+        *(messages if isinstance(messages, list) else ()),
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": _NUDGE},
+    ]
 
 
-def with_warnings(messages: object) -> list[Any] | None:
+def with_warnings(messages: object) -> list[object] | None:
     """The messages with a note in each result of a call of this turn that had been made before; None where none was.
 
     A turn begins with the user's last message. What is counted are calls with the same name and equal arguments.
@@ -79,7 +83,7 @@ def with_warnings(messages: object) -> list[Any] | None:
     counts: Counter[str] = Counter()
     values = Values()
     repeated: dict[str, int] = {}  # id of a call → how often it has been made by then
-    out: list[Any] = []
+    out: list[object] = []
     for message in messages:
         changed = message
         if isinstance(message, Mapping):
@@ -95,7 +99,7 @@ def with_warnings(messages: object) -> list[Any] | None:
     return out if any(new is not old for new, old in zip(out, messages, strict=True)) else None
 
 
-def _key(call: Mapping[str, Any], values: Values) -> str:
+def _key(call: Mapping[str, object], values: Values) -> str:
     function = mapping(call.get("function"))
     arguments = function.get("arguments")
     try:
@@ -105,7 +109,7 @@ def _key(call: Mapping[str, Any], values: Values) -> str:
     return json.dumps([function.get("name"), value], sort_keys=True)
 
 
-def _warned(message: Mapping[str, Any], times: int) -> dict[str, Any]:
+def _warned(message: Mapping[str, object], times: int) -> dict[str, object]:
     note = (
         f"[This is call number {times} with the same arguments. Do not make it again: use what you have, "
         "try something else, or answer.]"

@@ -2,7 +2,7 @@
 
 llama-server notices that a client is gone at once only on a stream that also reports prompt progress: without
 progress it does not look during prefill, without a stream only after a second of silence on a queue that all
-requests share. So generations are always asked for with `stream` and `return_progress`; `relay.py` takes out what the
+requests share. So generations are always asked for with `stream` and `return_progress`; `filter.py` takes out what the
 client did not ask for, `fold.py` makes one object of the stream for a client that wanted one.
 
 Some single answers cannot be folded faithfully from a stream (`why_not_folded`); those are passed on as they are
@@ -24,18 +24,7 @@ from supervisor.core.stream.raw_completions import RawFold
 from supervisor.core.stream.responses import ResponsesFold
 
 Kind = Literal["chat", "completion", "responses", "raw"]
-
-KINDS: Mapping[str, Kind] = {
-    "/v1/chat/completions": "chat",
-    "/chat/completions": "chat",
-    "/v1/completions": "completion",
-    "/v1/responses": "responses",
-    "/responses": "responses",
-    "/completion": "raw",
-    "/completions": "raw",
-    "/infill": "raw",
-}
-"""The engine's paths whose streams can report progress. `raw`: the engine's own form, not OpenAI's."""
+"""Of answers that can be folded from a stream. `raw`: the engine's own form, not OpenAI's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +61,8 @@ class OutgoingRequest:
                 return RawFold(self.fields)
 
 
-def outgoing_request(path: str, body: Mapping[str, object]) -> OutgoingRequest:
-    """The plan for a client's parsed JSON body; paths that generate nothing get the empty plan."""
-    kind = KINDS.get(path)
+def outgoing_request(kind: Kind | None, body: Mapping[str, object]) -> OutgoingRequest:
+    """The plan for a client's parsed JSON body; where nothing can be folded (None) it is the empty one."""
     if kind is None or not _well_formed(body):
         return OutgoingRequest()
     if body.get("stream"):

@@ -7,6 +7,7 @@ from typing import Final
 
 from supervisor.core.toolcalls.jsontext import Json, dumps, quote
 from supervisor.core.toolcalls.options import Options
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.source import CompleteCall, Piece, Source, Unknown, Wait
 from supervisor.core.toolcalls.tools import Tool, Tools
 
@@ -19,6 +20,7 @@ class Block:
     """One attempt to read calls.
 
     Attributes:
+        registry: the dialects that are looked for.
         may_stream: long arguments may be given out while they arrive.
         whole: only whole messages count here, so a call needs its arguments and no doubt.
     """
@@ -26,6 +28,7 @@ class Block:
     src: Source
     tools: Tools
     options: Options
+    registry: Registry
     may_stream: bool = False
     whole: bool = False
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Final
 
 from supervisor.core.toolcalls.automaton import Automaton, Item
+from supervisor.core.toolcalls.dialects import REGISTRY
 from supervisor.core.toolcalls.events import (
     CallArguments,
     CallEnd,
@@ -18,6 +19,7 @@ from supervisor.core.toolcalls.events import (
     Text,
 )  # fmt: skip
 from supervisor.core.toolcalls.options import Options
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.source import CompleteCall, Piece
 from supervisor.core.toolcalls.think import ThinkSplitter
 from supervisor.core.toolcalls.tools import Tools
@@ -50,6 +52,7 @@ class Recoverer:
         tool_choice: that of the request.
         options: see `Options`.
         make_id: gives each call without an id of its own a new one.
+        registry: the dialects that are looked for.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Recoverer:
         tool_choice: object = None,
         options: Options = DEFAULTS,
         make_id: Callable[[], str] | None = None,
+        registry: Registry = REGISTRY,
     ) -> None:
         self._options = options
         self._make_id = make_id or counted_ids()
@@ -70,10 +74,15 @@ class Recoverer:
         self._muted = False  # a call that is not wanted is
         self._has_content = False
         self._ids: set[str] = set()
-        self._reasoning = Thoughts(self._tools, options)
-        self._content = Automaton("content", self._tools, options, may_stream=True)
+        self._reasoning = Thoughts(self._tools, options, registry)
+        self._content = Automaton("content", self._tools, options, registry, may_stream=True)
         self._splitter = ThinkSplitter(
-            self._think, self._answer, self._drop, self._close_thoughts, is_open=options.think_open
+            registry,
+            think=self._think,
+            content=self._answer,
+            drop=self._drop,
+            closed=self._close_thoughts,
+            is_open=options.think_open,
         )
 
     @property
@@ -191,8 +200,8 @@ class Thoughts:
     Only if the reasoning was never closed and nothing came after it, they are calls.
     """
 
-    def __init__(self, tools: Tools, options: Options) -> None:
-        self._automaton: Automaton | None = Automaton("reasoning", tools, options, may_stream=False)
+    def __init__(self, tools: Tools, options: Options, registry: Registry) -> None:
+        self._automaton: Automaton | None = Automaton("reasoning", tools, options, registry, may_stream=False)
         self._options = options
         self._waiting: list[Item] = []
         self._size = 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -88,7 +89,13 @@ class Literals:
         self.pattern = re.compile("|".join(map(re.escape, ordered)))
         self.prefixes = frozenset(text[:length] for text in ordered for length in range(len(text)))
         self.texts = frozenset(ordered)
-        self.longest = len(ordered[0])
+        self.longest = len(ordered[0]) if ordered else 0
+
+
+@lru_cache(maxsize=64)
+def literals_of(texts: frozenset[str], *more: str) -> Literals:
+    """Literals of a set and of a few more texts, made once."""
+    return Literals([*texts, *more])
 
 
 class Source:

@@ -11,6 +11,7 @@ import pytest
 from supervisor.config.document import read_document, to_yaml
 from supervisor.config.imports import Carried, from_llama_swap, from_preset
 from supervisor.config.load import load_settings
+from supervisor.config.options import launch_options
 from supervisor.config.write import as_text
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import barred_by
@@ -114,7 +115,7 @@ def test_the_result_is_valid(tmp_path: Path) -> None:
     path.write_text(as_text(found.data, found.notes))
     settings = load_settings(path, {"HOME": "/h", "A_KEY": "long-enough"})
     assert settings.models["emb"].file == "/h/e.gguf"
-    assert settings.models["qwen"].flash_attn == "on"
+    assert launch_options(settings.models["qwen"]).flash_attn == "on"
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_the_documented_groups_come_to_the_same() -> None:
         frozenset(("llama", "qwen")),
         *(frozenset((one, other)) for one in alone for other in others),
     }
-    known = found.data["models"]
+    known = found.models
     assert [name for name in known if known[name].get("pin")] == ["forever-1", "forever-2"]
     assert any("models of no group one at a time; here as many run as fit: loose" in note for note in found.notes)
 
@@ -206,7 +207,7 @@ groups:
 def test_groups_become_who_may_not_go_together(groups: str, expected: list[str], pins: list[str]) -> None:
     found = from_llama_swap(models("a", "b", "c") + f"groups:\n  {groups}\n")
     assert refused(found.data) == {frozenset(pair) for one in expected for pair in combinations(one, 2)}
-    assert [name for name, one in found.data["models"].items() if one.get("pin")] == pins
+    assert [name for name, one in found.models.items() if one.get("pin")] == pins
 
 
 def test_groups_of_the_newer_place_count_too() -> None:
@@ -293,5 +294,5 @@ def test_our_own_file_is_known(text: str, ours: bool) -> None:
 )
 def test_arguments_of_a_command(arguments: str, settings: dict[str, Any]) -> None:
     found = from_llama_swap(f'models: {{m: {{cmd: "llama-server -m /m.gguf {arguments}"}}}}\n')
-    assert found.data["models"]["m"] == {"file": "/m.gguf", **settings}
+    assert found.models["m"] == {"file": "/m.gguf", **settings}
     assert found.notes == []

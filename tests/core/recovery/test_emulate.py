@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.recovery.emulate import TemplateFacts, emulated
+from supervisor.core.recovery import emulate
+from supervisor.core.recovery.emulate import TemplateFacts
 from tests.core.toolcalls.corpus import TOOLS
 
 GEMMA = TemplateFacts(tools=False, system=False, text="{{ '<start_of_turn>' }}")
@@ -21,6 +22,10 @@ HISTORY: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
 ]
 BODY: dict[str, Any] = {"model": "m", "messages": HISTORY, "tools": TOOLS, "tool_choice": "auto", "temperature": 0}
+
+
+def emulated(body: dict[str, Any], facts: TemplateFacts) -> dict[str, Any]:
+    return emulate.emulated(body, facts)
 
 
 def test_hermes_form_for_most() -> None:

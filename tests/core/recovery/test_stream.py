@@ -65,8 +65,9 @@ class Client:
     def choice(self, index: int = 0) -> dict[str, Any]:
         fold = StreamFold(ChatFold())
         fold.feed(self.sent)
-        choices: Any = fold.response()["choices"]
-        return choices[index]  # type: ignore[no-any-return]  # of parsed JSON
+        answer: Any = fold.response()
+        choices: list[dict[str, Any]] = answer["choices"]
+        return choices[index]
 
     def calls(self) -> list[tuple[str, str]]:
         calls = self.choice()["message"].get("tool_calls", [])
@@ -236,11 +237,11 @@ def test_an_answer_in_one_piece() -> None:
     tally = Tally()
     recovery = ChatRecovery(Request(TOOLS), lambda: "call_x", tally)
     message = {"role": "assistant", "content": f"Hi. {CALL}", "refusal": None}
-    answer = {
+    answer: Any = {
         "id": "a",
         "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": []}}],
     }
-    choice = recovery.whole(answer)["choices"][0]
+    choice: Any = recovery.whole(answer)["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] == "Hi. "
     assert choice["message"]["tool_calls"][0]["function"] == {"name": "get_weather", "arguments": '{"city": "Paris"}'}
