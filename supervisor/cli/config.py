@@ -42,7 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
     reload = _verb(verbs, "reload", "let the running daemon take over its changed file", run_reload)
     add_daemon(reload)
     taken = _verb(verbs, "import", "make a file of llama-swap's config.yaml or llama-server's preset .ini", run_import)
-    taken.add_argument("file", metavar="FILE")
+    taken.add_argument("file", metavar="FILE", help="the other program's file")
     taken.add_argument("--from", choices=("llama-swap", "preset"), dest="origin", help="(default: by the file's name)")
     _add_output(taken)
 
