@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from tests.support.routes import served_routes
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 REST = rest_examples.PAGE.read_text(encoding="utf-8")
+TOOLCALLS = (ROOT / "docs" / "toolcalls.md").read_text(encoding="utf-8")
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
 
 
@@ -83,6 +88,24 @@ def test_a_profile_of_a_page_is_one(text: str, tmp_path: Path) -> None:
     path = tmp_path / "machine.yaml"
     path.write_text(text, encoding="utf-8")
     assert load_profile(str(path)).devices
+
+
+def test_the_call_at_the_head_of_the_page_becomes_a_call(tmp_path: Path) -> None:
+    shown = re.search(r"```text\n(.*?)```", TOOLCALLS, re.DOTALL)
+    assert shown
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([{"type": "function", "function": {"name": "get_weather"}}]))
+    command = [sys.executable, "-P", "-m", "supervisor", "toolcalls", "parse", "--json", "--tools", str(tools)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, input=shown[1], env=env, capture_output=True, text=True, check=True)
+    [call] = json.loads(done.stdout)["tool_calls"]
+    assert (call["name"], call["arguments"]) == ("get_weather", '{"city": "Paris"}')
+
+
+def test_every_counter_of_tool_calls_is_explained() -> None:
+    told = blocks(rest_examples.PAGE)["toolcalls"]
+    counters = json.loads(re.findall(r"```json\n(.*?)```", told, re.DOTALL)[0])["models"]["demo"]
+    assert [name for name in counters if f"`{name}`" not in TOOLCALLS] == []
 
 
 def section_rows(section: str) -> dict[str, str]:
