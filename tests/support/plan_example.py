@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -39,7 +38,7 @@ def _environment(home: Path) -> dict[str, str]:
     """Nothing that this machine has: no settings, no engine, no colours."""
     return {
         **NO_HUB,
-        "PATH": os.environ["PATH"],
+        "PATH": str(home),
         "PYTHONPATH": str(ROOT),
         "HOME": str(home),
         "SUPERVISOR_HOME": str(home),
