@@ -1,7 +1,11 @@
-"""Starting the daemon in the background: the same `serve`, in a session of its own, writing to the daemon's log."""
+"""Starting the daemon in the background: the same `serve`, in a session of its own, writing to the daemon's log.
+
+Finding one that runs is `cli/daemon`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -12,10 +16,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import supervisor
-from supervisor.cli.daemon import Daemon, at_endpoint
+from supervisor.cli.daemon import Daemon, api_key, at_endpoint, explicit_url, find, note_configuration, same_version
+from supervisor.cli.options import background_arguments
+from supervisor.cli.progress import Report
+from supervisor.cli.render import note
 from supervisor.errors import DaemonAlreadyRunning, DaemonError, RemoteError
 from supervisor.system.owned import inner_folder, own_folder
-from supervisor.system.paths import Places
+from supervisor.system.paths import Places, places
 
 START_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02
@@ -30,6 +37,27 @@ _BOOT = (
     "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
     "from supervisor.cli.main import main; sys.exit(main())"
 )
+
+
+def ensure(args: argparse.Namespace, report: Report) -> Daemon:
+    """The daemon these arguments mean, started in the background if none runs locally, or once it has stopped.
+
+    Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
+    """
+    daemon = find(args)
+    extra = background_arguments(args)
+    if daemon is None or (daemon.stopping and not explicit_url(args)):
+        if getattr(args, "engine", None):
+            from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - only an engine that was named is looked at here
+
+            locate(places(os.environ), os.environ, args.engine)
+        report("starting the daemon", None)
+        return start(serve_command(extra), places(os.environ), api_key(args))
+    unused = [option for option in extra[::2] if option != "--config"]
+    if unused:
+        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(unused)}")
+    note_configuration(args, daemon)
+    return same_version(daemon)
 
 
 def serve_command(arguments: Sequence[str]) -> list[str]:

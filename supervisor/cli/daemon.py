@@ -18,8 +18,7 @@ from pathlib import Path
 from supervisor import __version__
 from supervisor.cli.client import Client, Json
 from supervisor.cli.configured import other_configuration
-from supervisor.cli.options import background_arguments, command_name
-from supervisor.cli.progress import Report
+from supervisor.cli.options import command_name
 from supervisor.cli.render import note
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, DaemonVersionMismatch
 from supervisor.system.paths import Places, places
@@ -79,40 +78,29 @@ def connect(args: argparse.Namespace) -> Daemon:
     if daemon is None:
         me = command_name(os.environ)
         raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} start` starts one.")
-    _note_configuration(args, daemon)
-    return _same_version(daemon)
+    note_configuration(args, daemon)
+    return same_version(daemon)
 
 
-def ensure(args: argparse.Namespace, report: Report) -> Daemon:
-    """The daemon these arguments mean, started in the background if none runs locally, or once it has stopped.
-
-    Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
-    """
-    daemon = find(args)
-    extra = background_arguments(args)
-    if daemon is None or (daemon.stopping and not explicit_url(args)):
-        from supervisor.cli.background import serve_command, start  # noqa: PLC0415 - needs subprocess; seldom used
-
-        if getattr(args, "engine", None):
-            from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - seldom used
-
-            locate(places(os.environ), os.environ, args.engine)
-        report("starting the daemon", None)
-        return start(serve_command(extra), places(os.environ), api_key(args))
-    unused = [option for option in extra[::2] if option != "--config"]
-    if unused:
-        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(unused)}")
-    _note_configuration(args, daemon)
-    return _same_version(daemon)
-
-
-def _note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
+def note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
     """Say that another configuration than the daemon's was found here; a daemon that was named by URL has its own."""
     if explicit_url(args):
         return
     other = other_configuration(daemon.status, os.environ, Path.cwd(), getattr(args, "config", None))
     if other is not None:
         note(f"note: {other[1]}")
+
+
+def same_version(daemon: Daemon) -> Daemon:
+    """Return the daemon. Raises DaemonVersionMismatch where it is of another version than this command."""
+    theirs = daemon.status.get("version")
+    if theirs != __version__:
+        me = command_name(os.environ)
+        raise DaemonVersionMismatch(
+            f"The daemon at {daemon.client.url} is version {theirs}, this command is {__version__}. "
+            f"End it with `{me} stop`; the next `{me} load` starts one of this version."
+        )
+    return daemon
 
 
 def explicit_url(args: argparse.Namespace) -> str | None:
@@ -173,14 +161,3 @@ def _lives(pid: int) -> bool:
     from supervisor.system.processes import is_running  # noqa: PLC0415 - psutil; only a daemon in trouble needs it
 
     return is_running(pid)
-
-
-def _same_version(daemon: Daemon) -> Daemon:
-    theirs = daemon.status.get("version")
-    if theirs != __version__:
-        me = command_name(os.environ)
-        raise DaemonVersionMismatch(
-            f"The daemon at {daemon.client.url} is version {theirs}, this command is {__version__}. "
-            f"End it with `{me} stop`; the next `{me} load` starts one of this version."
-        )
-    return daemon

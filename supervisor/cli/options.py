@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from supervisor.core.text import units
 from supervisor.errors import UsageError
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # what `add_subparsers()` returns
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+"""Does what a verb is for and returns the exit code."""
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,14 @@ def add_background(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--config", metavar="FILE", help="its configuration file")
     group.add_argument("--port", type=port, metavar="N", help="its port (0: any free one)")
     group.add_argument("--engine", metavar="PATH", help="the llama-server to use")
+
+
+def inner_verb(verbs: Subparsers, name: str, short: str, run: Run, description: str = "") -> argparse.ArgumentParser:
+    """Add a verb of a verb, with `--json`; its description is its line in the list where there is none."""
+    parser = verbs.add_parser(name, help=short, description=description or f"{short[:1].upper()}{short[1:]}.")
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+    parser.set_defaults(run=run)
+    return parser
 
 
 def background_arguments(args: argparse.Namespace) -> list[str]:

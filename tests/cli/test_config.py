@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from supervisor.cli import config
-from tests.cli.conftest import ROOT, Cli
-
-DOCS = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-
-
-def test_every_part_and_option_is_documented() -> None:
-    subparsers = argparse.ArgumentParser().add_subparsers()
-    config.add_parser(subparsers)
-    parts = next(action for action in subparsers.choices["config"]._actions if action.choices)
-    assert parts.choices is not None
-    for name, parser in dict(parts.choices).items():
-        assert f"`config {name}" in DOCS
-        for option in parser._option_string_actions:
-            assert not option.startswith("--") or option == "--help" or option in DOCS, option
+from tests.cli.conftest import Cli
 
 
 def test_a_file_is_made_of_what_folders_and_caches_hold(cli: Cli) -> None:

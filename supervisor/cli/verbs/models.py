@@ -7,18 +7,29 @@ import argparse
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import ago, cell, print_json, print_table, size
+
+VERB = Verb(
+    summary="list every known model",
+    order=110,
+    description="Show what can be asked for.",
+    examples=(
+        ("models", "names, states, and what is on disk"),
+        ("models --json", "the same for a program"),
+    ),
+    aliases=(
+        "list",
+        "ls",
+    ),
+)
 
 _HEADERS = ("MODEL", "ALIASES", "STATE", "SOURCE", "SIZE", "PATH")
 _DISK_HEADERS = ("ON DISK", "STORE", "SIZE", "USED", "REVISION", "STATE")
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("models", help="every known model", description="Show what can be asked for.")
-    add_common(parser)
-    parser.set_defaults(run=run)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: the common options are all."""
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,11 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, positive
+from supervisor.cli.options import inner_verb, positive
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json, print_json_line, write
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
 from supervisor.errors import InvalidRequest, SupervisorError
+
+VERB = Verb(
+    summary="find tool calls in a model's text",
+    order=210,
+    description="Find tool calls in a model's text.",
+    examples=(
+        ("toolcalls parse --tools tools.json < answer.txt", "the text and the calls that a client would get"),
+        ("toolcalls parse --jsonl < answers.jsonl", "many answers, a line each"),
+    ),
+    exits=((1, "with --jsonl: the answer to a line was an error"),),
+)
 
 _PARSE = """Read a model's answer from standard input and show the text and the tool calls that clients would get
 (docs/toolcalls.md). No daemon and no engine is needed."""
@@ -32,17 +44,13 @@ _OF_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("toolcalls", help="tool calls in a model's text")
+def add_options(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="toolcalls_verb", required=True)
-    parse = verbs.add_parser("parse", help="find the calls in a text", description=_PARSE)
+    parse = inner_verb(verbs, "parse", "find the calls in a text", run_parse, _PARSE)
     parse.add_argument("--tools", metavar="FILE", help="the request's tools: a JSON array, or a request that has one")
     parse.add_argument("--finish-reason", metavar="REASON", default="stop", help="the engine's (default: %(default)s)")
     parse.add_argument("--chunk", type=positive, metavar="N", help="feed N bytes at a time; the result is the same")
     parse.add_argument("--jsonl", action="store_true", help=_JSONL)
-    parse.add_argument("--json", action="store_true", help="print JSON for programs")
-    parse.set_defaults(run=run_parse)
 
 
 def run_parse(args: argparse.Namespace) -> int:

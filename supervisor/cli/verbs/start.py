@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import argparse
 
-from supervisor.cli.daemon import ensure
+from supervisor.cli.background import ensure
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_background, add_common
+from supervisor.cli.options import add_background
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json
 
-_DESCRIPTION = """Start the daemon in the background and print where it answers. One that runs already stays as it is.
-`load`, `chat` and `demo` do this by themselves."""
+VERB = Verb(
+    summary="run the daemon in the background",
+    order=30,
+    description="""Start the daemon in the background and print where it answers. One that runs already stays as it is.
+`load`, `chat` and `demo` do this by themselves.""",
+    examples=(
+        ("start", "on 127.0.0.1:8686, with the configuration that is found"),
+        ("start --config models.yaml", "with another configuration"),
+    ),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("start", help="run the daemon in the background", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

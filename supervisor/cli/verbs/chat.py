@@ -9,34 +9,44 @@ import sys
 from collections.abc import Iterator
 
 from supervisor.cli.answer import Answer, show, stream
+from supervisor.cli.background import ensure
 from supervisor.cli.client import Client, Json
-from supervisor.cli.daemon import Daemon, ensure
+from supervisor.cli.daemon import Daemon
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load, parse_target
-from supervisor.cli.options import Subparsers, add_background, add_common, require
+from supervisor.cli.options import add_background, require
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import dim, note, print_json
 from supervisor.errors import SupervisorError
 from supervisor.system.owned import own_folder
 from supervisor.system.paths import places
 
-_DESCRIPTION = """Talk to a model: a conversation on a terminal, one answer to what is piped in or given with -m. The
-model is loaded if need be, and a daemon started."""
+VERB = Verb(
+    summary="talk to a model",
+    order=150,
+    description="""Talk to a model: a conversation on a terminal, one answer to what is piped in or given with -m. The
+model is loaded if need be, and a daemon started.""",
+    examples=(
+        ("chat", "with the loaded model, else demo"),
+        ('chat demo -m "Who are you?"', "one answer"),
+        ("chat owner/repo < question.txt", "one answer to a file"),
+    ),
+    aliases=("run",),
+    exits=((4, "the model does not fit"),),
+)
+
 _HELP = "Ctrl-C cancels an answer · /clear forgets the conversation · /exit or Ctrl-D ends"
 _HISTORY_LINES = 1000
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("chat", help="talk to a model", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="what `load` takes (default: the one loaded model, else demo)"
     )
     parser.add_argument("-m", "--message", metavar="TEXT", help="send this, print the answer, end")
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

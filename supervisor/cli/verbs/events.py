@@ -9,17 +9,22 @@ from contextlib import closing
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json_line, write
 
+VERB = Verb(
+    summary="print what changes, until Ctrl-C",
+    order=100,
+    description="Print every change of models and requests.",
+    examples=(
+        ("events", "a line for each change"),
+        ("events --json", "a JSON object for each"),
+    ),
+)
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser(
-        "events", help="what changes, until Ctrl-C", description="Print every change of models and requests."
-    )
-    add_common(parser)
-    parser.set_defaults(run=run)
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: the common options are all."""
 
 
 def run(args: argparse.Namespace) -> int:

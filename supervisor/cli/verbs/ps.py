@@ -9,21 +9,28 @@ from supervisor.cli.client import Json
 from supervisor.cli.configured import configuration_of
 from supervisor.cli.daemon import Daemon, connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import ago, cell, dim, duration, print_json, print_table, size
+
+VERB = Verb(
+    summary="show what is loaded",
+    order=90,
+    description="Show the models that have an engine.",
+    examples=(
+        ("ps", "what is loaded, and until when"),
+        ("ps --requests", "the requests in flight"),
+    ),
+    aliases=("status",),
+)
 
 _HEADERS = ("MODEL", "STATE", "PID", "CONTEXT", "MEMORY", "BUSY", "WAITING", "UP", "UNTIL")
 _FAILURE_SHOWN_SECONDS = 600.0
 _REQUEST_HEADERS = ("REQUEST", "MODEL", "PATH", "STATE", "ENGINE", "FOR")
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("ps", help="what is loaded", description="Show the models that have an engine.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="failures of more than ten minutes ago, too")
     parser.add_argument("--requests", action="store_true", help="the requests in flight instead")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, add_common, count, positive, require, tokens
+from supervisor.cli.options import count, positive, require, tokens
 from supervisor.cli.reading import reader
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import note, print_json, print_json_line
 from supervisor.core.gguf import CACHE_TYPES
 from supervisor.core.memory import EstimateOptions
@@ -19,21 +20,28 @@ from supervisor.errors import InvalidRequest, SupervisorError
 from supervisor.models.reader import ModelReader
 from supervisor.planning.estimates import NAMES, estimate_options, estimated
 
-_DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
-compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
+VERB = Verb(
+    summary="compute the memory a model would take",
+    order=170,
+    description="""Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
+compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own.""",
+    examples=(
+        ("estimate demo", "with llama-server's defaults"),
+        ("estimate owner/repo:Q4_K_M -c 8k,32k", "at two contexts, before any download"),
+        ("estimate model.gguf -ngl 0 --json", "on the CPU, for a program"),
+    ),
+    exits=((1, "with --jsonl: the answer to a line was an error"),),
+)
+
 _JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` from standard input and write an estimate,
 or `{"error": {"code", "message"}}`, for each."""
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("estimate", help="the memory a model would take", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", metavar="TARGET", help="a path, demo, or the id of a configured model")
     parser.add_argument("--jsonl", action="store_true", help=_JSONL)
     parser.add_argument("--config", metavar="FILE", help="the configuration file in which ids are looked up")
-    add_common(parser)
     _add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
