@@ -40,7 +40,7 @@ _BOOT = (
 
 
 def ensure(args: argparse.Namespace, report: Report) -> Daemon:
-    """The daemon these arguments mean, started in the background if none runs locally, or once it has stopped.
+    """Return the daemon these arguments mean; start it in the background if none runs locally, or once it has stopped.
 
     Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
     """
@@ -61,7 +61,7 @@ def ensure(args: argparse.Namespace, report: Report) -> Daemon:
 
 
 def serve_command(arguments: Sequence[str]) -> list[str]:
-    """The command line of `serve` with this interpreter and this package."""
+    """Return the command line of `serve` with this interpreter and this package."""
     root = Path(supervisor.__file__).parents[1]
     return [sys.executable, "-I" if sys.flags.isolated else "-P", "-c", _BOOT, str(root), "serve", *arguments]
 
@@ -85,7 +85,7 @@ def start(command: Sequence[str], where: Places, key: str | None) -> Daemon:
 
 
 def _attempt(command: Sequence[str], where: Places, key: str | None, log: BinaryIO, deadline: float) -> Daemon | None:
-    """One process. None = the state folder belongs to another daemon, which has not spoken up yet."""
+    """Run one process. None: the state folder belongs to another daemon, which has not spoken up yet."""
     begin = log.seek(0, os.SEEK_END)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -108,13 +108,13 @@ def _attempt(command: Sequence[str], where: Places, key: str | None, log: Binary
 
 
 def _told(lines: Sequence[str]) -> RemoteError | None:
-    """The error with which the daemon ended, where it said one."""
+    """Return the error with which the daemon ended, if it printed one."""
     found = _ENDED.search("\n".join(lines))
     return found and RemoteError(found["message"], code=found["code"])
 
 
 def _answer(where: Places, key: str | None, until: float, process: subprocess.Popen[bytes] | None) -> Daemon | None:
-    """The state folder's daemon once it answers; None when `process` has ended or the time is up."""
+    """Return the state folder's daemon once it answers; None when `process` has ended or the time is up."""
     while time.monotonic() < until:
         ended = process is not None and process.poll() is not None
         daemon = at_endpoint(where, key)
@@ -136,7 +136,7 @@ def _lost_the_race(lines: Sequence[str]) -> bool:
 
 
 def _tail(log: BinaryIO, begin: int) -> tuple[str, ...]:
-    """The last lines written after `begin`."""
+    """Return the last lines written after `begin`."""
     end = log.seek(0, os.SEEK_END)
     log.seek(max(begin, end - _LOG_TAIL_BYTES))
     return tuple(log.read().decode("utf-8", "replace").splitlines()[-_LOG_TAIL_LINES:])

@@ -1,4 +1,4 @@
-"""What is on this machine that a configuration could name: models in folders and in the caches of other programs."""
+"""Find models that a configuration could name: in folders, and in the caches of other programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from supervisor.files.folder import Found, left_out, look_inside, scan
 def found_models(
     env: Mapping[str, str], folders: Sequence[Path], note: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
-    """Settings by id: first what lies in these folders, then the caches'; a file that is there twice counts once.
+    """Return settings by id: first the folders' models, then the caches'. A file that is there twice counts once.
 
     What cannot be a model is left out, and `note` is told.
     """
@@ -37,7 +37,7 @@ def _in_folders(folders: Iterable[Path]) -> Iterator[Found]:
 
 
 def _in_caches(env: Mapping[str, str]) -> Iterator[Found]:
-    """Hugging Face's cache (a snapshot per repository), llama.cpp's (files), LM Studio's (publisher/repository)."""
+    """Yield models of the caches of Hugging Face (a snapshot per repository), llama.cpp (files) and LM Studio."""
     home = Path(env.get("HOME") or Path.home())
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
     hub = Path(env.get("HF_HUB_CACHE") or Path(env.get("HF_HOME") or cache / "huggingface") / "hub")
@@ -49,7 +49,7 @@ def _in_caches(env: Mapping[str, str]) -> Iterator[Found]:
 
 
 def _files(folder: Path, name: str) -> Iterator[Found]:
-    """Every file of a repository is a model; what lies beside them belongs to each."""
+    """Yield every file of a repository as a model; projector and draft beside them belong to each."""
     beside = look_inside(folder, name)
     if beside is None:
         return

@@ -36,12 +36,12 @@ class Daemon:
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client calls its base URL."""
+        """The base URL for an OpenAI client."""
         return f"{self.client.url}/v1"
 
     @property
     def stopping(self) -> bool:
-        """Whether it takes nothing new and lets its requests end."""
+        """True while it takes nothing new and lets its requests end."""
         return bool(self.status.get("stopping"))
 
     @property
@@ -52,7 +52,7 @@ class Daemon:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What a running daemon writes about itself."""
+    """The contents of a running daemon's endpoint file."""
 
     url: str
     pid: int
@@ -60,7 +60,7 @@ class Endpoint:
 
 
 def find(args: argparse.Namespace) -> Daemon | None:
-    """The daemon these arguments mean, of whatever version; None where no local one runs.
+    """Return the daemon these arguments mean, of whatever version; None where no local one runs.
 
     Raises DaemonUnreachable for an explicit URL nobody answers at, DaemonError for a local daemon that hangs,
     RemoteError (a wrong key, for instance), UsageError.
@@ -73,7 +73,7 @@ def find(args: argparse.Namespace) -> Daemon | None:
 
 
 def connect(args: argparse.Namespace) -> Daemon:
-    """The daemon these arguments mean. Raises DaemonUnreachable, DaemonVersionMismatch and as `find`."""
+    """Return the daemon these arguments mean. Raises DaemonUnreachable, DaemonVersionMismatch and as `find`."""
     daemon = find(args)
     if daemon is None:
         me = command_name(os.environ)
@@ -104,17 +104,17 @@ def same_version(daemon: Daemon) -> Daemon:
 
 
 def explicit_url(args: argparse.Namespace) -> str | None:
-    """The daemon's URL where the user gave one."""
+    """Return the daemon's URL if the user gave one."""
     return args.url or os.environ.get("SUPERVISOR_URL") or None
 
 
 def api_key(args: argparse.Namespace) -> str | None:
-    """The key to show, if any."""
+    """Return the key to send, if any."""
     return args.api_key or os.environ.get("SUPERVISOR_API_KEY") or None
 
 
 def read_endpoint(where: Places) -> Endpoint | None:
-    """What the endpoint file says; None where there is none or it is damaged."""
+    """Read the endpoint file; None where there is none or it is damaged."""
     try:
         found = json.loads(where.endpoint_file.read_text(encoding="utf-8"))
         return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]))
@@ -123,7 +123,9 @@ def read_endpoint(where: Places) -> Endpoint | None:
 
 
 def at_endpoint(where: Places, key: str | None) -> Daemon | None:
-    """The daemon of this state folder if it lives. Raises DaemonError where it lives but does not answer properly.
+    """Return the daemon of this state folder if it lives.
+
+    Raises DaemonError where it lives but does not answer properly.
 
     One that breaks off its answer is about to end: it is asked again until it has, for ENDING_SECONDS at most.
     """

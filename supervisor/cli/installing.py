@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
-    """What the daemon says of its engine, after installing one where it has none.
+    """Return the daemon's engine; install one where it has none.
 
     Raises EngineNotFound, EngineUnusable, EngineInstallFailed.
     """
@@ -67,7 +67,7 @@ def teller(report: Report) -> Callable[[Progress], None]:
 
 
 def run_until_signal(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run `work`; Ctrl-C, SIGTERM and a closed terminal cancel it, and what it had begun is undone first.
+    """Run `work`. Ctrl-C, SIGTERM and a closed terminal cancel it; what it had begun is undone first.
 
     Raises KeyboardInterrupt when it was cancelled.
     """

@@ -19,7 +19,7 @@ _FIELDS = (
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
-    """Options whose names are fields of the REST interface's `options`."""
+    """Add options whose names are fields of the REST interface's `options`."""
     group = parser.add_argument_group("how it is launched (llama-server's own options)")
     add = group.add_argument
     add(
@@ -58,14 +58,14 @@ def add_launch_options(parser: argparse.ArgumentParser) -> None:
 
 
 def launch_options(args: argparse.Namespace) -> Json:
-    """What was given, as `options` of a load. Raises UsageError for a `--set` that is no NAME=VALUE."""
+    """Return what was given, as `options` of a load. Raises UsageError for a `--set` that is not NAME=VALUE."""
     given: Json = {name: getattr(args, name) for name in _FIELDS if getattr(args, name) is not None}
     given.update(map(_assignment, args.set))
     return given if args.extra_arg is None else {**given, "extra_args": args.extra_arg}
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    """The value is JSON where it can be read as that, else text."""
+    """Split NAME=VALUE; the value is read as JSON if it is that, else taken as text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"--set {text}: write NAME=VALUE, e.g. --set cache_ram=0", param="set")

@@ -45,7 +45,7 @@ class Verb:
 
 
 class VerbModule(Protocol):
-    """What the module of a verb has; `supervisor/cli/verbs` says it in words."""
+    """The contents of a verb's module; `supervisor/cli/verbs` describes them."""
 
     VERB: Verb
 

@@ -1,4 +1,4 @@
-"""What the pool needs of the world, made of our parts."""
+"""The edges of the pool: what it needs of the world, made of our parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pool_edges(
     share: float | None,
     count: Callable[[ModelId], int],
 ) -> PoolEdges:
-    """The edges.
+    """Build the edges.
 
     Args:
         share: how far an engine may outgrow its plan, as a share of it; None: as far as it likes.

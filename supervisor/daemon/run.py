@@ -74,7 +74,7 @@ _ENGINE_LOGS = 300  # files of engines' logs that stay when a daemon starts
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """What the command line says of the daemon; None = the configuration's value."""
+    """The daemon's options on the command line; None = the configuration's value."""
 
     config: str | None = None
     host: str | None = None
@@ -111,7 +111,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
 
 @dataclass(frozen=True)
 class _Source:
-    """Where settings come from: those of the start, and how to read them again."""
+    """The source of the settings: those of the start, and how to read them again."""
 
     first: Configured
     read: Callable[[], Configured]
@@ -125,13 +125,13 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Door:
-    """Where clients come in, and how many may."""
+    """The listener for clients, and the number of them that may come in."""
 
     listener: socket.socket
     shares: FileShares
 
     def limits(self, server: ServerSettings) -> ClientLimits:
-        """What a client may take; never more connections than there are files for."""
+        """Return what a client may take; never more connections than there are files for."""
         most = self.shares.connections
         return ClientLimits(
             connections=min(server.max_connections or most, most),
@@ -236,7 +236,7 @@ async def _first_loads(settings: Settings, maker: EngineMaker, remembered: Remem
 
 @contextlib.contextmanager
 def _watching(reloader: Reloader, service: Service, stop: Stop) -> Iterator[None]:
-    """Takes over a configuration whose file changes, or on SIGHUP, and notices suspensions, within the block."""
+    """Within the block, take over a configuration whose file changes, or on SIGHUP, and notice suspensions."""
     loop = asyncio.get_running_loop()
     resumed = watch_for_resume(partial(_resumed, service.pool, service.planner))
     tasks = {asyncio.ensure_future(reloader.watch()), asyncio.ensure_future(resumed)}
@@ -277,7 +277,7 @@ async def _drain(pool: Pool, stop: Stop) -> None:
 
 
 def _resumed(pool: Pool, planner: Planner, seconds: float) -> None:
-    """The machine was suspended: ask every engine whether it lives, and look at all devices anew."""
+    """After a suspension, ask every engine whether it lives, and look at all devices anew."""
     _log.warning("resumed", suspended_seconds=round(seconds, 1))
     pool.check()
     looking = asyncio.ensure_future(planner.look(again=True))
@@ -304,13 +304,13 @@ def _application(settings: Settings, service: Service) -> Guard:
 
 
 def _bodies(server: ServerSettings) -> Bodies:
-    """Room for what is relayed."""
+    """Make the room for what is relayed."""
     keys = ("server.max_body_mib", "server.max_buffered_mib")
     return Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20, keys)
 
 
 def _access(settings: Settings, host: str) -> AccessRules:
-    """Who may use a daemon that listens on this host."""
+    """Return who may use a daemon that listens on this host."""
     server = settings.server
     return AccessRules(
         api_keys=server.api_keys,

@@ -1,4 +1,4 @@
-"""What a hub says is in a repository → its files, every name and number of them checked."""
+"""A hub's answer about a repository → its files, every name and number of them checked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Told(msgspec.Struct):
 
 
 def read_listing(body: bytes, repo: str, revision: str, host: str) -> Repository:
-    """The repository that a hub's answer describes. Raises HubError for what no hub would say.
+    """Return the repository that a hub's answer describes. Raises HubError for what no hub would say.
 
     Files that not every system could keep are left out.
     """
@@ -99,7 +99,7 @@ def _file(sibling: _Sibling, repo: str, host: str) -> RepoFile:
 
 
 def _quoted(told: object) -> str:
-    """The beginning of what was said, in printable characters."""
+    """Return the beginning of what was said, in printable characters."""
     text = str(told)
     shown = ascii(text[:_MAX_QUOTED])
     return shown if len(text) <= _MAX_QUOTED else f"{shown[:-1]}…{shown[-1]}"

@@ -47,7 +47,7 @@ class FileLock:
             self._handle = None
 
     def holder(self) -> int | None:
-        """The pid that the holder left, None if there is none to read."""
+        """Return the pid that the holder left, None if there is none to read."""
         try:
             return int(self._path.read_text(encoding="ascii"))
         except (OSError, ValueError):

@@ -25,7 +25,7 @@ _LONGEST_LOG = 64 << 20  # bytes; what a tool prints after that is read and left
 
 @dataclass(frozen=True)
 class ToolResult:
-    """How a tool ended, and the last lines it printed."""
+    """The end of a tool, and the last lines it printed."""
 
     status: int
     tail: tuple[str, ...]
@@ -61,7 +61,7 @@ async def run_tool(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """TERM to the whole session, KILL to what is left of it, and reap.
+    """Send TERM to the whole session, KILL to what is left of it, and reap.
 
     The session, not the process group: ninja gives each compiler a group of its own.
     """
@@ -83,7 +83,7 @@ def _signal_session(leader: int, number: int) -> bool:
 
 
 def _is_running(pid: int) -> bool:
-    """False also for a process that is dead and only waits to be reaped."""
+    """Tell whether a process runs; one that is dead and only waits to be reaped does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""How long work tells how far it is."""
+"""Progress of long work."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ Report = Callable[[Progress], None]
 
 
 def silent(_: Progress) -> None:
-    """A report that nobody hears."""
+    """Drop the report."""

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _single_message(args: argparse.Namespace) -> str | None:
-    """The one message to send; None on a terminal without -m."""
+    """Return the one message to send; None on a terminal without -m."""
     if args.message is None and sys.stdin.isatty():
         require(not args.json, "A conversation has no JSON form; give a message with -m or pipe one in.")
         return None
@@ -97,7 +97,7 @@ def _converse(client: Client, model: str) -> None:
 
 
 def _turn(client: Client, model: str, messages: list[Json]) -> list[Json]:
-    """Answer the last message; what then stands in its place: with its answer, or nothing where it failed."""
+    """Answer the last message. Return what replaces it: the message and its answer, or nothing where it failed."""
     answer = Answer()
     try:
         show(client, _request(model, messages), answer)
@@ -110,7 +110,7 @@ def _turn(client: Client, model: str, messages: list[Json]) -> list[Json]:
 
 
 def _read_line() -> str:
-    """The next line typed; Ctrl-C starts over, Ctrl-D is `/exit`."""
+    """Return the next line typed; Ctrl-C starts over, Ctrl-D is `/exit`."""
     while True:
         try:
             return input("> ").strip()
@@ -131,7 +131,7 @@ def _request(model: str, messages: list[Json]) -> Json:
 
 @contextlib.contextmanager
 def _line_history() -> Iterator[None]:
-    """Line editing, and a history that outlives the program, where the platform has them."""
+    """Provide line editing and a history that outlives the program, where the platform has them."""
     try:
         import readline  # noqa: PLC0415 - absent on Windows; only a conversation needs it
     except ImportError:

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checkout() -> Path | None:
-    """The repository this package runs from; None for an installed one."""
+    """Return the repository this package runs from; None for an installed one."""
     root = Path(supervisor.__file__).parents[1]
     return root if (root / "bin" / "environment.py").is_file() else None
 

@@ -81,7 +81,7 @@ def run_init(args: argparse.Namespace) -> int:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    """Check a file; 1 where something is wrong."""
+    """Check a file; return 1 where something is wrong."""
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
     from supervisor.config.load import Start  # noqa: PLC0415 - as above
@@ -112,7 +112,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 
 def _lacking(models: Iterable[ModelEntry], engine: str | None) -> list[dict[str, str]]:
-    """What models ask for that the engine has no option for; nothing where there is no engine."""
+    """List options of models that the engine does not have; nothing where there is no engine."""
     from supervisor.core.launch import lacking  # noqa: PLC0415 - start-up time
     from supervisor.llamacpp.locate import search  # noqa: PLC0415 - as above
 
@@ -190,7 +190,7 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def _give(args: argparse.Namespace, text: str, as_json: dict[str, object]) -> int:
-    """To a file that is not there yet, or to standard output."""
+    """Write the text to a new file, or to standard output."""
     if args.output is not None:
         path = Path(args.output).expanduser()
         try:

@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do and show it all; with --json the steps go to stderr and one object to stdout."""
+    """Do and show each step; with --json the steps go to stderr and one object to stdout."""
     say: Callable[[str], None] = note if args.json else _say
     with progress() as report:
         daemon = ensure(args, report)

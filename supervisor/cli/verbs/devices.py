@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def engine(where: Places, explicit: str | None) -> Path | None:
-    """The llama-server in use; None where there is none. Raises EngineUnusable for one that was named."""
+    """Return the llama-server in use; None where there is none. Raises EngineUnusable for one that was named."""
     try:
         return locate(where, os.environ, explicit).path
     except EngineNotFound:
@@ -66,7 +66,7 @@ def engine(where: Places, explicit: str | None) -> Path | None:
 
 
 def ours(where: Places, machine: Machine, settings: Settings) -> Budgets:
-    """What is ours to use, with what engines of a running daemon hold counted as ours."""
+    """Return the memory for engines of this program; what those of a running daemon hold counts as ours."""
     holdings = tuple(holding(pid) for pid in living_children(where.pid_records))
     return budgets(machine, holdings, settings.devices.reserves())
 

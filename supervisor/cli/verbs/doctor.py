@@ -1,4 +1,4 @@
-"""`doctor`: is everything well, and what to do where it is not."""
+"""`doctor`: checks that everything is well, and says what to do where it is not."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def _store() -> EngineStore:
 
 
 def _choosable(store: EngineStore, name: str) -> str:
-    """A name of the store as it is; anything else is a path, which is tried before it is chosen."""
+    """Return a name of the store as it is. Anything else is a path, which is tried before it is chosen."""
     if name in {manifest.name for manifest in store.engines()}:
         return name
     from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - start-up time

@@ -112,7 +112,7 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
 
 
 def _with_projector(options: EstimateOptions, source: ModelReader, target: str) -> EstimateOptions:
-    """With the projector of a target of the hub, unless one is named."""
+    """Add the projector of a target of the hub, unless one is named."""
     return options if options.mmproj else replace(options, mmproj=source.projector_bytes(target) or None)
 
 

@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Forget it and say so."""
+    """Forget the model and say so."""
     was = connect(args).client.post("/api/v1/models/forget", {"model": args.model})
     if args.json:
         print_json(was)

@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read and show."""
+    """Read the header and show it."""
     model = reader(args, args.target).open(args.target)
     facts = _facts(model)
     keys = plain_metadata(model.header) if args.keys else None

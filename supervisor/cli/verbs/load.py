@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, print the endpoint."""
+    """Load, and print the endpoint."""
     body = _body(args)
     with progress() as report:
         daemon = ensure(args, report)

@@ -69,7 +69,7 @@ def _from_daemon(daemon: Daemon, args: argparse.Namespace) -> Iterator[str]:
 
 
 def _from_file(args: argparse.Namespace) -> Iterable[str]:
-    """What is left of a daemon that ended."""
+    """Return the last lines of a daemon that ended."""
     where = places(os.environ)
     path = where.engine_log(args.model) if args.model else where.daemon_log
     return _last_lines(path, args.lines)

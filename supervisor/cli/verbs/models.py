@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print all models."""
+    """Print all models, and what is on disk."""
     daemon = connect(args)
     disk = daemon.client.get("/api/v1/disk")["models"]
     if args.json:

@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, and show it."""
+    """Plan and show the result."""
     target, options = parse_target(args.target), launch_options(args)
     daemon = None if args.devices else _daemon(args)
     found = _asked(daemon, target, options) if daemon else _planned_here(args, target, options)
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _daemon(args: argparse.Namespace) -> Daemon | None:
-    """The one to ask; of another version than this command none is."""
+    """Return the daemon to ask, if one runs. Raises DaemonVersionMismatch."""
     daemon = connect(args) if explicit_url(args) or find(args) else None
     if daemon and args.engine:
         note("note: a daemon is running and keeps its own engine; not used: --engine")
@@ -113,7 +113,7 @@ def _show(found: Json) -> None:
 
 
 def _context(found: Json) -> str:
-    """`context: 32,768 tokens per request …`; of all slots too where each has its own."""
+    """Format the context: `context: 32,768 tokens per request …`, and that of all slots where each has its own."""
     all_slots = f" ({found['ctx_size']:,} for all slots)" if found["ctx_size"] != found["request_ctx"] else ""
     kinds = dict.fromkeys((found["cache_type_k"], found["cache_type_v"]))
     return (
@@ -130,5 +130,5 @@ def _show_refusal(found: Json) -> None:
 
 
 def _bytes(count: int | None) -> str:
-    """As everywhere, but tenths of a GiB, so that the parts of a large model still sum up."""
+    """Format bytes as everywhere, but with tenths of a GiB, so that the parts of a large model still sum up."""
     return size(count) if count is None or count < _GIB else f"{count / _GIB:.1f} GiB"

@@ -83,13 +83,13 @@ def _row(model: Json) -> tuple[str, ...]:
 
 
 def _is_old(model: Json) -> bool:
-    """Whether it failed, and nobody has asked for it for a while."""
+    """Tell whether it failed, and nobody has asked for it for a while."""
     failed_at = model.get("failed_at")
     return model["state"] == "failed" and failed_at is not None and time.time() - failed_at > _FAILURE_SHOWN_SECONDS
 
 
 def _until(model: Json) -> str:
-    """How long it stays: `pinned`, or what is left of its time to live; `-`: until its room is needed."""
+    """Format how long it stays: `pinned`, or what is left of its time to live; `-`: until its room is needed."""
     expires_at = model.get("expires_at")
     if model.get("pinned"):
         return "pinned"

@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Download, say where it is."""
+    """Download, and print where the model is."""
     with progress() as report:
         daemon = ensure(args, report)
         found = _pulled(daemon, {"model": args.target, "update": args.update}, report)

@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Remove, say what that freed."""
+    """Remove the files, and print what that freed."""
     with progress() as report:
         daemon = ensure(args, report)
     found = daemon.client.delete("/api/v1/models", {"model": args.target}, timeout=None)

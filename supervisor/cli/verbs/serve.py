@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until told to stop."""
+    """Run the daemon until it is told to stop."""
     from supervisor.daemon.run import DaemonOptions, run_daemon  # noqa: PLC0415 - half a second that `serve --help` can spare
 
     return run_daemon(

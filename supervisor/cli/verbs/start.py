@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Start it, unless one runs."""
+    """Start the daemon, unless one runs."""
     with progress() as report:
         daemon = ensure(args, report)
     pid = daemon.status.get("pid")

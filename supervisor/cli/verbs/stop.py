@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Stop it and say so."""
+    """Stop the daemon and say so."""
     daemon = _find(args)
     if daemon is not None and not args.json:
         note(_announced(daemon))
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _announced(daemon: Daemon) -> str:
-    """What is waited for: said before the wait, which may take as long as `server.drain`."""
+    """Say what is waited for, before the wait: it may take as long as `server.drain`."""
     busy = sum(model.get("leases") or 0 for model in daemon.models)
     requests = f"; waiting for {busy} running {'request' if busy == 1 else 'requests'}" if busy else ""
     return f"stopping the daemon (pid {daemon.status['pid']}){requests}"

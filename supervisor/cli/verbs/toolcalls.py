@@ -115,7 +115,7 @@ def _described(answer: Answer, reason: str) -> dict[str, object]:
 
 
 def _cut(text: str, size: int | None) -> Iterator[str]:
-    """The text as it would come out of a decoder that gets so many bytes at a time."""
+    """Yield the text as a decoder would that gets so many bytes at a time."""
     if size is None:
         yield text
         return

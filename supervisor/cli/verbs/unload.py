@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Unload and say what."""
+    """Unload and print which models."""
     if bool(args.model) == args.all:
         raise UsageError("Say which model to unload, or --all.", param="model")
     daemon = connect(args)

@@ -1,4 +1,4 @@
-"""`verify [TARGET]`: is what is on disk what the hub says it is."""
+"""`verify [TARGET]`: compares what is on disk with what the hub says."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, say what is wrong."""
+    """Check the files and print what is wrong."""
     with progress() as report:
         daemon = ensure(args, report)
         report("reading what is on disk", None)
