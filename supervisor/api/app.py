@@ -95,7 +95,7 @@ def _told(fault: Mapping[str, Any]) -> str:
         at = fault["loc"].index("options") + 1
         return option_fault({**fault, "loc": fault["loc"][at:]})
     if fault["type"] == "extra_forbidden":
-        return "is no key here; docs/rest.md lists them"
+        return "is not a known key; docs/rest.md lists them"
     if fault["type"] == "model_attributes_type":
         return "must be a JSON object; send it with `Content-Type: application/json`"
     if fault["type"] == "missing":

@@ -75,7 +75,7 @@ def _chunk(event: str) -> Json:
     except NotJson as error:
         raise DaemonError(f"A piece of the answer is not JSON: {error}. See `supervisor logs`.") from error
     if not isinstance(found, dict):
-        raise DaemonError("A piece of the answer is no JSON object; see `supervisor logs`.")
+        raise DaemonError("A piece of the answer is not a JSON object; see `supervisor logs`.")
     return found
 
 

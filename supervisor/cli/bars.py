@@ -77,7 +77,7 @@ def _device_rows(options: EstimateOptions, found: MemoryEstimate) -> list[tuple[
     assumed = default if options.devices == default else ()
     return [
         (
-            "one GPU (as if)" if device.name in assumed else device.name,
+            "one GPU (assumed)" if device.name in assumed else device.name,
             size(device.weights_bytes),
             size(device.kv_bytes),
             size(device.recurrent_bytes),

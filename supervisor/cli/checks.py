@@ -92,7 +92,7 @@ def check_devices(located: Located | None, settings: Settings) -> Iterator[Findi
         if problem.probe not in asked and located is not None:
             yield Finding(f"devices {problem.probe}", "warn", problem.message)
     names = [f"{device.name} {device.description} {size(device.total_bytes)}" for device in machine.devices]
-    yield Finding("devices", "ok", "; ".join(names) or "none but the processor")
+    yield Finding("devices", "ok", "; ".join(names) or "none but the CPU")
     host = machine.host
     yield Finding("memory", "ok", f"{size(host.available_bytes)} of {size(host.total_bytes)} available")
 
@@ -137,9 +137,9 @@ def _of_daemon(daemon: Daemon) -> Finding:
     configuration = daemon.status.get("config") or {}
     refused, waiting = configuration.get("error"), configuration.get("restart_needed")
     if refused:
-        return Finding("daemon", "warn", f"it goes on with its old configuration: {refused.get('message')}")
+        return Finding("daemon", "warn", f"it keeps its old configuration: {refused.get('message')}")
     if waiting:
-        return Finding("daemon", "warn", f"{', '.join(waiting)}: changed, and counts once the daemon was started again")
+        return Finding("daemon", "warn", f"{', '.join(waiting)}: changed; takes effect at the next start of the daemon")
     return Finding("daemon", "ok", f"answers at {daemon.client.url} (pid {daemon.status.get('pid')})")
 
 

@@ -19,7 +19,7 @@ from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, n
 Json = dict[str, Any]
 
 CONNECT_SECONDS = 5.0
-_NO_KEY = "The daemon wants another API key, or one at all; give it with --api-key or in SUPERVISOR_API_KEY."
+_NO_KEY = "The daemon needs an API key, or another one; give it with --api-key or in SUPERVISOR_API_KEY."
 ANSWER_SECONDS = 30.0
 _LONGEST_HEALTH = 65_536  # bytes; a stranger may say anything
 
@@ -155,5 +155,5 @@ def _json_object(data: bytes, url: str) -> Json:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise DaemonError(f"What answers at {url} does not speak like this program's daemon.")
+        raise DaemonError(f"What answers at {url} is not this program's daemon.")
     return value

@@ -22,7 +22,7 @@ def found_models(
         every.setdefault(found.path.resolve(), found)
     models = list(every.values())
     for path in (path for folder in folders for path in left_out(folder.absolute())):
-        note(f"left out: {path} (not a model's file)")
+        note(f"left out: {path} (not a model file)")
     return dict(zip(unique_ids([model.name for model in models]), map(_settings, models), strict=True))
 
 

@@ -13,7 +13,7 @@ from supervisor.cli.client import Json, remote_error
 from supervisor.cli.daemon import Daemon
 from supervisor.cli.progress import Report
 from supervisor.cli.prose import is_terminal
-from supervisor.cli.render import note, size
+from supervisor.cli.render import note, size, state_word
 from supervisor.errors import DaemonError, LoadCancelled, SupervisorError
 
 _MINUTE = 60
@@ -112,4 +112,4 @@ def _stage(status: Json) -> tuple[str, float | None]:
     stage, download = status.get("stage"), status.get("download")
     if download and is_terminal(sys.stderr):
         return f"{status['id']}: {stage} {download_text(download)}", status.get("progress")
-    return f"{status['id']}: {status['state']}" + (f" ({stage})" if stage else ""), status.get("progress")
+    return f"{status['id']}: {state_word(status['state'])}" + (f" ({stage})" if stage else ""), status.get("progress")

@@ -16,6 +16,8 @@ from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
 from supervisor.core.text.plaintext import plain
 from supervisor.system.terminal import BOLD, DIM, OFF, obeyed
 
+_STATE_WORDS = {"reserved": "starting", "backoff": "waiting to retry"}
+
 
 def print_json(value: object) -> None:
     """Print one JSON value: indented on a terminal, else on one line."""
@@ -124,6 +126,11 @@ def duration(length_in_seconds: float) -> str:
 def cell(value: object) -> str:
     """Format a table cell: `-` for None."""
     return "-" if value is None else str(value)
+
+
+def state_word(state: object) -> str:
+    """Return the state of a model or an engine in people's words; --json has the interface's own."""
+    return _STATE_WORDS.get(str(state), str(state))
 
 
 def _has_colour() -> bool:

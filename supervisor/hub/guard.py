@@ -73,7 +73,7 @@ class Guard:
             and (size is None or is_size(size))
         )
         if not right:
-            raise Misled(f"described {_quoted(repo)}, {_quoted(path)} with names or numbers that are none")
+            raise Misled(f"described {_quoted(repo)}, {_quoted(path)} with invalid names or numbers")
         self._commit, self._file = commit, dict(file)
 
     def rest(self) -> None:

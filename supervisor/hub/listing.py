@@ -68,9 +68,9 @@ def read_listing(body: bytes, repo: str, revision: str, host: str) -> Repository
         ) from None
     name = told.id or repo
     if not is_repository(name):
-        raise HubError(f"The hub at {host} calls {repo} {_quoted(name)}, which is no name of a repository.")
+        raise HubError(f"The hub at {host} calls {repo} {_quoted(name)}, which is not the name of a repository.")
     if not is_commit(told.sha):
-        raise HubError(f"The hub at {host} gives {_quoted(told.sha)} as the commit of {name}, which is none.")
+        raise HubError(f"The hub at {host} gives {_quoted(told.sha)} as the commit of {name}, which is not a commit.")
     if len(told.siblings) > _MAX_FILES:
         raise HubError(f"The hub at {host} lists {len(told.siblings)} files in {name}; {_MAX_FILES} are read at most.")
     files = tuple(_file(sibling, name, host) for sibling in told.siblings if _is_kept(sibling, name, host))

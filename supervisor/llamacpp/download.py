@@ -43,7 +43,7 @@ class Archive:
 
     def __post_init__(self) -> None:
         if not is_archive(self.name, self.sha256):
-            raise EngineInstallFailed(f"{self.name[:80]!a} with the sha256 {self.sha256[:80]!a} is no archive")
+            raise EngineInstallFailed(f"{self.name[:80]!a} with the sha256 {self.sha256[:80]!a} is not an archive")
 
 
 def is_archive(name: str, sha256: str) -> bool:

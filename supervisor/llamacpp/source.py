@@ -69,7 +69,7 @@ async def from_folder(folder: Path, env: Mapping[str, str]) -> Source:
     Its number is the commit count, which a shallow clone does not have.
     """
     if not (folder / "CMakeLists.txt").is_file():
-        raise UsageError(f"{folder} is no source folder of llama.cpp: it has no CMakeLists.txt", param="from")
+        raise UsageError(f"{folder} is not a source folder of llama.cpp: it has no CMakeLists.txt", param="from")
     origin = str(folder)
     if not (folder / ".git").exists() or not shutil.which("git", path=env.get("PATH")):
         return Source(folder, None, None, origin)

@@ -120,7 +120,7 @@ class EngineStore:
     def remove(self, name: str) -> Chosen:
         """Delete an engine; if it was in use, the previous one is used from then on."""
         if name not in {manifest.name for manifest in self.engines()}:
-            raise EngineNotFound(f"there is no engine {name!r} of ours; `supervisor engine list` shows them")
+            raise EngineNotFound(f"there is no engine {name!r} installed here; `supervisor engine list` shows them")
         with self._changing():
             kept = [n for n in (self.chosen().current, self.chosen().previous) if n and n != name]
             after = Chosen(kept[0] if kept else None, kept[1] if len(kept) > 1 else None)

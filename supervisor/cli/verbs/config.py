@@ -73,7 +73,7 @@ def run_init(args: argparse.Namespace) -> int:
         return _give(args, template(args.num_models), {})
     folders = [Path(folder).expanduser() for folder in args.models_dir]
     missing = next((folder for folder in folders if not folder.is_dir()), None)
-    require(missing is None, f"{missing} is no folder; check --models-dir.")
+    require(missing is None, f"{missing} is not a folder; check --models-dir.")
     models = found_models(os.environ, folders, note)
     if not models:
         note("no models were found; `config init --num-models 2` writes a template")

@@ -124,4 +124,4 @@ def _split(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of shares, such as 3,1") from None
+        raise argparse.ArgumentTypeError(f"'{text}' is not a list of shares such as 3,1") from None

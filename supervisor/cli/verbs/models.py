@@ -8,7 +8,7 @@ from supervisor.cli.client import Json
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import ago, cell, print_json, print_table, size
+from supervisor.cli.render import ago, cell, print_json, print_table, size, state_word
 
 VERB = Verb(
     summary="list every known model",
@@ -58,7 +58,7 @@ def _row(model: Json) -> tuple[str, ...]:
     return (
         model["id"],
         aliases,
-        model["state"],
+        state_word(model["state"]),
         cell(model.get("source")),
         size(model.get("size_bytes")),
         cell(model.get("hub") or model.get("path")),

@@ -10,7 +10,7 @@ from supervisor.cli.configured import configuration_of
 from supervisor.cli.daemon import Daemon, connect
 from supervisor.cli.exits import OK
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import ago, cell, dim, duration, print_json, print_table, size
+from supervisor.cli.render import ago, cell, dim, duration, print_json, print_table, size, state_word
 
 VERB = Verb(
     summary="show what is loaded",
@@ -101,4 +101,5 @@ def _state(model: Json) -> str:
     if model["state"] == "loading" and progress is not None:
         return f"loading {progress:.0%}"
     error = model.get("error")
-    return f"{model['state']} ({error['code']})" if error else str(model["state"])
+    state = state_word(model["state"])
+    return f"{state} ({error['code']})" if error else state
