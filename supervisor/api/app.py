@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
@@ -22,9 +22,9 @@ from supervisor.api.service import Service
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
 from supervisor.core.requests.access import AccessRules
+from supervisor.core.routes import UPSTREAM
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
-from supervisor.proxy.upstream import PREFIX
 
 
 def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, rules: AccessRules) -> Guard:
@@ -70,7 +70,7 @@ class _Dispatch:
         if method == "HEAD":
             scope = {**scope, "method": "GET", AS_HEAD: True}
         relayed = self._relayed.get(scope["path"]) if method == "POST" else None
-        if relayed is None and scope["path"].startswith(PREFIX):
+        if relayed is None and scope["path"].startswith(UPSTREAM):
             relayed = self._upstream
         await (relayed or self._app)(scope, receive, send)
 
@@ -89,11 +89,10 @@ def _validation_error(request: Request, error: Exception) -> Response:
     return _answer(request, InvalidRequest(f"{where or 'body'}: {_told(first)}", param=where or None))
 
 
-def _told(fault: Mapping[str, Any]) -> str:
+def _told(fault: ErrorDetails) -> str:
     """What is wrong, in words for people who do not know how it was found."""
     if "options" in fault["loc"][:-1]:
-        at = fault["loc"].index("options") + 1
-        return option_fault({**fault, "loc": fault["loc"][at:]})
+        return option_fault(fault, fault["loc"].index("options") + 1)
     if fault["type"] == "extra_forbidden":
         return "is not a known key; docs/rest.md lists them"
     if fault["type"] == "model_attributes_type":

@@ -9,22 +9,20 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from supervisor.api.errors import envelope
 from supervisor.api.leaving import while_there
 from supervisor.api.service import Service, ServiceOf
-from supervisor.config.base import Target
+from supervisor.config.base import Strict, Target
 from supervisor.errors import SupervisorError
 from supervisor.hub.models import Chosen
 
 router = APIRouter()
 
 
-class PullRequest(BaseModel):
+class PullRequest(Strict):
     """What to download: a model of the hub. `update`: ask for the newest commit, whatever is on disk."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Target
     update: bool = False
@@ -36,10 +34,8 @@ class RouterPullRequest(BaseModel):
     model: Target
 
 
-class VerifyRequest(BaseModel):
+class VerifyRequest(Strict):
     """What to check; null: everything on disk."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Target | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 
@@ -15,13 +15,13 @@ Number = Annotated[int, Path(ge=0, le=1 << 63)]
 
 
 @router.get("/requests")
-async def requests(service: ServiceOf) -> dict[str, Any]:
+async def requests(service: ServiceOf) -> dict[str, object]:
     """The requests in flight, the oldest first."""
     return {"requests": service.requests()}
 
 
 @router.delete("/requests/{number}")
-async def cancel(number: Number, service: ServiceOf) -> dict[str, Any]:
+async def cancel(number: Number, service: ServiceOf) -> dict[str, object]:
     """End a request: its client gets the error `request_cancelled`, its engine's slot is freed."""
     return service.request(service.inflight.cancel(number))
 

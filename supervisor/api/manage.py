@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from supervisor.api.service import Service, ServiceOf
-from supervisor.config.base import JsonObject, Name, Target
+from supervisor.config.base import JsonObject, Name, Strict, Target
 from supervisor.config.settings import ModelOptions
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.engines.log import OutputLog
@@ -24,58 +24,42 @@ router = APIRouter(prefix="/api/v1")
 _SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
 
 
-class LoadRequest(BaseModel):
-    """What to load: `demo`, an absolute path to a GGUF file, or a known id."""
-
-    model_config = ConfigDict(extra="forbid")
+class PlanRequest(Strict):
+    """What to plan for: `demo`, an absolute path to a GGUF file, or a known id."""
 
     target: Target
     id: Name | None = None
     options: ModelOptions | None = None
     reset: bool = False
+
+
+class LoadRequest(PlanRequest):
+    """What to load: as in a plan."""
+
     wait: bool = True
 
 
-class PlanRequest(BaseModel):
-    """What to plan for: as in a load."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    target: Target
-    id: Name | None = None
-    options: ModelOptions | None = None
-    reset: bool = False
-
-
-class EstimateRequest(BaseModel):
+class EstimateRequest(Strict):
     """What to estimate; `options` are those of `estimate`, `ctx_size` a number or a list of them."""
-
-    model_config = ConfigDict(extra="forbid")
 
     target: Target
     options: JsonObject = Field(default_factory=dict)
 
 
-class PinRequest(BaseModel):
+class PinRequest(Strict):
     """Which model."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Target
 
 
-class LogLevelRequest(BaseModel):
+class LogLevelRequest(Strict):
     """How much the log is to tell."""
-
-    model_config = ConfigDict(extra="forbid")
 
     level: LogLevel
 
 
-class UnloadRequest(BaseModel):
+class UnloadRequest(Strict):
     """Which model goes: after its running requests, or `now`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     model: Target
     now: bool = False

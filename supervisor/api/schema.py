@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
 
-from supervisor.core.stream.apis import ANTHROPIC, api_of
+from supervisor.core.routes import SERVED, Route, api_of
+from supervisor.core.stream.apis import ANTHROPIC
 
 _JSON = "application/json"
 _TEXT = {"type": "string"}
-_MESSAGES = {"type": "array", "items": {"type": "object"}}
-_LIST_OR_TEXT = {"anyOf": [_TEXT, {"type": "array", "items": {}}]}
 _TOOL_CALLS = {
     "tool_calls": {
         "type": "string",
@@ -25,26 +23,6 @@ _TOOL_CALLS = {
     },
 }
 
-# path: what it does, the fields that have to be there, those that may be, whether an answer can be a stream
-_Relayed = tuple[str, Mapping[str, Any], Mapping[str, Any], bool]
-RELAYED: Mapping[str, _Relayed] = {
-    "/v1/chat/completions": ("Answer a conversation.", {"messages": _MESSAGES}, _TOOL_CALLS, True),
-    "/v1/completions": ("Continue a text.", {"prompt": _LIST_OR_TEXT}, {}, True),
-    "/v1/embeddings": ("Turn texts into vectors.", {"input": _LIST_OR_TEXT}, {}, False),
-    "/v1/responses": (
-        "Answer a conversation, in the form of OpenAI's responses.",
-        {"input": _LIST_OR_TEXT},
-        _TOOL_CALLS,
-        True,
-    ),
-    "/v1/messages": (
-        "Answer a conversation, in the form of Anthropic's messages.",
-        {"messages": _MESSAGES},
-        _TOOL_CALLS,
-        True,
-    ),
-    "/v1/messages/count_tokens": ("Count the tokens of a conversation.", {"messages": _MESSAGES}, {}, False),
-}
 _UPSTREAM = "/upstream/{model}/{path}"
 _UPSTREAM_METHODS = ("get", "post", "put", "patch", "delete")
 
@@ -83,7 +61,7 @@ class Documented(FastAPI):
         """The schema of everything that is served."""
         if self.openapi_schema is None:
             schema = super().openapi()
-            schema["paths"] = {**{path: {"post": _relayed(*of)} for path, of in RELAYED.items()}, **schema["paths"]}
+            schema["paths"] = {**{path: {"post": _relayed(route)} for path, route in SERVED.items()}, **schema["paths"]}
             schema["paths"][_UPSTREAM] = {method: _upstream(method) for method in _UPSTREAM_METHODS}
             components = schema.setdefault("components", {})
             for unused in ("HTTPValidationError", "ValidationError"):
@@ -97,19 +75,24 @@ class Documented(FastAPI):
         return self.openapi_schema or {}
 
 
-def _relayed(summary: str, needed: Mapping[str, Any], further: Mapping[str, Any], streamed: bool) -> dict[str, Any]:
+def _relayed(route: Route) -> dict[str, Any]:
     properties = {
         "model": {**_TEXT, "description": "An id or an alias; it is loaded where it is not."},
-        **needed,
-        **({"stream": {"type": "boolean", "default": False}} if streamed else {}),
-        **further,
+        **route.takes,
+        **({"stream": {"type": "boolean", "default": False}} if route.generates else {}),
+        **(_TOOL_CALLS if route.finds_calls else {}),
     }
-    body = {"type": "object", "required": ["model", *needed], "properties": properties, "additionalProperties": True}
+    body = {
+        "type": "object",
+        "required": ["model", *route.takes],
+        "properties": properties,
+        "additionalProperties": True,
+    }
     answers: dict[str, Any] = {_JSON: {"schema": {"type": "object"}}}
-    if streamed:
+    if route.generates:
         answers["text/event-stream"] = {"schema": _TEXT}
     return {
-        "summary": summary,
+        "summary": route.summary,
         "description": "Everything else in the body is llama-server's own and passed on.",
         "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
         "responses": {"200": {"description": "llama-server's answer", "content": answers}},

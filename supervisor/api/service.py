@@ -146,8 +146,7 @@ class Service:
         entry = answer.entry
         elsewhere = entry.hub is not None and entry.path is None
         if not asked.keeps:
-            client_args = asked.options.extra_args if asked.options else ()
-            await asyncio.to_thread(self.maker.check, entry.options, client_args)
+            await asyncio.to_thread(self.maker.check, entry.options, asked.extra_args)
             if not elsewhere:
                 await check_startable(self.maker, self.planner, entry, self.pool.residents())
         self.remarks[entry.id] = {"note": answer.note, "variants": list(answer.table)}
@@ -214,7 +213,7 @@ class Service:
 
         Raises ModelLoadFailed with the reason, ModelDoesNotFit, CrashLoop, or LoadCancelled.
         """
-        outcome = await self.pool.settled(model_id)
+        outcome = await self.pool.at_rest(model_id)
         if outcome.view.state is EngineState.READY:
             return self.model(model_id)
         failure = outcome.view.failure
@@ -312,7 +311,7 @@ class Service:
         pinned = self.pins(entry.id).pinned
         status = model_status(entry, self.pool.status(entry.id), pinned, self.to_epoch, download)
         status |= self.remarks.get(entry.id, _NO_REMARK)
-        return status | {"detours": list(self.planner.detour(entry).steps)}
+        return status | {"detours": list(self.planner.fallback(entry).steps)}
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

@@ -44,7 +44,9 @@ class SmallBodies:
 
 
 def _has_body(scope: Scope) -> bool:
-    return any(name in {b"content-length", b"transfer-encoding"} for name, _ in scope["headers"])
+    """Whether there is one that anybody reads: that of a GET, for which no key may be needed, is not waited for."""
+    framing = {b"content-length", b"transfer-encoding"}
+    return scope["method"] != "GET" and any(name in framing for name, _ in scope["headers"])
 
 
 def _check_shape(body: bytes) -> None:

@@ -11,17 +11,20 @@ import http.client
 import json
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, RemoteError, UsageError
 from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 
 Json = dict[str, Any]
+"""What a daemon answers; whoever reads it knows what stands where."""
 
 CONNECT_SECONDS = 5.0
 _NO_KEY = "The daemon needs an API key, or another one; give it with --api-key or in SUPERVISOR_API_KEY."
 ANSWER_SECONDS = 30.0
 _LONGEST_HEALTH = 65_536  # bytes; a stranger may say anything
+_LONGEST_ANSWER = 1 << 28  # bytes; a status of ten thousand models takes a tenth of it
+_LONGEST_LINE = 1 << 26  # bytes of a stream
 
 
 class Client:
@@ -59,9 +62,21 @@ class Client:
         for line in self._lines("POST", path, body, accept="text/event-stream"):
             if line.startswith("data:"):
                 data.append(line[5:].removeprefix(" "))
+                if sum(map(len, data)) > _LONGEST_LINE:
+                    raise self._stranger()
             elif not line and data:
                 yield "\n".join(data)
                 data.clear()
+
+    def parsed(self, text: bytes | str) -> Json:
+        """Return the JSON object of an answer or an event. Raises DaemonError."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise self._stranger()
+        return value
 
     def lines(self, path: str, query: Mapping[str, object]) -> Generator[str, None, None]:
         """Return the lines of the text at `path`, without their ends, as they arrive. Raises as `get`."""
@@ -69,11 +84,13 @@ class Client:
 
     def _call(self, method: str, path: str, body: Json | None, timeout: float | None) -> Json:
         with self._request(method, path, body, "application/json", timeout) as response:
-            return _json_object(response.read(), self.url)
+            return self._object(response)
 
     def _lines(self, method: str, path: str, body: Json | None, accept: str) -> Generator[str, None, None]:
         with self._request(method, path, body, accept, None) as response:
-            while line := response.readline():
+            while line := response.readline(_LONGEST_LINE + 1):
+                if len(line) > _LONGEST_LINE:
+                    raise self._stranger()
                 yield line.decode("utf-8", "replace").rstrip("\r\n")
 
     @contextlib.contextmanager
@@ -92,7 +109,7 @@ class Client:
             connection.request(method, self._prefix + path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()
             if response.status >= 400:
-                raise remote_error(_json_object(response.read(), self.url), response.status)
+                raise remote_error(self._object(response), response.status)
             yield response
         except TimeoutError as error:
             seconds = timeout or ANSWER_SECONDS
@@ -101,6 +118,16 @@ class Client:
             raise DaemonError(f"The daemon at {self.url} broke off its answer; see `supervisor logs`.") from error
         finally:
             connection.close()
+
+    def _object(self, response: http.client.HTTPResponse) -> Json:
+        """Return the JSON object of an answer. Raises DaemonError."""
+        data = response.read(_LONGEST_ANSWER + 1)
+        if len(data) > _LONGEST_ANSWER:
+            raise self._stranger()
+        return self.parsed(data)
+
+    def _stranger(self) -> DaemonError:
+        return DaemonError(f"What answers at {self.url} is not this program's daemon.")
 
     def _check_proof(self, connection: http.client.HTTPConnection) -> None:
         """Send nothing to a program that took a daemon's port. Raises DaemonUnproven."""
@@ -125,7 +152,7 @@ class Client:
         return connection
 
 
-def remote_error(envelope: Mapping[str, Any], status: int | None = None) -> RemoteError:
+def remote_error(envelope: Mapping[str, object], status: int | None = None) -> RemoteError:
     """Return the error in an envelope `{"error": {...}}` of the daemon, with its own code."""
     found = envelope.get("error")
     if not isinstance(found, dict):
@@ -141,19 +168,9 @@ def remote_error(envelope: Mapping[str, Any], status: int | None = None) -> Remo
     )
 
 
-def _split(url: str) -> Any:
+def _split(url: str) -> SplitResult:
     parts = urlsplit(url)
     with contextlib.suppress(ValueError):
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
     raise UsageError(f"{url!r} is not the URL of a daemon; it looks like http://127.0.0.1:8686")
-
-
-def _json_object(data: bytes, url: str) -> Json:
-    try:
-        value = json.loads(data)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise DaemonError(f"What answers at {url} is not this program's daemon.")
-    return value

@@ -48,7 +48,7 @@ def configuration_of(status: Json) -> str:
 def _may_differ(used: str | None, env: Mapping[str, str], cwd: Path, explicit: str | None) -> bool:
     """Tell whether the first file that might count is not the daemon's; costs a look at a few names."""
     named = explicit or env.get("SUPERVISOR_CONFIG")
-    candidates = [Path(named).expanduser()] if named else [cwd / _NAME, places(env).config / _NAME]
+    candidates = [Path(os.path.expanduser(named))] if named else [cwd / _NAME, places(env).config / _NAME]
     first = next((path for path in candidates if os.path.isfile(path)), None)
     return first is not None and not _same(first, used)
 

@@ -118,7 +118,7 @@ def read_endpoint(where: Places) -> Endpoint | None:
     try:
         found = json.loads(where.endpoint_file.read_text(encoding="utf-8"))
         return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

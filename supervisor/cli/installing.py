@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import Daemon, explicit_url
@@ -66,7 +66,7 @@ def teller(report: Report) -> Callable[[Progress], None]:
     return tell
 
 
-def run_until_signal(work: Coroutine[Any, Any, _T]) -> _T:
+def run_until_signal(work: Coroutine[object, None, _T]) -> _T:
     """Run `work`. Ctrl-C, SIGTERM and a closed terminal cancel it; what it had begun is undone first.
 
     Raises KeyboardInterrupt when it was cancelled.

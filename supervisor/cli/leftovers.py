@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from supervisor.llamacpp.store import MANIFEST, SERVER
+from supervisor.system.atomic import scratches
 from supervisor.system.owned import MARKER, Marker, read_marker
 from supervisor.system.paths import Places
 
@@ -29,7 +30,10 @@ IN_USE = "in use"
 
 @dataclass(frozen=True)
 class Kind:
-    """The files and folders that the program writes into a folder, by pattern, and the folders that are ours whole."""
+    """The contents that the program gives a folder: files by pattern, folders by pattern, folders that are ours whole.
+
+    What a killed writer left of such a file counts as one.
+    """
 
     files: tuple[str, ...] = ()
     folders: Mapping[str, Kind] = field(default_factory=dict)
@@ -37,20 +41,19 @@ class Kind:
 
 
 _STATE = Kind(
-    files=("endpoint.json", "endpoint.[0-9]*", "daemon.lock", "chat_history", "state.db", "state.db[-.]*"),
-    folders={"logs": Kind(("*.log", "*.log.[0-9]")), "children": Kind(("*.json", "*.new"))},
+    files=("endpoint.json", "daemon.lock", "chat_history", "state.db", "state.db[-.]*"),
+    folders={"logs": Kind(("*.log", "*.log.[0-9]")), "children": Kind(("*.json",))},
 )
 _CACHE = Kind(
-    files=("capabilities.json", "engine-digests.json", ".capabilities.json.*", ".engine-digests.json.*", "demo-*.gguf"),
+    files=("capabilities.json", "engine-digests.json", "demo-*.gguf"),
     folders={
-        "headers": Kind(("*.header", ".*")),
-        "hub": Kind(("*@*.json", "*@*.part")),
+        "headers": Kind(("*.header",)),
+        "hub": Kind(("*@*.json",)),
         "kv": Kind(folders={"*": Kind(("*.slot", "*.busy"))}),
     },
-    whole=(".demo-*",),
 )
 _ENGINES = Kind(
-    files=("chosen.json", ".chosen.json.*", ".lock", ".chosen.lock"),
+    files=("chosen.json", ".lock", ".chosen.lock"),
     folders={"downloads": Kind(("*.tar.*", "*.zip", "*.part")), "logs": Kind(("install-*.log",))},
     whole=("scratch", "tools"),
 )
@@ -216,7 +219,7 @@ def _dead_socket(path: Path) -> bool | str:
 
 
 def _matches(path: Path, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(path.name, pattern) for pattern in patterns)
+    return any(fnmatchcase(path.name, one) for pattern in patterns for one in (pattern, scratches(pattern)))
 
 
 def _is_folder(path: Path) -> bool:

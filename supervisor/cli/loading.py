@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from supervisor.cli.client import Json, remote_error
 from supervisor.cli.daemon import Daemon
@@ -25,9 +23,9 @@ def parse_target(text: str) -> str:
 
     A path begins with `.`, `/` or `~`, or is there, or ends in `.gguf` and has less than two folders.
     """
-    path = Path(text).expanduser()
+    path = os.path.expanduser(text)
     local = text.lower().endswith(".gguf") and text.count("/") < _HUB_SLASHES and "://" not in text
-    if local or text.startswith((".", "/", "~")) or ("/" in text and path.exists()):
+    if local or text.startswith((".", "/", "~")) or ("/" in text and os.path.exists(path)):
         return os.path.abspath(path)
     return text
 
@@ -43,7 +41,7 @@ def load(daemon: Daemon, body: Json, report: Report) -> Json:
     try:
         with contextlib.closing(daemon.client.events("/api/v1/models/load", body)) as events:
             for event in events:
-                status = json.loads(event)
+                status = daemon.client.parsed(event)
                 told.tell(status)
                 if status["state"] == "failed":
                     raise remote_error(status)

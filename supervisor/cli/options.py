@@ -55,23 +55,23 @@ def background_arguments(args: argparse.Namespace) -> list[str]:
 
 def port(text: str) -> int:
     """Parse a TCP port; 0 lets the system choose. Raises argparse.ArgumentTypeError."""
-    return _ranged(text, 0, 65535)
+    return ranged(text, 0, 65535)
 
 
 def positive(text: str) -> int:
     """Parse an integer of at least 1. Raises argparse.ArgumentTypeError."""
-    return _ranged(text, 1, 2**31 - 1)
+    return ranged(text, 1, 2**31 - 1)
 
 
 def count(text: str) -> int:
     """Parse an integer of at least 0. Raises argparse.ArgumentTypeError."""
-    return _ranged(text, 0, 2**31 - 1)
+    return ranged(text, 0, 2**31 - 1)
 
 
-def tokens(text: str) -> int:
+def tokens(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
     """Parse a number of tokens, `8k` for 8192. Raises argparse.ArgumentTypeError."""
     try:
-        return _ranged(str(units.tokens(text)), 0, 2**31 - 1)
+        return ranged(str(units.tokens(text)), low, high)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens such as 8192 or 8k") from None
 
@@ -87,7 +87,8 @@ def require(condition: object, message: str) -> None:
         raise UsageError(message)
 
 
-def _ranged(text: str, low: int, high: int) -> int:
+def ranged(text: str, low: int, high: int) -> int:
+    """Parse a whole number from `low` to `high`. Raises argparse.ArgumentTypeError."""
     try:
         value = int(text)
     except ValueError:

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -47,5 +46,4 @@ def _checked(options: Json) -> ModelOptions:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        told = option_fault(cast("Mapping[str, Any]", first))
-        raise InvalidRequest(f"{name}: {told}", param=name) from None
+        raise InvalidRequest(f"{name}: {option_fault(first)}", param=name) from None

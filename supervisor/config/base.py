@@ -8,28 +8,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from supervisor.core.memory.patterns import MOST_CHARACTERS, check_override
+from supervisor.core.options.kinds import (
+    MOST_COUNT,
+    MOST_ENTRIES,
+    MOST_LAYERS,
+    MOST_MIB,
+    MOST_NAMES,
+    MOST_NUMBER,
+    MOST_SHARE,
+    MOST_SLOTS,
+    MOST_TEXT,
+    MOST_TOKENS,
+)
 from supervisor.core.text import units
 
-MOST_TEXT = 32_000  # characters: at most 128,000 bytes, and Linux takes no argument of 131,072
-MOST_TOKENS = (1 << 31) - 1  # llama.cpp's own type
-MOST_MIB = 1 << 24
 MOST_BODY_MIB = 1 << 16
 MOST_SECONDS = 1e9
-MOST_LAYERS = 10_000  # people write 999 for all of them; llama.cpp knows models of up to 512
-MOST_SLOTS = 256  # llama.cpp's LLAMA_MAX_SEQ
-MOST_OVERRIDES = 128
-MOST_THREADS = 512  # ggml's GGML_MAX_N_THREADS
 _JSON_DEPTH = 32
+_T = TypeVar("_T")
 
 
 class Strict(BaseModel):
-    """One mapping of the file."""
+    """A mapping of the file, or the body of a request: nothing is in it that is not known here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,8 +74,8 @@ def _schema(number: dict[str, object], pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [number, text]})
 
 
-def _tokens(least: int) -> WithJsonSchema:
-    return _schema({"type": "integer", "minimum": least, "maximum": MOST_TOKENS}, units.TOKENS)
+def _tokens(least: int, most: int = MOST_TOKENS) -> WithJsonSchema:
+    return _schema({"type": "integer", "minimum": least, "maximum": most}, units.TOKENS)
 
 
 def _mebibytes(least: int, most: int = MOST_MIB) -> WithJsonSchema:
@@ -84,6 +90,22 @@ _NUMBER = BeforeValidator(_no_truth)
 _TOKENS = _with_unit(units.tokens)
 _SIZE = _with_unit(units.mebibytes)
 _DURATION = _with_unit(units.seconds)
+
+
+def whole(least: int, most: int, unit: str) -> Any:
+    """The type of a whole number with these bounds, which may have a letter behind where the unit has one."""
+    bounds = Field(ge=least, le=most)
+    if unit == "tokens":
+        return Annotated[int, bounds, _TOKENS, _tokens(least, most)]
+    if unit == "MiB":
+        return Annotated[int, bounds, _SIZE, _mebibytes(least, most)]
+    return Annotated[int, bounds, _NUMBER]
+
+
+def decimal(least: float, most: float) -> Any:
+    """The type of a number with these bounds."""
+    return Annotated[float, Field(ge=least, le=most, allow_inf_nan=False), _NUMBER]
+
 
 Flag = Annotated[bool, BeforeValidator(_truth)]
 Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS), _TOKENS, _tokens(0)]
@@ -104,12 +126,11 @@ HeaderCount = Annotated[int, Field(ge=16, le=2000), _NUMBER]
 Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS), _NUMBER]
 AllLayers = Annotated[int, Field(ge=-1, le=MOST_LAYERS), _NUMBER]  # -1: all
 Slots = Annotated[int, Field(ge=1, le=MOST_SLOTS), _NUMBER]
-Threads = Annotated[int, Field(ge=1, le=MOST_THREADS), _NUMBER]
-Positive = Annotated[int, Field(ge=1, le=1_000_000), _NUMBER]
-Natural = Annotated[int, Field(ge=0, le=1_000_000), _NUMBER]
+Positive = Annotated[int, Field(ge=1, le=MOST_COUNT), _NUMBER]
+Natural = Annotated[int, Field(ge=0, le=MOST_COUNT), _NUMBER]
 Bytes = Annotated[int, Field(ge=0, le=1 << 50), _NUMBER]
-Number = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False), _NUMBER]
-Portion = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), _NUMBER]
+Number = Annotated[float, Field(ge=-MOST_NUMBER, le=MOST_NUMBER, allow_inf_nan=False), _NUMBER]
+Portion = Annotated[float, Field(ge=0, le=MOST_SHARE, allow_inf_nan=False), _NUMBER]
 SomePortion = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False), _NUMBER]
 Probability = Annotated[float, Field(ge=0, le=1), _NUMBER]
 Priority = Annotated[int, Field(ge=-30, le=30), _NUMBER]
@@ -117,18 +138,22 @@ Priority = Annotated[int, Field(ge=-30, le=30), _NUMBER]
 # ── texts, lists, mappings ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def _fits_an_argument(value: tuple[str, ...]) -> tuple[str, ...]:
+def fits_a_command_line(value: tuple[str, ...]) -> tuple[str, ...]:
     """All of them together are no longer than what the system hands to a program."""
     if sum(map(len, value)) > 4 * MOST_TEXT:
         raise ValueError(f"all entries together must be shorter than {4 * MOST_TEXT} characters")
     return value
 
 
-def _small(value: Any) -> Any:
-    """JSON that is neither deep nor, written out, longer than a text may be."""
+def _small(value: _T) -> _T:
+    """JSON that is neither deep nor, written out, longer than a text may be, and that is JSON for everybody."""
     if _depth(value) > _JSON_DEPTH:
         raise ValueError(f"is nested more than {_JSON_DEPTH} deep")
-    if len(json.dumps(value, ensure_ascii=False)) > MOST_TEXT:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise ValueError("holds a number that JSON does not have: NaN or infinity") from None
+    if len(text) > MOST_TEXT:
         raise ValueError(f"is longer than {MOST_TEXT} characters, written as JSON")
     return value
 
@@ -140,6 +165,12 @@ def _depth(value: object, above: int = 0) -> int:
     return max((_depth(one, above + 1) for one in inside), default=above + 1)
 
 
+def _nameable(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("no file's name has a NUL character")
+    return text
+
+
 def _override(text: str) -> str:
     check_override(text)
     return text
@@ -148,8 +179,8 @@ def _override(text: str) -> str:
 _ENDS = Field(json_schema_extra={"x-maxCharacters": MOST_TEXT})  # JSON, as `_small` has it
 
 Name = Annotated[str, Field(max_length=256, description="a name")]
-Path = Annotated[str, Field(max_length=4096, description="a path")]
-Target = Path  # what is to be loaded: a path, an id, a model of the hub
+Path = Annotated[str, Field(max_length=4096, description="a path"), AfterValidator(_nameable)]
+Target = Annotated[str, Field(max_length=4096, description="a path")]  # or an id, or a model of the hub
 Text = Annotated[str, Field(max_length=MOST_TEXT)]
 Url = Annotated[
     str,
@@ -164,13 +195,9 @@ Override = Annotated[
     str, Field(max_length=2 * MOST_CHARACTERS, description="PATTERN=BUFFER TYPE"), AfterValidator(_override)
 ]
 
-Names = Annotated[tuple[Name, ...], Field(max_length=64)]
-Addresses = Annotated[tuple[Address, ...], Field(max_length=64)]
-Portions = Annotated[tuple[Portion, ...], Field(max_length=64)]
-Overrides = Annotated[tuple[Override, ...], Field(max_length=MOST_OVERRIDES)]
-Arguments = Annotated[tuple[Text, ...], Field(max_length=256), AfterValidator(_fits_an_argument)]
-
-Variables = Annotated[dict[Name, Text], Field(max_length=256)]
-Sizes = Annotated[dict[Name, Mebibytes], Field(max_length=256)]
+Names = Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES)]
+Addresses = Annotated[tuple[Address, ...], Field(max_length=MOST_NAMES)]
+Portions = Annotated[tuple[Portion, ...], Field(max_length=MOST_NAMES)]
+Sizes = Annotated[dict[Name, Mebibytes], Field(max_length=MOST_ENTRIES)]
 Json = Annotated[JsonValue, _ENDS]
-JsonObject = Annotated[dict[Name, Json], Field(max_length=256), AfterValidator(_small)]
+JsonObject = Annotated[dict[Name, Json], Field(max_length=MOST_ENTRIES), AfterValidator(_small)]

@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from supervisor.config.document import Loc
+from supervisor.config.options import launch_options
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.config.sources import DEMO, kind_of
 from supervisor.config.words import nearest
@@ -65,9 +66,10 @@ def _model(settings: Settings, name: str, model: ModelSettings) -> Iterator[Comp
 
 
 def _options(model: DefaultSettings, loc: Loc) -> Iterator[Complaint]:
-    for number, argument in enumerate(model.extra_args):
+    options = launch_options(model)
+    for number, argument in enumerate(options.extra_args):
         yield from _refused(partial(check_extra, [argument], None), (*loc, "extra_args", number))
-    for name, value in model.env.items():
+    for name, value in options.env.items():
         yield from _refused(partial(check_env, {name: value}), (*loc, "env", name), key=True)
 
 

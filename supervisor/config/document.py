@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -17,6 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 Loc: TypeAlias = tuple[str | int, ...]
 """Keys and list positions, from the top of the file."""
 
+_MOST_DIGITS = 100  # of a number; what is longer cannot even be written out
 _MOST_NODES = 200_000  # anchors can make a small text large
 _PLACES_PER_NODE = 16  # looking through so many places is as much work as a node
 _TAG = "tag:yaml.org,2002:"
@@ -54,7 +55,7 @@ class NotADocument(Exception):
 class Document:
     """What a file holds. keys, values: where each key, and each value, stands."""
 
-    data: dict[str, Any]
+    data: dict[str, object]
     keys: Mapping[Loc, Place] = field(default_factory=dict)
     values: Mapping[Loc, Place] = field(default_factory=dict)
 
@@ -127,7 +128,7 @@ class _Reader:
             raise NotADocument("the file must hold a mapping at its top level", _place(root.start_mark))
         return Document(data, self._keys, self._values)
 
-    def _value(self, node: Node, loc: Loc) -> Any:
+    def _value(self, node: Node, loc: Loc) -> object:
         self._values[loc] = place = _place(node.start_mark)
         self._count += 1
         if self._count > _MOST_NODES:
@@ -146,10 +147,10 @@ class _Reader:
         finally:
             self._above.pop()
 
-    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, loc: Loc) -> dict[str, object]:
         _check_tag(node, "map", loc)
-        merged: dict[str, Any] = {}
-        own: dict[str, Any] = {}
+        merged: dict[str, object] = {}
+        own: dict[str, object] = {}
         for key, value in node.value:
             if key.tag == _TAG + "merge":
                 merged |= {name: item for name, item in self._merged(value, loc).items() if name not in merged}
@@ -165,15 +166,17 @@ class _Reader:
             own[key.value] = self._value(value, (*loc, key.value))
         return {**merged, **own}
 
-    def _merged(self, node: Node, loc: Loc) -> dict[str, Any]:
+    def _merged(self, node: Node, loc: Loc) -> dict[str, object]:
         """What `<<` brings in: a mapping, or several of which the first counts."""
         place, own = _place(node.start_mark), self._values[loc]
         sources = node.value if isinstance(node, SequenceNode) else [node]
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for source in reversed(sources):
             if not isinstance(source, MappingNode):
                 raise NotADocument("`<<` takes a mapping, or a list of them", place, loc)
-            found |= self._value(source, loc)
+            brought = self._value(source, loc)
+            assert isinstance(brought, dict)  # as every mapping is
+            found |= brought
         self._values[loc] = own
         return found
 
@@ -187,11 +190,13 @@ class _Reader:
                 del known[other]
 
 
-def _scalar(node: ScalarNode, loc: Loc) -> Any:
+def _scalar(node: ScalarNode, loc: Loc) -> object:
     place = _place(node.start_mark)
     kind = node.tag.removeprefix(_TAG)
     text = node.value
     try:
+        if kind == "int" and len(text) > _MOST_DIGITS:
+            raise ValueError
         if kind == "int":
             return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
         if kind == "float":

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import cast
 
 from supervisor.config.expand import MACROS
-from supervisor.config.words import schema
+from supervisor.config.words import Node, schema
 
-_REFERENCE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
-_NAMES = {"type": ["string", "number", "boolean", "null"]}
+_REFERENCE: Node = {"type": "string", "pattern": r"\$\{[^{}]+\}"}
+_NAMES: Node = {"type": ["string", "number", "boolean", "null"]}
 
 
-def editor_schema() -> dict[str, Any]:
+def editor_schema() -> Node:
     """Draft 2020-12. Where a number or a choice is wanted, `${…}` is as good."""
     found = copy.deepcopy(schema())
     found["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -27,10 +27,10 @@ def editor_schema() -> dict[str, Any]:
     return found
 
 
-def _with_reference(one: dict[str, Any]) -> dict[str, Any]:
+def _with_reference(one: Node) -> Node:
     kinds = one.get("anyOf", [one])
     if any(kind.get("type") in ("integer", "number", "boolean") or "enum" in kind for kind in kinds):
         kept = {key: value for key, value in one.items() if key in {"default", "title", "description"}}
         bare = [{key: value for key, value in kind.items() if key not in kept} for kind in kinds]
-        return {"anyOf": [*bare, _REFERENCE], **kept}
+        return cast("Node", {"anyOf": [*bare, _REFERENCE], **kept})
     return one

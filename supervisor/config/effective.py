@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from supervisor.config.management import FilterSettings, GroupSettings
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
+from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.schedule import ModelPolicy
 
-_MERGED = ("env", "chat_template_kwargs")
+_MERGED = tuple(row.name for row in options_of(LaunchOptions) if isinstance(row.default, Mapping))
 """Mappings of which the defaults' entries stay unless the model has its own."""
 
 
@@ -20,7 +20,7 @@ def effective_models(settings: Settings) -> dict[str, ModelSettings]:
 
 def with_defaults(defaults: DefaultSettings, model: ModelSettings) -> ModelSettings:
     """The model's settings over the defaults. What it sets counts, null included; mappings are merged key by key."""
-    update: dict[str, Any] = {
+    update: dict[str, object] = {
         name: getattr(defaults, name) for name in defaults.model_fields_set if name not in model.model_fields_set
     }
     for name in _MERGED:

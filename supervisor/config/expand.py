@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from supervisor.config.document import Loc
 
@@ -27,20 +27,29 @@ class Misuse(NamedTuple):
     message: str
 
 
-def expand(data: Mapping[str, Any], env: Mapping[str, str]) -> tuple[dict[str, Any], list[Misuse]]:
+def expand(data: Mapping[str, object], env: Mapping[str, str]) -> tuple[dict[str, object], list[Misuse]]:
     """The data without macros and references, and what is wrong with those."""
     expander = _Expander(data.get(MACROS), env)
     rest = {key: expander.value(value, (key,)) for key, value in data.items() if key != MACROS}
     return rest, expander.faults
 
 
-def escape(data: Any) -> Any:
+def escape(data: Mapping[str, object]) -> dict[str, object]:
     """The same data, so written that `expand` gives it back."""
+    return {key: _escaped(value) for key, value in data.items()}
+
+
+def escape_text(text: str) -> str:
+    """The same for a text."""
+    return text.replace("${", "$${")
+
+
+def _escaped(data: object) -> object:
     if isinstance(data, str):
-        return data.replace("${", "$${")
+        return escape_text(data)
     if isinstance(data, dict):
-        return {key: escape(value) for key, value in data.items()}
-    return [escape(item) for item in data] if isinstance(data, list | tuple) else data
+        return escape(data)
+    return [_escaped(item) for item in data] if isinstance(data, list | tuple) else data
 
 
 class _Unknown(Exception):
@@ -55,15 +64,15 @@ class _Expander:
     def __init__(self, macros: object, env: Mapping[str, str]) -> None:
         self.faults: list[Misuse] = []
         self._env = env
-        self._macros: dict[str, Any] = {}
-        self._expanded: dict[str, Any] = {}
+        self._macros: dict[str, object] = {}
+        self._expanded: dict[str, object] = {}
         self._open: list[str] = []
         self._left = MOST_CHARACTERS
         self._take(macros)
         for name in self._macros:
             self.value(f"${{{name}}}", (MACROS, name))  # also those that nobody uses
 
-    def value(self, value: Any, loc: Loc) -> Any:
+    def value(self, value: object, loc: Loc) -> object:
         """With every reference in it replaced."""
         if isinstance(value, dict):
             return {key: self.value(item, (*loc, key)) for key, item in value.items()}
@@ -95,7 +104,7 @@ class _Expander:
             else:
                 self._macros[name] = value
 
-    def _text(self, text: str) -> Any:
+    def _text(self, text: str) -> object:
         whole = _REFERENCE.fullmatch(text)
         if whole is not None:
             return self._referred(whole)
@@ -108,7 +117,7 @@ class _Expander:
             raise _TooLarge
         return text
 
-    def _referred(self, found: re.Match[str]) -> Any:
+    def _referred(self, found: re.Match[str]) -> object:
         if found.group() == "$${":
             return "${"
         name = found.group(1)
@@ -141,7 +150,7 @@ class _Expander:
         raise _Unknown(f"the variable {name} is not set; set it, or write `${{env.{name}:-otherwise}}`")
 
 
-def _spelled(value: Any) -> str:
+def _spelled(value: object) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

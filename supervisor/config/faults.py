@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from supervisor.config.document import Document, Loc
 from supervisor.config.settings import DefaultSettings, ModelOptions
@@ -42,15 +42,18 @@ def validation_faults(error: ValidationError, document: Document, path: Path | N
     for item in error.errors():
         loc = tuple(part for part in item["loc"] if part != "[key]")
         at_key = item["type"] == "extra_forbidden" or loc != item["loc"]
-        found.setdefault(loc, fault_at(document, path, loc, told(cast("Mapping[str, Any]", item), loc), key=at_key))
+        found.setdefault(loc, fault_at(document, path, loc, told(item, loc), key=at_key))
     return found
 
 
-def option_fault(item: Mapping[str, Any]) -> str:
-    """What is wrong with an option of a request or of the command line, from one of pydantic's errors."""
+def option_fault(item: ErrorDetails, start: int = 0) -> str:
+    """What is wrong with an option of a request or of the command line, from one of pydantic's errors.
+
+    `start`: where in its place the option's name is; what is before it is around the options.
+    """
     name = str(item["loc"][-1])
     if item["type"] != "extra_forbidden":
-        return told(item, ("defaults", *item["loc"]))
+        return told(item, ("defaults", *item["loc"][start:]))
     if name in DefaultSettings.model_fields:
         return "may stand in the configuration file only"
     near = nearest(name, ModelOptions.model_fields)

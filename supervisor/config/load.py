@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -16,15 +16,19 @@ from supervisor.config.checks import complaints
 from supervisor.config.document import Document, Loc, NotADocument, Place, read_document
 from supervisor.config.expand import expand
 from supervisor.config.faults import ConfigFault, config_error, fault_at, validation_faults
+from supervisor.config.options import LoraSettings
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.config.sources import absolute, is_llama_swap, path_of
+from supervisor.core.options import LaunchOptions, names_file, options_of
 from supervisor.errors import ConfigError
 
 _MOST_BYTES = 4 << 20
 FILE_NAME = "supervisor.yaml"
 KEY_VARIABLE = "SUPERVISOR_API_KEY"
 _ATTEMPTS = 5
-_FILES = ("chat_template_file", "slot_save_path", "mmproj", "spec_draft_model")
+_FILES = tuple(row.name for row in options_of(LaunchOptions) if names_file(row.kind))
+_NOTHING: tuple[object, ...] = (None, ())
+_MISSING = object()
 _Model = TypeVar("_Model", bound=DefaultSettings)
 
 
@@ -45,16 +49,16 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
     """
     for given in (explicit, env.get("SUPERVISOR_CONFIG")):
         if given:
-            path = Path(given).expanduser().absolute()
-            if not path.is_file():
-                how = "is a folder; name the file in it" if path.is_dir() else "does not exist"
+            path = Path(os.path.expanduser(given)).absolute()
+            if not os.path.isfile(path):
+                how = "is a folder; name the file in it" if os.path.isdir(path) else "does not exist"
                 raise ConfigError(f"The configuration file {path} {how}.")
             return path
     here = cwd / FILE_NAME
-    if here.is_file() and _is_private(here):
+    if os.path.isfile(here) and _is_private(here):
         return here
     user = user_folder / FILE_NAME
-    return user if user.is_file() else None
+    return user if os.path.isfile(user) else None
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ NOBODY_LISTENS = Start(insecure=True)
 
 def passed_over(path: Path) -> str | None:
     """Why a file of the working folder is not used, and what to do; None: nothing speaks against it."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         return f"{path} is gone. Put it back."
     if not _is_private(path):
         return f"Others may write {path}, so it is not used: `chmod go-w {path}`, or name it with --config."
@@ -117,14 +121,13 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
         further = complaints(start.over(settings), insecure=start.insecure)
         further_of_file = [one for one in further if not one.follows_from(faults)]
         found += [fault_at(document, path, one.loc, one.message, key=one.key) for one in further_of_file]
-    if found:
+    if found or settings is None:
         raise config_error([_of_llama_swap(path)] if is_llama_swap(document.data) else found)
-    assert settings is not None  # without a fault it is valid
     return Loaded(_with_absolute_files(start.over(settings), path), document, path)
 
 
 def _validated(
-    data: dict[str, Any], misused: Iterable[Loc], document: Document, path: Path | None
+    data: dict[str, object], misused: Iterable[Loc], document: Document, path: Path | None
 ) -> tuple[Settings | None, dict[Loc, ConfigFault]]:
     """The settings without what is wrong, and that; None: too much is."""
     kept = copy.deepcopy(data)
@@ -148,23 +151,33 @@ def _from_the_end(loc: Loc) -> tuple[tuple[int, int, str], ...]:
     return tuple((1, part, "") if isinstance(part, int) else (0, 0, part) for part in loc)
 
 
-def _leave_out(data: Any, loc: Loc) -> None:
+def _leave_out(data: object, loc: Loc) -> None:
     """Without the value there; without what it belongs to where it is missing."""
-    above: list[tuple[Any, str | int]] = []
+    above: list[tuple[object, str | int]] = []
     for part in loc:
-        here = isinstance(data, dict) and part in data
-        here = here or (isinstance(data, list) and isinstance(part, int) and part < len(data))
-        if not here:
+        inner = _inside(data, part)
+        if inner is _MISSING:
             break
         above.append((data, part))
-        data = data[part]
+        data = inner
     if not above:
         return
-    holder, part = above[-1]
-    if loc[:1] == ("models",) and len(above) == 2 and not isinstance(holder[part], dict):
-        holder[part] = {}  # the name is there all the same
-    else:
-        del holder[part]
+    holder, last = above[-1]
+    if isinstance(holder, list) and isinstance(last, int):
+        del holder[last]
+    elif isinstance(holder, dict) and loc[:1] == ("models",) and len(above) == 2 and not isinstance(data, dict):
+        holder[last] = {}  # the name is there all the same
+    elif isinstance(holder, dict):
+        del holder[last]
+
+
+def _inside(data: object, part: str | int) -> object:
+    """What a mapping or a list has there."""
+    if isinstance(data, dict):
+        return data.get(part, _MISSING)
+    if isinstance(data, list) and isinstance(part, int) and part < len(data):
+        return data[part]
+    return _MISSING
 
 
 def _preset_hint(path: Path | None) -> str:
@@ -198,7 +211,7 @@ def _fault(path: Path | None, message: str, place: Place, loc: tuple[str | int, 
     return ConfigFault(message, ".".join(map(str, loc)), str(path), place.line, place.column)
 
 
-def _without_empty(data: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(data: Mapping[str, object]) -> dict[str, object]:
     """A section with nothing in it, and a model of which nothing is said, are as good as empty ones."""
     given = {key: value for key, value in data.items() if value is not None or key == "models_dir"}
     if isinstance(models := given.get("models"), dict):
@@ -206,7 +219,7 @@ def _without_empty(data: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _add_key(data: dict[str, Any], env: Mapping[str, str]) -> str:
+def _add_key(data: dict[str, object], env: Mapping[str, str]) -> str:
     """Add the environment's key; where it went, dotted."""
     key = env.get(KEY_VARIABLE)
     if not key:
@@ -214,11 +227,11 @@ def _add_key(data: dict[str, Any], env: Mapping[str, str]) -> str:
     if data.get("server") is None:
         data["server"] = {}
     server = data["server"]
-    known = server.get("api_keys") if isinstance(server, dict) else ""
-    if known is None:
-        known = []
-    if not isinstance(known, list):
+    if not isinstance(server, dict):
         return ""  # something else is wrong here
+    known = [] if server.get("api_keys") is None else server["api_keys"]
+    if not isinstance(known, list):
+        return ""  # likewise
     server["api_keys"] = [*known, key]
     return f"server.api_keys.{len(known)}"
 
@@ -227,7 +240,7 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     """Relative files are relative to the configuration file."""
     base = path.parent if path is not None else Path.cwd()
     models = {name: _source_under(base, _files_under(base, model)) for name, model in settings.models.items()}
-    update: dict[str, Any] = {"models": models, "defaults": _files_under(base, settings.defaults)}
+    update: dict[str, object] = {"models": models, "defaults": _files_under(base, settings.defaults)}
     if settings.models_dir is not None:
         update["models_dir"] = absolute(base, settings.models_dir)
     if settings.hub.cache is not None:
@@ -244,11 +257,18 @@ def _source_under(base: Path, model: ModelSettings) -> ModelSettings:
 
 def _files_under(base: Path, model: _Model) -> _Model:
     given = {name: getattr(model, name) for name in _FILES}
-    files: dict[str, Any] = {name: absolute(base, text) for name, text in given.items() if text is not None}
-    if model.lora:
-        lora = (adapter.model_copy(update={"path": absolute(base, adapter.path)}) for adapter in model.lora)
-        files["lora"] = tuple(lora)
-    return model.model_copy(update=files)
+    return model.model_copy(
+        update={name: _under(base, value) for name, value in given.items() if value not in _NOTHING}
+    )
+
+
+def _under(base: Path, value: object) -> object:
+    """A path, or adapters that have one each."""
+    if isinstance(value, str):
+        return absolute(base, value)
+    if isinstance(value, LoraSettings):
+        return value.model_copy(update={"path": absolute(base, value.path)})
+    return tuple(_under(base, one) for one in value) if isinstance(value, tuple) else value
 
 
 def _is_private(path: Path) -> bool:

@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from supervisor.config.base import (
     Addresses,
-    AllMebibytes,
-    AllTokens,
-    Arguments,
     BodyMebibytes,
     Context,
     Flag,
     HeaderCount,
     HeaderKibibytes,
-    JsonObject,
-    Layers,
     Mebibytes,
     Name,
     Names,
-    Natural,
     NoSeconds,
-    Number,
-    Overrides,
     Path,
     Port,
-    Portions,
     Positive,
     Probability,
     Seconds,
     Secret,
     Sizes,
-    Slots,
     SomePortion,
-    SomeTokens,
-    Text,
-    Threads,
-    Tokens,
     Url,
-    Variables,
 )
 from supervisor.config.base import Strict as _Strict
 from supervisor.config.management import GroupSettings, Management
+from supervisor.config.options import with_options
 from supervisor.core.devices.reserves import Reserves
+from supervisor.core.gguf.ggml import CacheType
+from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogLevel
@@ -56,8 +44,6 @@ DEFAULT_PORT = 8686
 
 _DEFAULT = Policy()
 _LIMITS = SchedulerLimits()
-
-CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
 
 class ServerSettings(_Strict):
@@ -143,114 +129,20 @@ class HubSettings(_Strict):
     timeout: Seconds = 5
 
 
+@with_options(row for row in options_of(LaunchOptions) if row.client)
 class ModelOptions(_Strict):
     """How a model is launched; names and meanings are llama-server's own (docs/launch.md).
 
     These are for everybody, clients of the REST interface included: none names a file or host of the machine.
     """
 
-    ctx_size: Tokens | None = None
-    parallel: Slots | None = None
-    kv_unified: Flag | None = None
-    batch_size: SomeTokens | None = None
-    ubatch_size: SomeTokens | None = None
-    cache_type_k: CacheType | None = None
-    cache_type_v: CacheType | None = None
-    flash_attn: Literal["on", "off", "auto"] | None = None
-    swa_full: Flag = False
-    context_shift: Flag | None = None
-    cache_ram: AllMebibytes | None = None
-    ctx_checkpoints: Natural | None = None
-    threads: Threads | None = None
-    threads_batch: Threads | None = None
-    device: Names | None = None
-    n_gpu_layers: Layers | None = None
-    tensor_split: Portions = ()
-    split_mode: Literal["none", "layer", "row", "tensor"] | None = None
-    main_gpu: Natural | None = None
-    cpu_moe: Flag = False
-    n_cpu_moe: Layers | None = None
-    n_cpu_ffn: Layers | None = None
-    override_tensor: Overrides = ()
-    kv_offload: Flag | None = None
-    op_offload: Flag | None = None
-    repack: Flag | None = None
-    load_mode: Literal["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"] | None = None
-    fit: Literal["on", "off"] | None = None
-    overcommit: Overcommit | None = None
-    embeddings: Literal["auto", "on", "off"] = "auto"
-    pooling: Literal["none", "mean", "cls", "last", "rank"] | None = None
-    reranking: Flag = False
-    jinja: Flag | None = None
-    chat_template: Text | None = None
-    chat_template_kwargs: JsonObject = Field(default_factory=dict)
-    skip_chat_parsing: Flag = False
-    reasoning: Literal["on", "off", "auto"] | None = None
-    reasoning_format: Name | None = None
-    reasoning_effort: Name | None = None
-    reasoning_budget: AllTokens | None = None
-    reasoning_budget_message: Text | None = None
-    reasoning_preserve: Flag | None = None
-    keep_kv: Flag = False
-    mmproj_auto: Flag | None = None
-    mmproj_offload: Flag | None = None
-    mmproj_device: Name | None = None
-    rope_scaling: Literal["none", "linear", "yarn"] | None = None
-    rope_scale: Number | None = None
-    rope_freq_base: Number | None = None
-    rope_freq_scale: Number | None = None
-    yarn_orig_ctx: Tokens | None = None
-    yarn_ext_factor: Number | None = None
-    yarn_attn_factor: Number | None = None
-    yarn_beta_slow: Number | None = None
-    yarn_beta_fast: Number | None = None
-    spec_type: Names = ()
-    spec_draft_n_max: Natural | None = None
-    spec_draft_n_min: Natural | None = None
-    spec_draft_p_min: Probability | None = None
-    spec_draft_p_split: Probability | None = None
-    spec_draft_ngl: Layers | None = None
-    spec_draft_device: Names | None = None
-    spec_draft_type_k: CacheType | None = None
-    spec_draft_type_v: CacheType | None = None
-    spec_draft_cpu_moe: Flag = False
-    spec_draft_n_cpu_moe: Layers | None = None
-    spec_draft_override_tensor: Overrides = ()
-    spec_ngram_mod_n_min: Natural | None = None
-    spec_ngram_mod_n_max: Natural | None = None
-    spec_ngram_mod_n_match: Positive | None = None
-    spec_ngram_simple_size_n: Positive | None = None
-    spec_ngram_simple_size_m: Positive | None = None
-    spec_ngram_simple_min_hits: Positive | None = None
-    spec_ngram_map_k_size_n: Positive | None = None
-    spec_ngram_map_k_size_m: Positive | None = None
-    spec_ngram_map_k_min_hits: Positive | None = None
-    spec_ngram_map_k4v_size_n: Positive | None = None
-    spec_ngram_map_k4v_size_m: Positive | None = None
-    spec_ngram_map_k4v_min_hits: Positive | None = None
-    extra_args: Arguments = ()
 
-
-class LoraSettings(_Strict):
-    """An adapter's file, and how strongly it is applied."""
-
-    path: Path
-    scale: Number = 1.0
-
-
+@with_options(row for row in options_of(LaunchOptions) if not row.client)
 class DefaultSettings(ModelOptions, Management):
     """What models get that do not say otherwise.
 
     What is here and not in ModelOptions reaches the machine: only who writes the configuration may set it, no client.
     """
-
-    chat_template_file: Path | None = None
-    slot_save_path: Path | None = None
-    lora: Annotated[tuple[LoraSettings, ...], Field(max_length=64)] = ()
-    mmproj: Path | None = None
-    spec_draft_model: Path | None = None
-    rpc: Names = ()
-    env: Variables = Field(default_factory=dict)
 
 
 class ModelSettings(DefaultSettings):

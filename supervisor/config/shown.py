@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 
 from supervisor.config.document import Loc
 from supervisor.config.effective import effective_models
 from supervisor.config.load import KEY_VARIABLE, Loaded
+from supervisor.core.text.secrets import HIDDEN, is_likely_secret, shown_arguments, without_credentials
 
 Origin = Literal["file", "defaults", "environment", "default"]
 
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW", re.IGNORECASE)
-HIDDEN = "(hidden)"
+_KEYS = frozenset({"api_keys", "token"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Shown:
     """One effective value. place: `FILE:LINE:COLUMN`, the variable's name, or empty."""
 
     key: str
-    value: Any
+    value: object
     origin: Origin
     place: str = ""
 
@@ -60,7 +59,7 @@ def _model(loaded: Loaded, name: str, model: BaseModel, *, everything: bool) -> 
             yield Shown(dotted, value, "default")
 
 
-def _plain(loaded: Loaded, env: Mapping[str, str], loc: Loc, value: Any) -> Shown:
+def _plain(loaded: Loaded, env: Mapping[str, str], loc: Loc, value: object) -> Shown:
     key = ".".join(map(str, loc))
     if key == "server.api_keys" and env.get(KEY_VARIABLE):
         return Shown(key, _value(loc, value), "environment", KEY_VARIABLE)
@@ -74,17 +73,25 @@ def _place(loaded: Loaded, loc: Loc) -> str:
     return f"{loaded.path}:{place.line}:{place.column}"
 
 
-def _value(loc: Loc, value: Any) -> Any:
+def _value(loc: Loc, value: object) -> object:
     """As JSON would have it, secrets hidden."""
-    if loc[-1] == "api_keys":
-        return [HIDDEN for _ in value]
-    if loc[-1] == "env":
-        return {name: HIDDEN if _SECRET.search(name) else text for name, text in value.items()}
+    if loc[-1] in _KEYS:
+        return _hidden(value)
+    if loc[-1] == "env" and isinstance(value, dict):
+        return {name: HIDDEN if is_likely_secret(name) else without_credentials(text) for name, text in value.items()}
+    if loc[-1] == "extra_args" and isinstance(value, tuple):
+        return shown_arguments(value)
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, tuple):
         return [_value(loc, item) for item in value]
-    return value
+    return without_credentials(value) if isinstance(value, str) else value
+
+
+def _hidden(value: object) -> object:
+    if value is None:
+        return None
+    return [HIDDEN for _ in value] if isinstance(value, tuple) else HIDDEN
 
 
 def _set(model: BaseModel) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from supervisor.config.settings import ModelSettings
 from supervisor.core.catalog import HubReference, parse_reference
@@ -53,7 +54,7 @@ def is_demo(model: ModelSettings) -> bool:
 
 def absolute(base: Path, text: str) -> str:
     """Relative files are relative to the configuration file."""
-    return str((base / Path(text).expanduser()).absolute())
+    return str((base / os.path.expanduser(text)).absolute())
 
 
 _LLAMA_SWAP = frozenset({
@@ -67,7 +68,7 @@ _LLAMA_SWAP = frozenset({
 })
 
 
-def is_llama_swap(data: Mapping[str, Any]) -> bool:
+def is_llama_swap(data: Mapping[str, object]) -> bool:
     """Whether a file is one of llama-swap: its models have commands, ours have sources."""
     models = data.get("models")
     commands = any(

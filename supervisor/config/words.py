@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TypedDict, cast
+
+from pydantic_core import ErrorDetails
 
 from supervisor.config.document import Loc
 from supervisor.config.expand import MACROS
 from supervisor.config.settings import Settings
-from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED
+from supervisor.core.options import LaunchOptions, Option, options_of
 from supervisor.core.text import units
 from supervisor.core.text.nearest import did_you_mean
 
 _UNITS = {units.TOKENS: "8k", units.MEBIBYTES: "8g", units.DURATION: "10m"}
 _PLURALS = {"a text": "texts", "a name": "names", "a path": "paths", "a number": "numbers"}
+
+
+def other_names(rows: Iterable[Option]) -> dict[str, str]:
+    """What llama-server's further spellings and other programs call an option → its name."""
+    return {
+        other: row.name
+        for row in rows
+        for other in (*(flag.lstrip("-").replace("-", "_") for flag in row.on), *row.others)
+    }
+
+
 _OTHER_NAMES: Mapping[str, str] = {
-    **{
-        flag.lstrip("-").replace("-", "_"): row.field
-        for row in (*VALUED.values(), *SWITCHES.values(), *SPECIAL.values())
-        for flag in row.on
-    },
-    **dict.fromkeys(("num_ctx", "n_ctx", "context", "context_length", "context_size", "max_context"), "ctx_size"),
-    **dict.fromkeys(("num_gpu", "n_gpu", "gpu_layer", "n_layers"), "n_gpu_layers"),
-    **dict.fromkeys(("num_thread", "n_threads"), "threads"),
-    **dict.fromkeys(("num_batch", "n_batch"), "batch_size"),
-    **dict.fromkeys(("num_parallel", "n_parallel", "slots"), "parallel"),
-    **{"n_ubatch": "ubatch_size", "type_k": "cache_type_k", "type_v": "cache_type_v", "mm": "mmproj"},
+    **other_names(options_of(LaunchOptions)),
     **dict.fromkeys(("m", "model", "path", "model_path"), "file"),
     **dict.fromkeys(("hf", "hf_repo", "repo"), "source"),
     **dict.fromkeys(("idle_timeout", "keep_alive", "sleep_idle_seconds"), "ttl"),
@@ -35,10 +38,36 @@ _OTHER_NAMES: Mapping[str, str] = {
 """What llama-server's short options and other programs call a key of ours."""
 
 
+Node = TypedDict(
+    "Node",
+    {
+        "$defs": dict[str, "Node"],
+        "$ref": str,
+        "$schema": str,
+        "additionalProperties": "Node | bool",
+        "anyOf": list["Node"],
+        "default": object,
+        "description": str,
+        "enum": list[object],
+        "exclusiveMinimum": float,
+        "items": "Node",
+        "maximum": float,
+        "minimum": float,
+        "pattern": str,
+        "properties": dict[str, "Node"],
+        "title": str,
+        "type": str | list[str],
+    },
+    total=False,
+)
+"""A JSON schema, as far as the settings use it."""
+_NOTHING: Node = {}
+
+
 @cache
-def schema() -> dict[str, Any]:
+def schema() -> Node:
     """The JSON schema of the whole file as it is validated."""
-    return Settings.model_json_schema()
+    return cast("Node", Settings.model_json_schema())
 
 
 def names_at(loc: Loc) -> frozenset[str]:
@@ -59,7 +88,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; there are {', '.join(known)}" if 0 < len(known) <= 12 else "; see config.example.yaml"
 
 
-def told(item: Mapping[str, Any], loc: Loc) -> str:
+def told(item: ErrorDetails, loc: Loc) -> str:
     """What is wrong with the value there, from one of pydantic's errors.
 
     Options of a request stand where those of `defaults` do.
@@ -83,7 +112,7 @@ def told(item: Mapping[str, Any], loc: Loc) -> str:
     return f"must be {wanted(_node(loc))}{_hint(_node(loc), given)}"
 
 
-def wanted(node: Mapping[str, Any]) -> str:
+def wanted(node: Node) -> str:
     """What a schema takes: `a whole number from 1 to 256`, `a list of names`."""
     if "description" in node and "$ref" not in node and node.get("type") == "string":
         return str(node["description"])
@@ -103,7 +132,7 @@ def wanted(node: Mapping[str, Any]) -> str:
     return {"boolean": "true or false", "string": "a text", "null": "null"}.get(str(kind), "a value that JSON has")
 
 
-def _one_of(nodes: Iterable[Mapping[str, Any]]) -> str:
+def _one_of(nodes: Iterable[Node]) -> str:
     """Alternatives; null last, and a text that is a number with a unit in few words."""
     found, null = [], ""
     for node in nodes:
@@ -116,7 +145,7 @@ def _one_of(nodes: Iterable[Mapping[str, Any]]) -> str:
     return " or ".join(found) + null
 
 
-def _number(node: Mapping[str, Any]) -> str:
+def _number(node: Node) -> str:
     kind = "a whole number" if node["type"] == "integer" else "a number"
     high = node.get("maximum")
     if "exclusiveMinimum" in node:
@@ -124,11 +153,11 @@ def _number(node: Mapping[str, Any]) -> str:
     return f"{kind} from {_figure(node.get('minimum'))} to {_figure(high)}"
 
 
-def _figure(value: Any) -> str:
+def _figure(value: object) -> str:
     return str(int(value)) if isinstance(value, int | float) and float(value).is_integer() else str(value)
 
 
-def _hint(node: Mapping[str, Any], given: object) -> str:
+def _hint(node: Node, given: object) -> str:
     """What most often leads to this value."""
     words = wanted(node)
     if isinstance(given, str) and given.lower() in {"yes", "no", "on", "off"} and "true or false" in words:
@@ -137,28 +166,29 @@ def _hint(node: Mapping[str, Any], given: object) -> str:
     return "; put it in quotes" if is_text else ""
 
 
-def _node(loc: Loc) -> Mapping[str, Any]:
-    node: Mapping[str, Any] = schema()
+def _node(loc: Loc) -> Node:
+    node: Node = schema()
     for part in loc:
         node = _inside(_resolved(node), part)
     return node
 
 
-def _inside(node: Mapping[str, Any], part: str | int) -> Mapping[str, Any]:
-    found: Mapping[str, Any]
+def _inside(node: Node, part: str | int) -> Node:
     if isinstance(part, int):
-        found = node.get("items", {})
-    else:
-        found = node.get("properties", {}).get(part) or node.get("additionalProperties") or {}
-    return found if isinstance(found, Mapping) else {}
+        return node.get("items", _NOTHING)
+    further = node.get("additionalProperties")
+    return node.get("properties", {}).get(part) or (
+        _NOTHING if further is None or isinstance(further, bool) else further
+    )
 
 
-def _resolved(node: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolved(node: Node) -> Node:
     """Follow a reference; of alternatives the one that is a mapping or a list."""
     while True:
         if "$ref" in node:
             node = schema()["$defs"][node["$ref"].rpartition("/")[2]]
         elif "anyOf" in node:
-            node = next((one for one in node["anyOf"] if "$ref" in one or one.get("type") in {"object", "array"}), {})
+            inner = (one for one in node["anyOf"] if "$ref" in one or one.get("type") in {"object", "array"})
+            node = next(inner, _NOTHING)
         else:
             return node

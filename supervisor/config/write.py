@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from supervisor.config.document import to_yaml
-from supervisor.config.expand import escape
+from supervisor.config.expand import escape_text
+from supervisor.core.text.plaintext import one_line
 
 _VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
 _HEAD = "Configuration of llama-supervisor. `supervisor config check` says what is wrong with it."
 
 
-def as_text(data: Mapping[str, Any], comments: Iterable[str] = ()) -> str:
-    """The data under comments; references to variables (`${env.X}`) stay, every other `${` is taken as it is."""
+def as_text(data: Mapping[str, object], comments: Iterable[str] = ()) -> str:
+    """The data under comments, a line each whatever is in them.
+
+    References to variables (`${env.X}`) stay, every other `${` is taken as it is.
+    """
     body = to_yaml(_escaped(dict(data))) if data else "{}\n"
-    return "".join(f"# {line}\n" for line in (_HEAD, *comments)) + "\n" + body
+    return "".join(f"# {one_line(line)}\n" for line in (_HEAD, *comments)) + "\n" + body
 
 
 def template(count: int) -> str:
@@ -46,8 +49,8 @@ def unique_ids(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
     return found
 
 
-def _escaped(data: Any) -> Any:
-    """`escape`, with `${env.…}` as it was."""
+def _escaped(data: object) -> object:
+    """As `escape` has it, with `${env.…}` as it was."""
     if isinstance(data, dict):
         return {key: _escaped(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -55,4 +58,4 @@ def _escaped(data: Any) -> Any:
     if not isinstance(data, str):
         return data
     parts = _VARIABLE.split(data)
-    return "".join(part if number % 2 else escape(part) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else escape_text(part) for number, part in enumerate(parts))

@@ -50,7 +50,7 @@ def pool_edges(
     def again(model: ModelId, plan: Plan, failure: Failure) -> bool:
         found = planner.failed(model, _ours(plan), failure)
         if found:
-            step = planner.detour(maker.registry.find(model)).steps[-1]
+            step = planner.fallback(maker.registry.find(model)).steps[-1]
             _log.warning("load_again", model=model, code=failure.code, step=step)
         return found
 

@@ -15,6 +15,7 @@ from supervisor import __version__
 from supervisor.config.settings import ServerSettings
 from supervisor.core.requests.access import is_loopback
 from supervisor.errors import AddressInUse, DaemonAlreadyRunning, HostNotAllowed, InsecureBind, Unauthorized
+from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder
 from supervisor.system.paths import Places
 
@@ -158,11 +159,7 @@ def url_of(listener: socket.socket, host: str) -> str:
 def endpoint_file(places: Places, url: str, started_at: float, secret: str) -> Iterator[None]:
     """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it."""
     content = {"url": url, "secret": secret, "pid": os.getpid(), "version": __version__, "started_at": started_at}
-    scratch = places.endpoint_file.with_suffix(f".{os.getpid()}")
-    scratch.unlink(missing_ok=True)
-    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
-        json.dump(content, stream)
-    scratch.replace(places.endpoint_file)
+    atomic_write(places.endpoint_file, json.dumps(content).encode())
     try:
         yield
     finally:

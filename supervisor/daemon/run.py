@@ -40,7 +40,6 @@ from supervisor.daemon.lock import (
 )
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.engines.log import OutputLog
-from supervisor.errors import SupervisorError
 from supervisor.planning.learning import Learning
 from supervisor.planning.planner import Planner
 from supervisor.pool.inflight import Inflight
@@ -56,7 +55,7 @@ from supervisor.proxy.waiting import Waiting
 from supervisor.service.build import engine_maker, look, planner_of
 from supervisor.service.launcher import EngineMaker
 from supervisor.service.reload import Configured, Reloader
-from supervisor.service.resolve import settled
+from supervisor.service.resolve import with_variant
 from supervisor.service.restore import Remembered
 from supervisor.store import Database
 from supervisor.system import logs
@@ -178,7 +177,7 @@ async def _serve(
 
     async with Pool(scheduler, edges, PoolLimits(growth=share or 0.0)) as pool:
         maker.fetcher.on_change = pool.changed
-        maker.settle = partial(settled, maker, planner, pool.residents)
+        maker.find_variant = partial(with_variant, maker, planner, pool.residents)
         reloader = Reloader(source.first, (maker, planner, pool), source.read, source.check, took, time.time)
         service = Service(
             pool=pool,
@@ -242,15 +241,11 @@ def _watching(reloader: Reloader, service: Service, stop: Stop) -> Iterator[None
     tasks = {asyncio.ensure_future(reloader.watch()), asyncio.ensure_future(resumed)}
     terminal = has_terminal()
 
-    async def reload() -> None:
-        with contextlib.suppress(SupervisorError):  # it is in the log and in the status
-            await reloader.reload()
-
     def hung_up() -> None:
         if terminal and not has_terminal():
             stop.ask()  # the terminal that we run in was closed
             return
-        tasks.add(task := asyncio.ensure_future(reload()))
+        tasks.add(task := asyncio.ensure_future(reloader.reload_quietly()))
         task.add_done_callback(tasks.discard)
 
     signals = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
@@ -295,8 +290,13 @@ def _application(settings: Settings, service: Service) -> Guard:
     pool, inflight = service.pool, service.inflight
     waiting = Waiting(pool, inflight, lambda: service.reloader.settings.server.keep_alive, downloaded)
     relaying = Relaying(
-        *(pool, service.maker.registry, inflight, _bodies(server)),
-        *(render_error, service.tool_calls, waiting),
+        pool=pool,
+        registry=service.maker.registry,
+        inflight=inflight,
+        bodies=_bodies(server),
+        render_error=render_error,
+        tool_calls=service.tool_calls,
+        waiting=waiting,
     )
     rules = _access(settings, server.host)
     upstream = upstream_endpoint(relaying, lambda: service.reloader.settings.kv_store.max_mib << 20)

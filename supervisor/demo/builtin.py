@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from pathlib import Path
 
+from supervisor.demo.maker import write_scripted_gguf
 from supervisor.demo.script import MAKER_VERSION
 from supervisor.demo.template import chat_template
 from supervisor.demo.texts import DEMO
@@ -21,13 +21,8 @@ def ensure_demo_model(cache: Path) -> Path:
     target = cache / demo_file_name()
     if target.is_file():
         return target
-    from supervisor.demo.maker import write_scripted_gguf  # noqa: PLC0415 - numpy and gguf: slow, needed once
-
     own_folder(cache)
-    with tempfile.TemporaryDirectory(prefix=".demo-", dir=cache) as scratch:
-        made = Path(scratch) / target.name
-        write_scripted_gguf(made, DEMO)
-        made.replace(target)
+    write_scripted_gguf(target, DEMO)
     return target
 
 

@@ -14,17 +14,15 @@ Signs come from a hash and the tensors are F16, so the same script gives the sam
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-import gguf
-import numpy as np
-import numpy.typing as npt
-
+from supervisor.demo import gguf_file as gguf
 from supervisor.demo.pieces import split_texts
 from supervisor.demo.script import Script, lines, start_token
 from supervisor.demo.template import chat_template
+from supervisor.system.atomic import atomic_write
 
 _WIDTH = 128
 _PLAIN, _ONE, _LAST, _FLAGS = 0, 1, 2, 3
@@ -37,7 +35,13 @@ _CONTROL = ("<|im_start|>", _END)
 _CALL = "<tool_call>\n"
 _PREFERRED = b'0[{,:]}"'  # last first; a grammar that forbids the successor soon comes to its end this way
 
-_Matrix = npt.NDArray[np.float32]
+_NORMAL, _SPECIAL = 1, 3  # llama.cpp's kinds of tokens (`llama_token_type`)
+_POOLING_MEAN = 1  # `llama_pooling_type`
+_MOSTLY_F16 = 1  # `llama_ftype`
+
+_Row = list[float]
+_SIGN_GAIN = _GAIN / (_WIDTH - _FLAGS)
+_SIGNS = [[1.0 if byte >> bit & 1 else -1.0 for bit in range(7, -1, -1)] for byte in range(256)]
 
 
 @dataclass(frozen=True)
@@ -67,17 +71,9 @@ _BYTES = _byte_characters()
 
 
 def write_scripted_gguf(path: Path, script: Script) -> None:
-    """Write the model of `script` to `path`. Raises ValueError naming a text that cannot be cut."""
+    """Write the model of `script` to `path`. Raises ValueError naming a text that cannot be cut, OSError."""
     vocabulary = _vocabulary(script)
-    embeddings, output = _matrices(vocabulary)
-    writer = gguf.GGUFWriter(path, "llama")
-    _write_metadata(writer, script, vocabulary)
-    for name, tensor in _tensors(embeddings, output):
-        writer.add_tensor(name, tensor)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    atomic_write(path, gguf.whole_file(_metadata(script, vocabulary), _tensors(vocabulary)))
 
 
 def _vocabulary(script: Script) -> _Vocabulary:
@@ -85,7 +81,7 @@ def _vocabulary(script: Script) -> _Vocabulary:
     control = (*_CONTROL, *(line.start for line in said))
     split = split_texts([line.text for line in said], reserved=(*control, _CALL))
     texts = [*_BYTES, *control, _encoded(_CALL)]
-    types = [gguf.TokenType.NORMAL] * 256 + [gguf.TokenType.CONTROL] * len(control) + [gguf.TokenType.NORMAL]
+    types = [_NORMAL] * 256 + [_SPECIAL] * len(control) + [_NORMAL]
     end = 256 + control.index(_END)
     successors: dict[int, int] = {}
     last: set[int] = set()
@@ -96,7 +92,7 @@ def _vocabulary(script: Script) -> _Vocabulary:
             successors[previous] = len(texts)
             previous = len(texts)
             texts.append(_encoded(piece))
-            types.append(gguf.TokenType.NORMAL)
+            types.append(_NORMAL)
         if line.endless:
             successors[previous] = successors[first]
         else:
@@ -112,75 +108,93 @@ def _encoded(text: str) -> str:
     return "".join(_BYTES[byte] for byte in text.encode())
 
 
-def _matrices(vocabulary: _Vocabulary) -> tuple[_Matrix, _Matrix]:
-    count = len(vocabulary.texts)
+def _embeddings(vocabulary: _Vocabulary) -> list[_Row]:
+    rows = [_signs(token) for token in range(len(vocabulary.texts))]
+    for token, row in enumerate(rows):
+        row[_PLAIN] = _FLAG if token < 256 and token not in vocabulary.successors else 0.0
+        row[_ONE] = 1.0
+        row[_LAST] = _FLAG if token in vocabulary.last else 0.0
+    return rows
+
+
+def _output(vocabulary: _Vocabulary, embeddings: list[_Row]) -> list[_Row]:
     end = vocabulary.texts.index(_END)
-    embeddings = np.stack([_signs(token) for token in range(count)])
-    embeddings[:, :_FLAGS] = 0
-    embeddings[:, _ONE] = 1
-    plain = [byte for byte in range(256) if byte not in vocabulary.successors]
-    embeddings[plain, _PLAIN] = _FLAG
-    embeddings[list(vocabulary.last), _LAST] = _FLAG
-
-    output = np.zeros_like(embeddings)
+    rows = [[0.0] * _WIDTH for _ in embeddings]
     for token, successor in vocabulary.successors.items():
-        output[successor, _FLAGS:] += embeddings[token, _FLAGS:] * (_GAIN / (_WIDTH - _FLAGS))
-    output[vocabulary.default, _PLAIN] = _GAIN / _FLAG
-    output[end, _LAST] = _GAIN / _FLAG
-    output[vocabulary.texts.index(_encoded(_CALL)), _LAST] = 0.9 * _GAIN / _FLAG
+        row = rows[successor]
+        row[_FLAGS:] = [
+            sum_ + sign * _SIGN_GAIN for sum_, sign in zip(row[_FLAGS:], embeddings[token][_FLAGS:], strict=True)
+        ]
+    rows[vocabulary.default][_PLAIN] = _GAIN / _FLAG
+    rows[end][_LAST] = _GAIN / _FLAG
+    rows[vocabulary.texts.index(_encoded(_CALL))][_LAST] = 0.9 * _GAIN / _FLAG
     for byte in range(0x21, 0x7F):
-        output[byte, _ONE] = 900 + 5 * (0x7E - byte)
+        rows[byte][_ONE] = 900.0 + 5 * (0x7E - byte)
     for rank, token in enumerate((*_PREFERRED, end)):
-        output[token, _ONE] = 1400 + 20 * rank
-    return embeddings, output
+        rows[token][_ONE] = 1400.0 + 20 * rank
+    return rows
 
 
-def _signs(token: int) -> _Matrix:
+def _signs(token: int) -> _Row:
     digest = hashlib.shake_128(b"scripted token %d" % token).digest(_WIDTH // 8)
-    bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))
-    return bits.astype(np.float32) * 2 - 1
+    return [sign for byte in digest for sign in _SIGNS[byte]]
 
 
-def _write_metadata(writer: gguf.GGUFWriter, script: Script, vocabulary: _Vocabulary) -> None:
-    writer.add_name(script.name)
-    writer.add_context_length(script.n_ctx)
-    writer.add_embedding_length(_WIDTH)
-    writer.add_block_count(1)
-    writer.add_feed_forward_length(_FEED_FORWARD)
-    writer.add_head_count(1)
-    writer.add_head_count_kv(1)
-    writer.add_key_length(_HEAD)
-    writer.add_value_length(_HEAD)
-    writer.add_rope_dimension_count(_HEAD)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_pooling_type(gguf.PoolingType.MEAN)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(list(vocabulary.texts))
-    writer.add_token_types(list(vocabulary.types))
-    writer.add_token_merges(["Ā Ā"])  # the engine wants the key; these two stand for bytes 0 0, which make no token
-    writer.add_eos_token_id(vocabulary.texts.index(_END))
-    writer.add_add_bos_token(False)
-    writer.add_add_eos_token(False)
-    writer.add_chat_template(chat_template(script))
+def _metadata(script: Script, vocabulary: _Vocabulary) -> dict[str, bytes]:
+    return {
+        "general.architecture": gguf.text("llama"),
+        "general.name": gguf.text(script.name),
+        "llama.context_length": gguf.u32(script.n_ctx),
+        "llama.embedding_length": gguf.u32(_WIDTH),
+        "llama.block_count": gguf.u32(1),
+        "llama.feed_forward_length": gguf.u32(_FEED_FORWARD),
+        "llama.attention.head_count": gguf.u32(1),
+        "llama.attention.head_count_kv": gguf.u32(1),
+        "llama.attention.key_length": gguf.u32(_HEAD),
+        "llama.attention.value_length": gguf.u32(_HEAD),
+        "llama.rope.dimension_count": gguf.u32(_HEAD),
+        "llama.attention.layer_norm_rms_epsilon": gguf.f32(1e-6),
+        "llama.pooling_type": gguf.u32(_POOLING_MEAN),
+        "general.file_type": gguf.u32(_MOSTLY_F16),
+        "tokenizer.ggml.model": gguf.text("gpt2"),
+        "tokenizer.ggml.pre": gguf.text("gpt-2"),
+        "tokenizer.ggml.tokens": gguf.texts(vocabulary.texts),
+        "tokenizer.ggml.token_type": gguf.i32s(vocabulary.types),
+        # the engine wants the key; these two stand for bytes 0 0, which make no token
+        "tokenizer.ggml.merges": gguf.texts(["Ā Ā"]),
+        "tokenizer.ggml.eos_token_id": gguf.u32(vocabulary.texts.index(_END)),
+        "tokenizer.ggml.add_bos_token": gguf.flag(False),
+        "tokenizer.ggml.add_eos_token": gguf.flag(False),
+        "tokenizer.chat_template": gguf.text(chat_template(script)),
+    }
 
 
-def _tensors(embeddings: _Matrix, output: _Matrix) -> Iterator[tuple[str, npt.NDArray[np.float16 | np.float32]]]:
-    ones = np.ones(_WIDTH, dtype=np.float32)
+def _tensors(vocabulary: _Vocabulary) -> list[gguf.Tensor]:
+    embeddings = _embeddings(vocabulary)
+    return [
+        _matrix("token_embd", embeddings),
+        _matrix("output", _output(vocabulary, embeddings)),
+        _ones("output_norm"),
+        _ones("blk.0.attn_norm"),
+        _zeros("blk.0.attn_q", _HEAD, _WIDTH),
+        _zeros("blk.0.attn_k", _HEAD, _WIDTH),
+        _zeros("blk.0.attn_v", _HEAD, _WIDTH),
+        _zeros("blk.0.attn_output", _WIDTH, _HEAD),
+        _ones("blk.0.ffn_norm"),
+        _zeros("blk.0.ffn_gate", _FEED_FORWARD, _WIDTH),
+        _zeros("blk.0.ffn_up", _FEED_FORWARD, _WIDTH),
+        _zeros("blk.0.ffn_down", _WIDTH, _FEED_FORWARD),
+    ]
 
-    def zeros(rows: int, columns: int) -> npt.NDArray[np.float16]:
-        return np.zeros((rows, columns), dtype=np.float16)
 
-    yield "token_embd.weight", embeddings.astype(np.float16)
-    yield "output.weight", output.astype(np.float16)
-    yield "output_norm.weight", ones
-    yield "blk.0.attn_norm.weight", ones
-    yield "blk.0.attn_q.weight", zeros(_HEAD, _WIDTH)
-    yield "blk.0.attn_k.weight", zeros(_HEAD, _WIDTH)
-    yield "blk.0.attn_v.weight", zeros(_HEAD, _WIDTH)
-    yield "blk.0.attn_output.weight", zeros(_WIDTH, _HEAD)
-    yield "blk.0.ffn_norm.weight", ones
-    yield "blk.0.ffn_gate.weight", zeros(_FEED_FORWARD, _WIDTH)
-    yield "blk.0.ffn_up.weight", zeros(_FEED_FORWARD, _WIDTH)
-    yield "blk.0.ffn_down.weight", zeros(_WIDTH, _FEED_FORWARD)
+def _matrix(name: str, rows: list[_Row]) -> gguf.Tensor:
+    pack = struct.Struct(f"<{_WIDTH}e").pack
+    return gguf.Tensor(f"{name}.weight", (_WIDTH, len(rows)), gguf.F16, b"".join(pack(*row) for row in rows))
+
+
+def _zeros(name: str, rows: int, columns: int) -> gguf.Tensor:
+    return gguf.Tensor(f"{name}.weight", (columns, rows), gguf.F16, bytes(2 * rows * columns))
+
+
+def _ones(name: str) -> gguf.Tensor:
+    return gguf.Tensor(f"{name}.weight", (_WIDTH,), gguf.F32, struct.pack("<f", 1.0) * _WIDTH)

@@ -21,6 +21,7 @@ _CONNECT_S = 10.0
 _RETRY_S = 0.005
 _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 _PIECE = 1 << 16  # bytes read at once
+_LONGEST_HEAD = 1 << 18  # bytes of status and headers
 
 
 Payload = bytes | Sequence[bytes | memoryview]
@@ -135,6 +136,7 @@ class EngineResponse:
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
         self._size = 0
+        self._head_size = 0
         self._has_head = False
         self._complete = False
         self._listening = False
@@ -253,6 +255,7 @@ class EngineResponse:
             return
         try:
             self._parser.feed_data(data)
+            self._check_head(len(data))
             self._pour()
         except httptools.HttpParserError as error:
             self._broken = EngineUnreachable(f"The engine's answer is not HTTP: {error}.")
@@ -263,6 +266,12 @@ class EngineResponse:
             self._deafen()
         if over or self._sink is None:  # nobody has to be woken for an event that was passed on
             self._wake()
+
+    def _check_head(self, size: int) -> None:
+        """Count what came without the head's being whole."""
+        self._head_size += 0 if self._has_head else size
+        if self._head_size > _LONGEST_HEAD and self._broken is None:
+            self._broken = EngineUnreachable(f"The engine's answer has a head of more than {_LONGEST_HEAD} bytes.")
 
     def _pour(self) -> None:
         if self._parts and self._sink is not None:

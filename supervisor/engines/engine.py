@@ -268,9 +268,9 @@ class Engine:
             Path(self.socket).unlink(missing_ok=True)
             self._log.rest()
             self._exit.set_result(status)
-            self._settle(status)
+            self._set_outcome(status)
 
-    def _settle(self, outcome: _Ready | _Stalled | ExitStatus) -> None:
+    def _set_outcome(self, outcome: _Ready | _Stalled | ExitStatus) -> None:
         if not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -293,7 +293,7 @@ class Engine:
         self._speaks = True
         self._sign_of_life = asyncio.get_running_loop().time()
         if found.state == "ready":
-            self._settle(_Ready(found.payload))
+            self._set_outcome(_Ready(found.payload))
         elif found.state == "loading" and self._on_progress is not None:
             self._on_progress(load_progress(found.payload))
 
@@ -314,14 +314,14 @@ class Engine:
             if now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * step:
                 self._sign_of_life = loop.time()
             before = now
-        self._settle(_Stalled(quiet))
+        self._set_outcome(_Stalled(quiet))
 
     async def _poll_health(self) -> None:
         """The fallback for builds without state lines: ask until it says that it is ready."""
         await asyncio.sleep(_SILENT_S)
         while not self._speaks:
             if await self._get("/health") is not None:
-                self._settle(_Ready({}))
+                self._set_outcome(_Ready({}))
                 return
             await asyncio.sleep(_POLL_S)
 
@@ -359,7 +359,7 @@ class Engine:
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
                 return await response.json() if response.status == 200 else None
-        except (EngineUnreachable, TimeoutError, ValueError):
+        except (EngineUnreachable, TimeoutError, ValueError, RecursionError):
             return None
 
     def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:

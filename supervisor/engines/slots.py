@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -197,7 +196,7 @@ class SlotKeeper:
         self.store.trim()
 
 
-async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[str, Any]:
+async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[str, object]:
     """Raises _Refused, EngineUnreachable."""
     body = json.dumps({"filename": name}).encode()
     async with client.post(f"/slots/{slot}?action={action}", body) as response:

@@ -12,23 +12,21 @@ Only one level is looked at. Hidden files and folders are passed over, so are na
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from supervisor.core.gguf import PEEK, FileKind, kind_of_file
+from supervisor.core.gguf import PEEK, FileKind, kind_of_file, shard_of
 from supervisor.core.text.plaintext import is_name
 
 _DRAFTS = ("mtp-", "dspark-", "dflash-")
 _PROJECTOR = "mmproj"
-_PART = re.compile(r"-(\d{5})-of-\d{5}\.gguf$")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderModel:
     """One model of a folder, and what lies beside it."""
 
     name: str
@@ -37,37 +35,37 @@ class Found:
     draft: Path | None = None
 
 
-def scan(folder: Path) -> tuple[Found, ...]:
+def scan(folder: Path) -> tuple[FolderModel, ...]:
     """The models in the folder, by name; none where it is not there or may not be read."""
     found = {one.name: one for one in scan_files(folder)}
     for entry in _entries(folder):
-        if entry.is_dir():
+        if os.path.isdir(entry):
             inside = look_inside(entry, entry.name)
             if inside is not None:
                 found[inside.name] = inside
     return tuple(found[name] for name in sorted(found))
 
 
-def scan_files(folder: Path) -> tuple[Found, ...]:
+def scan_files(folder: Path) -> tuple[FolderModel, ...]:
     """The models that are files of the folder itself; of split ones the first part."""
-    files = [entry for entry in _entries(folder) if entry.is_file()]
-    return tuple(Found(_stem(entry.name), entry) for entry in files if _is_model(entry))
+    files = [entry for entry in _entries(folder) if os.path.isfile(entry)]
+    return tuple(FolderModel(_stem(entry.name), entry) for entry in files if _is_model(entry))
 
 
 def left_out(folder: Path) -> tuple[Path, ...]:
     """Files of the folder that are called as a model would be, and by their content are none."""
-    named = [entry for entry in _entries(folder) if _is_called_a_model(entry.name) and not entry.is_dir()]
+    named = [entry for entry in _entries(folder) if _is_called_a_model(entry.name) and not os.path.isdir(entry)]
     return tuple(entry for entry in named if not _is_model(entry))
 
 
-def look_inside(folder: Path, name: str) -> Found | None:
+def look_inside(folder: Path, name: str) -> FolderModel | None:
     """The model of one folder: the first part of a split one, else the first file by name; None: there is none."""
-    files = [entry for entry in _entries(folder) if entry.name.endswith(".gguf") and entry.is_file()]
+    files = [entry for entry in _entries(folder) if entry.name.endswith(".gguf") and os.path.isfile(entry)]
     models = [entry for entry in files if _is_model(entry)]
     models.sort(key=lambda entry: (_part(entry.name) is None, entry.name))
     if not models:
         return None
-    return Found(
+    return FolderModel(
         name,
         models[0],
         next((entry for entry in files if _PROJECTOR in entry.name), None),
@@ -91,7 +89,7 @@ def _is_usable(name: str) -> bool:
 def _names(folder: Path) -> Sequence[str]:
     try:
         return sorted(os.listdir(folder))
-    except OSError:
+    except (OSError, ValueError):  # a NUL in its name
         return ()
 
 
@@ -122,9 +120,10 @@ def _kind(path: Path, _changed: int, _size: int) -> FileKind:
 
 
 def _part(name: str) -> int | None:
-    found = _PART.search(name)
-    return int(found[1]) if found else None
+    shard = shard_of(name)
+    return shard.number if shard else None
 
 
 def _stem(name: str) -> str:
-    return _PART.sub("", name).removesuffix(".gguf")
+    shard = shard_of(name)
+    return shard.prefix if shard else name.removesuffix(".gguf")

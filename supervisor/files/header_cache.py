@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from supervisor.core.gguf import ArraySummary, GgufHeader, GgufValue, TensorInfo
+from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import inner_folder
 
 _FORMAT = 1  # counts up when the reader finds out more
@@ -52,14 +52,14 @@ class HeaderCache:
                 return None
             entry = json.loads(body)
             return _header(entry["header"]) if entry["of"] == identity else None
-        except (OSError, ValueError, LookupError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             return None
 
     def _keep(self, place: Path, identity: list[object], header: GgufHeader) -> None:
         body = json.dumps({"of": identity, "header": _plain(header)}, separators=(",", ":")).encode()
         with suppress(OSError):
             inner_folder(self._folder)
-            _replace(place, _checksum(body) + b"\n" + body)
+            atomic_write(place, _checksum(body) + b"\n" + body)
             self._forget_oldest()
 
     def _entry(self, name: bytes) -> Path:
@@ -78,17 +78,6 @@ def _identity(path: Path, found: os.stat_result) -> list[object]:
 
 def _checksum(body: bytes) -> bytes:
     return hashlib.sha256(body).hexdigest().encode()
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, scratch = tempfile.mkstemp(prefix=".", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        os.replace(scratch, path)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
 
 
 def _plain(header: GgufHeader) -> dict[str, object]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.gguf import GgufHeader, combine_shards, read_header
+from supervisor.core.gguf import GgufHeader, combine_shards, read_header, shard_of
 from supervisor.errors import GgufError, ModelFileError, ShardMissing
 from supervisor.files.header_cache import HeaderCache
 
-_PART = re.compile(r"(?P<prefix>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf", re.DOTALL)
 _MAX_NAMED = 3
 
 
@@ -41,8 +39,7 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
     here can load it. Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its
     subclasses GgufError (not a GGUF, damaged) and ShardMissing (a part is not there).
     """
-    if "\0" in str(path):
-        raise ModelFileError("No file's name has a NUL character; check the path")
+    _check_name(path)
     parts = parts_of(path.absolute())
     headers: list[GgufHeader] = []
     size_bytes = 0
@@ -61,15 +58,24 @@ def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: 
     return ModelFile(parts[0], parts, header, size_bytes)
 
 
+def _check_name(path: Path) -> None:
+    try:
+        named = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        named = False
+    if not named:
+        raise ModelFileError("No file's name has a NUL character or half of a surrogate pair; check the path")
+
+
 def parts_of(path: Path) -> tuple[Path, ...]:
     """All files of the model of which `path` is one. Raises ModelFileError, ShardMissing."""
-    match = _PART.fullmatch(path.name)
-    if match is None:
+    shard = shard_of(path.name)
+    if shard is None:
         return (path,)
-    count = int(match["count"])
-    if not 1 <= int(match["number"]) <= count:
-        raise ModelFileError(f"{path}: the name says part {int(match['number'])} of {count}; rename the parts")
-    parts = tuple(path.with_name(f"{match['prefix']}-{n:05d}-of-{count:05d}.gguf") for n in range(1, count + 1))
+    count = shard.count
+    if not shard.is_possible:
+        raise ModelFileError(f"{path}: the name says part {shard.number} of {count}; rename the parts")
+    parts = tuple(path.with_name(shard.name_of(number)) for number in range(1, count + 1))
     missing = [part.name for part in parts if not os.path.exists(part)]  # Path.exists may raise instead
     if missing and len(missing) < count:
         more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
@@ -33,25 +35,25 @@ class HubClient:
     """The hub's HTTP interface; every call blocks, so call it in a thread.
 
     Args:
-        sleep: waits between attempts.
+        sleep: waits between attempts; None: until it is closed at the most.
         listing: what the description of a repository may take.
     """
 
     def __init__(
-        self, access: HubAccess, sleep: Callable[[float], None] = time.sleep, listing: Limits = _LISTING
+        self, access: HubAccess, sleep: Callable[[float], object] | None = None, listing: Limits = _LISTING
     ) -> None:
         self.access = access
-        self._sleep = sleep
+        self._closed = threading.Event()
+        self._sleep = sleep or self._closed.wait
         self._listing = listing
         self._loop = LoopThread()
         self._http: httpx.AsyncClient | None = None
 
     def close(self) -> None:
-        """Close the connections."""
-        if self._http is not None:
-            self._loop.run(self._http.aclose())
-            self._http = None
-        self._loop.close()
+        """Close the connections; whoever waits for an answer gets HubUnreachable, at once."""
+        self._closed.set()
+        self._loop.close(self._http.aclose if self._http is not None else None)
+        self._http = None
 
     def repository(self, repo: str, revision: str | None = None) -> Repository:
         """Return the contents of a repository.
@@ -100,7 +102,7 @@ class HubClient:
         wait = _FIRST_WAIT
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return work()
+                return self._unless_closed(work)
             except _Again as again:
                 pause = again.seconds if again.seconds is not None else wait
                 if attempt == _ATTEMPTS or pause > _LONGEST_WAIT:
@@ -119,6 +121,14 @@ class HubClient:
             self._sleep(pause)
             wait = min(wait * 2, _LONGEST_WAIT)
         raise AssertionError("the last attempt returns or raises")
+
+    def _unless_closed(self, work: Callable[[], _Found]) -> _Found:
+        try:
+            if not self._closed.is_set():
+                return work()
+        except CancelledError:
+            pass
+        raise HubUnreachable(f"The hub at {self.access.endpoint} is not asked any more: its client is closed.")
 
     def _unreachable(self, error: Exception) -> HubUnreachable:
         reason = str(error) or type(error).__name__

@@ -16,6 +16,7 @@ from supervisor.core.catalog import RepoFile, Variant, catalog_of
 from supervisor.core.catalog.forms import is_commit, is_sha256
 from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partials import SUFFIX, partial_of
+from supervisor.system.atomic import atomic_write
 
 _REF_BYTES = 256
 
@@ -98,9 +99,7 @@ class HubCache:
             return
         place = self._repo(repo) / "refs" / revision
         place.parent.mkdir(parents=True, exist_ok=True)
-        scratch = place.with_name(f".{place.name}.{os.getpid()}")
-        scratch.write_text(commit, "utf-8")
-        scratch.replace(place)
+        atomic_write(place, commit.encode(), mode=0o666)
 
     def scan(self) -> list[Cached]:
         """Return every model on disk, by repository and name; a content that two revisions share is counted in both."""

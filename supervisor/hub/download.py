@@ -205,7 +205,7 @@ class Downloads:
 
         def line(raw: bytes) -> None:
             nonlocal last
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError, RecursionError):
                 last = json.loads(raw)
                 heard(last)
 

@@ -29,6 +29,7 @@ from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partials import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
+from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import inner_folder
 from supervisor.system.paths import safe_name
 
@@ -36,7 +37,7 @@ _MAX_LISTINGS = 256
 
 
 @dataclass(frozen=True)
-class Found:
+class Lookup:
     """A repository that was looked at; `candidates`: the variant that was named, or all to choose from.
 
     note: what has to be said about how it was found.
@@ -111,7 +112,7 @@ class HubModels:
         """Return the reference that a text is; None if it is none. Raises InvalidRequest."""
         return parse_reference(text, {self.access.host})
 
-    def look(self, reference: HubReference) -> Found:
+    def look(self, reference: HubReference) -> Lookup:
         """Return what the hub has, or, where it does not answer, the cache. Blocks.
 
         Raises as `HubClient.repository`, VariantNotFound, VariantAmbiguous, ShardMissing.
@@ -128,7 +129,7 @@ class HubModels:
             repository, note = there[0], f"{error.message} What is in the cache is used."
         catalog = catalog_of(repository.files)
         candidates = find(catalog, repository.id, reference.quant, reference.path)
-        return Found(reference, repository, catalog, candidates, note)
+        return Lookup(reference, repository, catalog, candidates, note)
 
     def on_disk(self, reference: HubReference) -> Chosen | None:
         """Return the variant that a reference names, if all of it is in the cache; the network is not asked. Blocks."""
@@ -138,10 +139,10 @@ class HubModels:
             with suppress(VariantNotFound, VariantAmbiguous, ShardMissing):
                 candidates = find(catalog, known.id, reference.quant, reference.path)
                 if len(candidates) == 1 and self.is_here(known, candidates[0].parts):
-                    return Found(reference, known, catalog, candidates).choice(candidates[0])
+                    return Lookup(reference, known, catalog, candidates).choice(candidates[0])
         return None
 
-    def kept(self, reference: HubReference) -> Found | None:
+    def kept(self, reference: HubReference) -> Lookup | None:
         """Return the variants of a repository that are whole in the cache, of one commit; None if there are none.
 
         The network is not asked. Blocks.
@@ -151,7 +152,7 @@ class HubModels:
             catalog = catalog_of(known.files)
             whole = [one for one in catalog.variants if not one.missing and self.is_here(known, one.parts)]
             if whole:
-                return Found(reference, known, catalog, tuple(whole))
+                return Lookup(reference, known, catalog, tuple(whole))
         return None
 
     def is_here(self, repository: Repository, files: Sequence[RepoFile]) -> bool:
@@ -221,14 +222,12 @@ class HubModels:
             if place.exists():
                 return
             inner_folder(self._listings)
-            scratch = place.with_suffix(".part")
-            scratch.write_text(json.dumps(asdict(repository)), "utf-8")
-            scratch.replace(place)
+            atomic_write(place, json.dumps(asdict(repository)).encode())
             for old in sorted(self._listings.glob("*.json"), key=lambda path: -path.stat().st_mtime)[_MAX_LISTINGS:]:
                 old.unlink(missing_ok=True)
 
     def _listing(self, there: Repository) -> Repository | None:
-        with suppress(OSError, ValueError, LookupError, TypeError):
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             told = json.loads(self._place(there.id, there.commit).read_text("utf-8"))
             files = tuple(RepoFile(**file) for file in told["files"])
             return Repository(told["id"], told["commit"], there.revision, files, told["gated"])

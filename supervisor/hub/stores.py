@@ -102,7 +102,7 @@ def _ollama(folder: Path) -> Iterator[Json]:
 
 def _layers(manifest: Path) -> dict[str, str]:
     """Return digests by media type."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {layer["mediaType"]: layer["digest"] for layer in json.loads(manifest.read_text("utf-8"))["layers"]}
     return {}
 

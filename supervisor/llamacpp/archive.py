@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Self
 
 from supervisor.errors import EngineInstallFailed
 
@@ -28,6 +29,41 @@ class Most:
 
 class _Swollen(Exception):
     pass
+
+
+class _Outside(Exception):
+    pass
+
+
+_BESIDE = frozenset({
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+})
+_LONGEST_BESIDE = 1 << 16
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose names and notes, which are read whole before anybody sees them, are as short as names are."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Read one header. Raises _Swollen."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _BESIDE and found.size > _LONGEST_BESIDE:
+            raise _Swollen(f"a name or a note in it has {found.size} bytes")
+        return found
+
+
+def _opened(archive: Path) -> tarfile.TarFile:
+    return tarfile.open(archive, tarinfo=_Member)
+
+
+def _put(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    """Write a member. A link leads to its own folder or below, so no chain of links leads outside. Raises _Outside."""
+    led = PurePosixPath(member.linkname)
+    if member.issym() and (led.is_absolute() or ".." in led.parts):
+        raise _Outside(f"the link {member.name!r} leads to {member.linkname!r}")
+    tar.extract(member, target, filter="data")
 
 
 class _Sum:
@@ -51,7 +87,7 @@ class _Sum:
 
 
 _BROKEN = (
-    *(tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, OSError, EOFError, zlib.error, _Swollen),
+    *(tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, OSError, EOFError, zlib.error, _Swollen, _Outside),
     *(LookupError, ValueError, RuntimeError),  # links to nothing; names, methods and passwords that nobody knows
 )
 
@@ -66,7 +102,7 @@ async def unpack_subtree(archive: Path, subtree: str, target: Path, most: Most =
     found = 0
     count = _Sum(most)
     try:
-        with tarfile.open(archive) as tar:
+        with _opened(archive) as tar:
             for member in tar:
                 await count.add(member.size)
                 parts = PurePosixPath(member.name).parts
@@ -75,7 +111,7 @@ async def unpack_subtree(archive: Path, subtree: str, target: Path, most: Most =
                 inside = member.replace(name="/".join(parts[prefix_length:]), deep=False)
                 if member.islnk():
                     inside.linkname = "/".join(PurePosixPath(member.linkname).parts[prefix_length:])
-                tar.extract(inside, target, filter="data")
+                _put(tar, inside, target)
                 found += 1
     except _BROKEN as error:
         raise EngineInstallFailed(f"{archive.name} cannot be unpacked: {error}") from error
@@ -96,9 +132,9 @@ async def unpack_all(archive: Path, target: Path, most: Most = Most()) -> None:
                     await count.add(info.file_size)  # zipfile reads no more than this of a member
                     bundle.extract(info, target)
             return
-        with tarfile.open(archive) as tar:
+        with _opened(archive) as tar:
             for member in tar:
                 await count.add(member.size)
-                tar.extract(member, target, filter="data")
+                _put(tar, member, target)
     except _BROKEN as error:
         raise EngineInstallFailed(f"{archive.name} cannot be unpacked: {error}") from error

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from supervisor.errors import BuildFailed
 from supervisor.llamacpp.machine import Machine
-from supervisor.llamacpp.process import run_tool
 from supervisor.llamacpp.progress import Progress, Report
+from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.source import Source
 from supervisor.llamacpp.store import SERVER
 from supervisor.llamacpp.toolchain import Tools

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from supervisor.system.atomic import atomic_write
 
 
 def read_object(path: Path) -> dict[str, object]:
     """Read the object in `path`; empty where the file is missing, unreadable or holds something else."""
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -21,14 +21,7 @@ def read_object(path: Path) -> dict[str, object]:
 def write_object(path: Path, value: Mapping[str, object]) -> None:
     """Replace `path` in one step, making its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(value, stream, indent=1, sort_keys=True)
-        os.replace(scratch, path)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
+    atomic_write(path, json.dumps(value, indent=1, sort_keys=True).encode())
 
 
 def text(value: object) -> str | None:

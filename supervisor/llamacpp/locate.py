@@ -103,9 +103,9 @@ def _named(store: EngineStore, env: Mapping[str, str], explicit: str | None) -> 
 
 def _server_at(given: str, store: EngineStore, origin: str) -> Path:
     """Return the binary that a file, a folder or the name of an installed engine means."""
-    path = Path(given).expanduser().absolute()
+    path = Path(os.path.expanduser(given)).absolute()
     for candidate in (path, path / SERVER, path / "bin" / SERVER, store.binary(given)):
-        if candidate.is_file():
+        if os.path.isfile(candidate):
             return candidate
     raise EngineNotFound(
         f"{origin} names {given!r}, but there is no llama-server; give a file, its folder, or a name from "

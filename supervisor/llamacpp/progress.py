@@ -16,7 +16,3 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
-
-
-def silent(_: Progress) -> None:
-    """Drop the report."""

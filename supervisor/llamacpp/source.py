@@ -14,8 +14,8 @@ from supervisor.errors import BuildToolMissing, EngineInstallFailed, UsageError
 from supervisor.llamacpp.archive import unpack_subtree
 from supervisor.llamacpp.download import fetch, make_client
 from supervisor.llamacpp.index import find_source, index_urls
-from supervisor.llamacpp.process import run_tool
 from supervisor.llamacpp.progress import Progress, Report
+from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.versions import DEFAULT_BUILD, GIT_URL, SOURCE_FOLDER, TAG
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from supervisor.core.environment import for_builds
 from supervisor.errors import BuildToolMissing
 from supervisor.llamacpp.machine import Machine
-from supervisor.llamacpp.process import run_tool
 from supervisor.llamacpp.progress import Progress, Report
+from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
 
 _OLDEST_CMAKE = (3, 18)

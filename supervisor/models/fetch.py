@@ -56,9 +56,7 @@ class Fetcher:
         """The model as a plan needs it, without a download. Blocks."""
         chosen = self.chosen(entry)
         vision = wants_projector(entry.options)
-        if self.hub.is_here(chosen.repository, chosen.files(vision=vision)):
-            return self._local(entry, chosen, vision)
-        return entry, self.of(entry, chosen)
+        return self._local(entry, chosen, vision) or (entry, self.of(entry, chosen))
 
     def of(self, entry: ModelEntry, chosen: Chosen) -> Subject:
         """The same for one variant, which need not be the entry's. Blocks."""
@@ -77,16 +75,16 @@ class Fetcher:
         found = self.hub.look(reference)
         return found.choice(found.candidates[0])
 
-    def _local(self, entry: ModelEntry, chosen: Chosen, vision: bool) -> tuple[ModelEntry, Subject]:
-        repository = chosen.repository
-        paths = [
-            self.hub.cache.file(repository.id, repository.commit, file.path) for file in chosen.files(vision=vision)
-        ]
-        first = paths[0]
-        assert first is not None  # all are here
+    def _local(self, entry: ModelEntry, chosen: Chosen, vision: bool) -> tuple[ModelEntry, Subject] | None:
+        """The same where all files are on disk."""
+        repository, files = chosen.repository, chosen.files(vision=vision)
+        found = (self.hub.cache.file(repository.id, repository.commit, file.path) for file in files)
+        paths = [path for path in found if path is not None]
+        if len(paths) < len(files):
+            return None
         projector = paths[-1] if len(paths) > len(chosen.variant.parts) else None
-        placed = _placed(entry, first, projector)
-        return placed, replace(read_subject(first, placed.options, self.headers), siblings=siblings_of(chosen))
+        placed = _placed(entry, paths[0], projector)
+        return placed, replace(read_subject(paths[0], placed.options, self.headers), siblings=siblings_of(chosen))
 
     def _begin(self, model: str, progress: Progress) -> None:
         self.progress[model] = progress

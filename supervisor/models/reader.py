@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class ModelReader:
 
     def _reference(self, target: str) -> HubReference | None:
         target = self._configured.get(target, target)
-        local = target.startswith((".", "/", "~")) or Path(target).exists() or target == DEMO
+        local = target.startswith((".", "/", "~")) or os.path.exists(target) or target == DEMO
         return None if local or self._hub is None else self._hub.parse(target)
 
     def _chosen(self, hub: HubModels, reference: HubReference) -> Chosen:
@@ -92,7 +93,7 @@ class ModelReader:
             return Path(self._configured[target])
         if target == DEMO:
             return ensure_demo_model(self._places.cache)
-        if "/" in target or target.lower().endswith(".gguf") or Path(target).exists():
-            return Path(target).expanduser()
+        if "/" in target or target.lower().endswith(".gguf") or os.path.exists(target):
+            return Path(os.path.expanduser(target))
         known = ", ".join((DEMO, *self._configured))
         raise ModelNotFound(f"There is no model '{target}'. Give the path of a .gguf file, or one of: {known}.")

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import fields, replace
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from supervisor.config.effective import effective_models, policies, with_defaults
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions, ModelSettings, Settings
 from supervisor.config.sources import is_demo, path_of, repo_of
-from supervisor.core.launch import LaunchOptions, LoraAdapter
+from supervisor.core.gguf import shard_of
 from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
+from supervisor.core.options import LaunchOptions, names_file, options_of
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.text.plaintext import is_text, plain
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
-from supervisor.files.folder import Found, look_inside, passed_over, scan, scan_files
+from supervisor.files.folder import FolderModel, look_inside, passed_over, scan, scan_files
 from supervisor.files.model_file import open_model
 
 _log = structlog.get_logger()
 
 DEMO_ID = "demo"
 _MAX_NAMED = 5
-_SHARD = re.compile(r"-\d{5}-of-\d{5}$")
-
-
-def launch_options(options: ModelOptions) -> LaunchOptions:
-    """The launch options that these settings ask for."""
-    given = options.model_dump(include={field.name for field in fields(LaunchOptions)})
-    lora = tuple(LoraAdapter(**adapter) for adapter in given.pop("lora", ()))
-    return LaunchOptions(**given, lora=lora)
 
 
 def configured_models(settings: Settings) -> Registry:
@@ -49,7 +43,7 @@ def configured_models(settings: Settings) -> Registry:
     return Registry(entries, _defaults(settings))
 
 
-def _found(folder: str | None) -> dict[str, Found]:
+def _found(folder: str | None) -> dict[str, FolderModel]:
     """What `models_dir` holds, by name; what cannot be a model for its name is logged."""
     if folder is None:
         return {}
@@ -60,15 +54,16 @@ def _found(folder: str | None) -> dict[str, Found]:
 
 def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
     """Files that these models name and that are not there, each with the id of its model."""
-    named = (
-        (entry.id, path)
-        for entry in models
-        for path in (
-            *(entry.path, entry.options.mmproj, entry.options.spec_draft_model, entry.options.chat_template_file),
-            *(adapter.path for adapter in entry.options.lora),
-        )
-    )
-    return [(name, path) for name, path in named if path is not None and not Path(path).is_file()]
+    named = ((entry.id, path) for entry in models for path in (entry.path, *_named_files(entry.options)))
+    return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
+
+
+def _named_files(options: LaunchOptions) -> Iterator[str]:
+    """The files that options name."""
+    for row in options_of(LaunchOptions):
+        value = getattr(options, row.name)
+        if names_file(row.kind, folders=False) and value is not None:
+            yield from [value] if isinstance(value, str) else [adapter.path for adapter in value]
 
 
 def _defaults(settings: Settings) -> ModelDefaults:
@@ -76,7 +71,9 @@ def _defaults(settings: Settings) -> ModelDefaults:
     return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters(), plain.tool_calls)
 
 
-def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | None, policy: ModelPolicy) -> ModelEntry:
+def _entry(
+    settings: Settings, name: str, model: ModelSettings, found: FolderModel | None, policy: ModelPolicy
+) -> ModelEntry:
     """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
     entry = ModelEntry(
         *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
@@ -88,14 +85,14 @@ def _entry(settings: Settings, name: str, model: ModelSettings, found: Found | N
     if is_demo(model) or (path is None and found is None and name == DEMO_ID):
         return replace(entry, source=Source.DEMO)
     if path is not None:
-        found = look_inside(Path(path), name) if Path(path).is_dir() else Found(name, Path(path))
+        found = look_inside(Path(path), name) if os.path.isdir(path) else FolderModel(name, Path(path))
     if found is None:  # loading it will say so
         nowhere = path or str(Path(settings.models_dir or ".") / f"{name}.gguf")
         return replace(entry, path=nowhere)
     return replace(entry, path=str(found.path), options=_with_companions(entry.options, found))
 
 
-def _with_companions(options: LaunchOptions, found: Found) -> LaunchOptions:
+def _with_companions(options: LaunchOptions, found: FolderModel) -> LaunchOptions:
     """What lies beside the model is used, unless the options say otherwise."""
     if found.projector is not None and options.mmproj is None and options.mmproj_auto is not False:
         options = replace(options, mmproj=str(found.projector))
@@ -139,14 +136,19 @@ def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEn
             ".gguf file.",
             param="target",
         )
-    first = str(open_model(_file_in(path) if path.is_dir() else path).path)
+    first = str(open_model(_file_in(path) if os.path.isdir(path) else path).path)
     known = registry.by_path(first)
     if known is not None and model_id in {None, known.id}:
         return known
-    name = model_id or _SHARD.sub("", Path(first).stem)
+    name = model_id or _name_of(Path(first))
     if not name:
         raise ModelFileError(f"{path} gives no model id; name one with --id.")
     return replace(new_entry(registry, name, None), path=first)
+
+
+def _name_of(first: Path) -> str:
+    shard = shard_of(first.name)
+    return shard.prefix if shard else first.stem
 
 
 def _file_in(folder: Path) -> Path:

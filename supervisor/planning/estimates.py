@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError
 
 from supervisor.config.base import (
-    MOST_OVERRIDES,
     AllLayers,
     AllMebibytes,
     Bytes,
@@ -27,6 +26,7 @@ from supervisor.config.base import (
 )
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.memory.options import FlashAttention, Speculative
+from supervisor.core.options.kinds import MOST_OVERRIDES
 from supervisor.core.spec import ModelSpec, tensor_bytes
 from supervisor.errors import EstimateRefused, InvalidRequest, file_refused
 from supervisor.files.model_file import open_model

@@ -25,7 +25,7 @@ from supervisor.core.devices import (
 )
 from supervisor.core.engine_output.failures import OPTION
 from supervisor.core.launch import LaunchOptions, Placed
-from supervisor.core.launch.ladder import Detour, detoured, next_detour, unguessed, without_draft
+from supervisor.core.launch.fallback import Fallback, next_fallback, unguessed, with_fallback, without_draft
 from supervisor.core.learn.history import Observation, learned
 from supervisor.core.learn.identity import Start
 from supervisor.core.memory import Refusal
@@ -45,7 +45,7 @@ T = TypeVar("T")
 class Known:
     """A model that was read, with what earlier starts of it showed and the digest of the engine that will run it.
 
-    The options of `entry` are those of the `detour` that failed starts have led to.
+    The options of `entry` are those of the `fallback` that failed starts have led to.
     """
 
     entry: ModelEntry
@@ -53,7 +53,7 @@ class Known:
     observations: tuple[Observation, ...] = ()
     engine: str = ""
     build: int | None = None
-    detour: Detour = field(default_factory=Detour)
+    fallback: Fallback = field(default_factory=Fallback)
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Sight:
         self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
     ) -> tuple[Placement | DoesNotFit, bool]:
         """The plan, and whether what was guessed, if anything, counts in it."""
-        found = self._taught(known, options, residents, known.detour.short)
-        guessed = known.detour.killed and known.detour.shortages == 1
+        found = self._taught(known, options, residents, known.fallback.short)
+        guessed = known.fallback.killed and known.fallback.shortages == 1
         dropped = guessed and isinstance(found, DoesNotFit) and not found.later
         if dropped:
             found = self._taught(known, options, residents, {})
-        if isinstance(found, DoesNotFit) and known.detour.steps:
-            found = replace(found, message=" ".join((found.message, *known.detour.steps)))
+        if isinstance(found, DoesNotFit) and known.fallback.steps:
+            found = replace(found, message=" ".join((found.message, *known.fallback.steps)))
         return found, not dropped
 
     def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
@@ -155,7 +155,7 @@ class Planner:
         self._rules = rules
         self._holdings = holdings
         self._known: dict[str, Known] = {}
-        self._detours: dict[str, tuple[LaunchOptions, Detour]] = {}
+        self._fallbacks: dict[str, tuple[LaunchOptions, Fallback]] = {}
         self._seen: tuple[Machine, Budgets] | None = None
         self._aside = ThreadPoolExecutor(1, "plan")
         self._waiting = 0
@@ -167,32 +167,32 @@ class Planner:
     async def learn(self, model: str) -> None:
         """Read the model's files. Raises what reading them does."""
         entry = self._registry.find(model)
-        detour = self.detour(entry)
+        fallback = self.fallback(entry)
         try:
-            known = await self._read(_detoured(entry, detour))
+            known = await self._read(_with_fallback(entry, fallback))
         except ModelFileError:
-            detour = without_draft(entry.options, detour)
-            known = await self._read(_detoured(entry, detour))
-            self._detours[entry.id] = entry.options, detour
-        self._known[entry.id] = replace(known, detour=detour)
+            fallback = without_draft(entry.options, fallback)
+            known = await self._read(_with_fallback(entry, fallback))
+            self._fallbacks[entry.id] = entry.options, fallback
+        self._known[entry.id] = replace(known, fallback=fallback)
 
-    def detour(self, entry: ModelEntry) -> Detour:
+    def fallback(self, entry: ModelEntry) -> Fallback:
         """How the model is started otherwise than its options say; other options begin anew."""
-        options, detour = self._detours.get(entry.id, (entry.options, Detour()))
-        return detour if options == entry.options else Detour()
+        options, fallback = self._fallbacks.get(entry.id, (entry.options, Fallback()))
+        return fallback if options == entry.options else Fallback()
 
     def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
         """A start of the model failed: whether there is something else to try. The next `learn` heeds it."""
         entry = self._registry.find(model)
         names = self.sight.placed(placement).names
-        found = next_detour(self.detour(entry), failure, entry.options, placement, names)
+        found = next_fallback(self.fallback(entry), failure, entry.options, placement, names)
         if found is not None:
-            self._detours[entry.id] = entry.options, found
+            self._fallbacks[entry.id] = entry.options, found
         return found is not None
 
     def forget(self, model: str) -> None:
         """Start it again as its options say."""
-        self._detours.pop(model, None)
+        self._fallbacks.pop(model, None)
 
     async def see_room(self) -> Mapping[str, int]:
         """Look at the machine; free bytes by device name."""
@@ -208,8 +208,9 @@ class Planner:
 
     @property
     def sight(self) -> Sight:
-        """What the last look showed."""
-        assert self._seen is not None  # the machine is looked at before it is asked about
+        """What the last look showed. Raises RuntimeError where none was taken: that is a fault of the program."""
+        if self._seen is None:
+            raise RuntimeError("the machine has to be looked at before anything is planned on it")
         return Sight(*self._seen, self._rules)
 
     def known(self, model: str) -> Known:
@@ -224,9 +225,9 @@ class Planner:
         """
         known = self._known[model]
         found, by_guess = self.sight.decided(known, known.entry.options, residents)
-        if isinstance(found, Placement) and not by_guess and model in self._detours:
-            options, detour = self._detours[model]
-            self._detours[model] = options, unguessed(detour)
+        if isinstance(found, Placement) and not by_guess and model in self._fallbacks:
+            options, fallback = self._fallbacks[model]
+            self._fallbacks[model] = options, unguessed(fallback)
         if isinstance(found, DoesNotFit) and found.refusal is not None:
             raise refused(found.refusal)
         return found
@@ -251,8 +252,8 @@ class Planner:
         ]
 
 
-def _detoured(entry: ModelEntry, detour: Detour) -> ModelEntry:
-    return replace(entry, options=detoured(entry.options, detour))
+def _with_fallback(entry: ModelEntry, fallback: Fallback) -> ModelEntry:
+    return replace(entry, options=with_fallback(entry.options, fallback))
 
 
 def refused(refusal: Refusal) -> SupervisorError:

@@ -121,7 +121,7 @@ class Pool:
         """What is set for models is not what it was."""
         self._apply(PolicyChanged())
 
-    async def settled(self, model: ModelId) -> PoolStatus:
+    async def at_rest(self, model: ModelId) -> PoolStatus:
         """The model's status once its engine neither comes up nor goes away."""
         return await self._first(model, lambda status: status.view.state not in _MOVING)
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from supervisor.core.devices import Device, Host, Machine, Problem
 from supervisor.core.devices.amd import with_names
 from supervisor.core.devices.engine_list import Listed
-from supervisor.core.devices.join import Found, held_by, is_known, join, listing_env
+from supervisor.core.devices.join import DriverReport, held_by, is_known, join, listing_env
 from supervisor.core.devices.physical import AMD, Gpu
 from supervisor.core.devices.unlisted import guess_list, unused_gpus
 from supervisor.core.devices.vulkan import VulkanDevice
 from supervisor.probe import drivers
 from supervisor.probe.engine_list import identity, list_devices, list_worker, worker_is_free
 from supervisor.probe.places import Surroundings
-from supervisor.probe.tool import LIMIT_SECONDS, PAUSE_SECONDS, Patience, ProbeFailed, ProbeRun
+from supervisor.probe.tool import PAUSE_SECONDS, Patience, ProbeFailed, ProbeRun
 
 _NO_ENGINE = Problem(
     "engine", "No llama-server could be asked, so devices are what the drivers tell; run `supervisor engine install`."
@@ -72,7 +72,7 @@ class Prober:
                 self._forget()
             host = drivers.host(self._around)
             env = self._around.env
-            found = Found(self._gpus(), self._vulkan or ())
+            found = DriverReport(self._gpus(), self._vulkan or ())
             listed = self._listed(binary, found)
             if any(one.backend == "vulkan" for one in listed):
                 found = replace(found, vulkan=self._asked_vulkan())
@@ -122,13 +122,13 @@ class Prober:
             self._vulkan = self._patience.ask("vulkaninfo", lambda: drivers.vulkan(self._around))
         return self._vulkan
 
-    def _listed(self, binary: Path | None, found: Found) -> tuple[Listed, ...]:
+    def _listed(self, binary: Path | None, found: DriverReport) -> tuple[Listed, ...]:
         if binary is None:
             return guess_list(found, self._around.env)
         env = {**self._around.env, **listing_env(found, self._around.env)}
         return self._patience.ask("engine", lambda: self._ask_engine(binary, env, found))
 
-    def _ask_engine(self, binary: Path, env: Mapping[str, str], found: Found) -> tuple[Listed, ...]:
+    def _ask_engine(self, binary: Path, env: Mapping[str, str], found: DriverReport) -> tuple[Listed, ...]:
         key = identity(binary, env)
         listed = self._lists.get(key)
         if listed is None or not _told_by_drivers(listed, found, self._around.env):
@@ -156,14 +156,7 @@ class Prober:
         return self._workers[endpoint]
 
 
-def probe_machine(
-    env: Mapping[str, str], binary: Path | None, rpc: Sequence[str] = (), limit_s: float = LIMIT_SECONDS
-) -> Machine:
-    """The machine, asked once. The daemon keeps a `Prober`."""
-    return Prober(Surroundings(env, limit_s=limit_s)).machine(binary, rpc)
-
-
-def _told_by_drivers(listed: Sequence[Listed], found: Found, env: Mapping[str, str]) -> bool:
+def _told_by_drivers(listed: Sequence[Listed], found: DriverReport, env: Mapping[str, str]) -> bool:
     """Whether free memory needs no engine: a driver knows each device, or it is the host's (Metal tells no more)."""
     devices = join(listed, found, env, Host(0, 0)).devices
     return all(device.backend == "metal" or is_known(device, found.gpus) for device in devices)

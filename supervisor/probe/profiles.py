@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -11,6 +13,27 @@ from supervisor.errors import ProfileInvalid
 
 _FOLDER = Path(__file__).parents[1] / "profiles"
 _MOST_BYTES = 1 << 20  # somebody may name a model's file instead
+_MOST_DIGITS = 100
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML: what it holds is no larger than it is itself, and has no numbers that cannot be written out."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """One value; no reference to another one, which could make much of little."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # PyYAML has no types here
+            raise yaml.composer.ComposerError(None, None, "no aliases (*name) are taken here", mark)
+        return super().compose_node(parent, index)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """A whole number."""
+        if len(node.value) > _MOST_DIGITS:
+            raise ValueError
+        return super().construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def profile_names() -> tuple[str, ...]:
@@ -23,10 +46,10 @@ def load_profile(name: str) -> Machine:
 
     Raises ProfileInvalid where there is none, it cannot be read, or it is not a profile.
     """
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     if "/" not in name and path.suffix == "" and name in profile_names():
         path = _FOLDER / f"{name}.yaml"
-    if not path.is_file():
+    if not os.path.isfile(path):
         known = ", ".join(profile_names())
         raise ProfileInvalid(f"There is no file {name}, and no profile of that name; there are {known}.")
     try:
@@ -42,7 +65,7 @@ def read_profile(data: bytes, where: str) -> Machine:
     if len(data) > _MOST_BYTES:
         raise ProfileInvalid(f"{where} is not a profile: it is too large for one.")
     try:
-        value = yaml.safe_load(data.decode("utf-8"))
+        value = yaml.load(data.decode("utf-8"), _Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise ProfileInvalid(f"{where} is neither YAML nor JSON: line {line}: {error.problem}.") from None

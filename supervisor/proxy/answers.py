@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias, cast
 
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
 from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
 from supervisor.engines.client import EngineResponse
 from supervisor.proxy.asgi import Responder
 
+Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
+"""What becomes of a whole answer."""
+
 
 class Filter(Protocol):
-    """What stands between the engine's bytes and the client's: `core/stream/relay.py`, or what looks like it."""
+    """What stands between the engine's bytes and the client's: `core/stream/filter.py`, or what looks like it."""
 
     @property
     def done(self) -> bool: ...
@@ -59,7 +62,7 @@ async def fold(
     into: StreamFold,
     responder: Responder,
     through: Filter | None = None,
-    changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    changed: Changed | None = None,
 ) -> None:
     """Send one object made of the whole stream, `changed`; raises StreamBroken where the end is missing."""
     while arrived := await upstream.read_some():
@@ -70,17 +73,16 @@ async def fold(
     if not into.done:
         raise StreamBroken
     answer = into.response()
-    await responder.whole(200, _encode(answer if changed is None else changed(answer)))
+    await responder.whole(200, _encode(answer if changed is None else changed(cast(Mapping[str, object], answer))))
 
 
-async def pass_whole(
-    upstream: EngineResponse, responder: Responder, changed: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None
-) -> None:
+async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Changed | None) -> None:
     """Send what the engine answered, an error in our envelope. changed: what becomes of an answer."""
     body = await upstream.read()
     if upstream.status == 200 and changed is not None:
         with well_shaped():
-            answer = changed(said_by_engine(body, "The engine's answer"))
+            said = cast(Mapping[str, object], said_by_engine(body, "The engine's answer"))
+            answer = changed(said)
         await responder.whole(200, _encode(answer))
     elif upstream.status < 400:
         await responder.whole(upstream.status, body)
@@ -88,11 +90,11 @@ async def pass_whole(
         await _send_error(responder, error_in(body), upstream.status)
 
 
-async def _send_error(responder: Responder, error: Mapping[str, Any], status: int = 500) -> None:
+async def _send_error(responder: Responder, error: Mapping[str, object], status: int = 500) -> None:
     found, envelope = translate(error, status)
     headers = {} if may_pass(found, envelope) else {"x-should-retry": "false"}
     await responder.whole(found, _encode(envelope), headers)
 
 
-def _encode(value: Mapping[str, Any]) -> bytes:
+def _encode(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

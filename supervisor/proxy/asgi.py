@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine, Mapping
-from typing import Any
 
 from starlette.types import Receive, Send
 
@@ -29,7 +28,7 @@ class ClientGone(Exception):
     """The client closed its connection; there is nobody to answer."""
 
 
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+async def while_connected(receive: Receive, work: Coroutine[object, object, None]) -> None:
     """Run `work` to its end; cancel it as soon as the client goes away. Its errors are raised here."""
     worker = asyncio.current_task()
     assert worker is not None  # a coroutine runs in a task

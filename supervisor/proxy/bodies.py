@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.types import Receive, Scope
 
@@ -34,6 +34,7 @@ _SMALL = 1 << 12  # bytes of a request that takes its turn without asking
 _TURN_S = 0.005  # of computing with requests before others on the loop are served
 _PIECE = 1 << 18  # bytes that are looked at in one go
 _RETRY_S = 2.0
+_DIGITS = 20  # of a length; one with more, zeros, is as good as none
 
 _Result = TypeVar("_Result")
 
@@ -145,7 +146,7 @@ class ClientJson:
     """
 
     text: bytes
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     size: int
     _bodies: Bodies
     _outline: Outline | None = None
@@ -159,7 +160,7 @@ class ClientJson:
         """What to send for JSON that was made of `text` or `fields`."""
         return text if self._outline is None else self._outline.pieces(text)
 
-    def heads(self, value: Any) -> Any:
+    def heads(self, value: object) -> object:
         """A value of `fields` of which only the beginnings of texts count."""
         return value if self._outline is None else self._outline.heads(value, CHARACTERS)
 
@@ -198,10 +199,10 @@ async def read_any(
 def declared_size(scope: Scope) -> int | None:
     """Bytes that the client says it sends; None where it does not say."""
     found = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"")
-    return int(found) if found.isdigit() else None
+    return int(found) if found.isdigit() and len(found) <= _DIGITS else None
 
 
-def parse_object(text: bytes) -> dict[str, Any]:
+def parse_object(text: bytes) -> dict[str, object]:
     """A JSON object. Raises InvalidRequest."""
     try:
         parsed = parse(text)
@@ -259,7 +260,7 @@ class _Body:
         outliner, (view,), marker = self._outliner, whole, secrets.token_hex(8)
         assert outliner is not None  # it has been read
 
-        def outlined() -> tuple[Outline, dict[str, Any]]:
+        def outlined() -> tuple[Outline, dict[str, object]]:
             outline = outliner.finish(view, marker)
             return outline, parse_object(outline.text)
 

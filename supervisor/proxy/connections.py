@@ -18,7 +18,7 @@ from typing import Protocol
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from supervisor.core.stream.apis import api_of
+from supervisor.core.routes import api_of
 from supervisor.errors import SupervisorError, TooManyConnections
 from supervisor.proxy.asgi import Responder
 
@@ -112,9 +112,8 @@ class Connections:
             self._waiting[one] = None
 
     def works(self, one: Connection) -> None:
-        """A connection has a request."""
+        """A connection has a request; its body may be yet to come."""
         self._waiting.pop(one, None)
-        self._management_waiting.pop(one, None)
 
     def stalls(self, one: Connection) -> None:
         """A connection's client reads slower than it is written to."""
@@ -132,8 +131,9 @@ class Connections:
             self._owing.move_to_end(one)
 
     def owes_nothing(self, one: Connection) -> None:
-        """Its request is there."""
+        """Its request is there. One of management may lose its place until then: its body is small."""
         self._owing.pop(one, None)
+        self._management_waiting.pop(one, None)
 
     def _serve(self, new: Connection) -> Place:
         self._served.add(new)

@@ -13,7 +13,6 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,9 +20,10 @@ from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
-from supervisor.core.stream.apis import Api, api_of
+from supervisor.core.routes import SERVED, Route, kind_of
+from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.upstream import UpstreamPlan, plan_upstream, set_fields
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
@@ -33,13 +33,7 @@ from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
-from supervisor.proxy.waiting import PATHS as STREAMED
 from supervisor.proxy.waiting import Waiting
-
-PATHS = (
-    *("/v1/chat/completions", "/v1/completions", "/v1/embeddings"),
-    *("/v1/responses", "/v1/messages", "/v1/messages/count_tokens"),
-)
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
@@ -64,19 +58,19 @@ class Relaying:
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
     """The ASGI endpoint of every relayed path."""
-    return {path: RelayEndpoint(path, relaying) for path in PATHS}
+    return {path: RelayEndpoint(route, relaying) for path, route in SERVED.items()}
 
 
 @dataclass(frozen=True)
 class RelayEndpoint:
     """One path whose requests go to the engine of the model that the body names."""
 
-    path: str
+    route: Route
     relaying: Relaying
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        responder = Responder(send, transport_of(scope), api_of(self.path))
+        responder = Responder(send, transport_of(scope), self.route.api)
         try:
             with self.relaying.bodies.room() as room:
                 body = await read_json(receive, room, declared_size(scope))
@@ -89,11 +83,11 @@ class RelayEndpoint:
     async def _answer(self, body: ClientJson, responder: Responder) -> None:
         entry = self.relaying.registry.find(_model_name(body.fields))
         prepared, asked = await body.work(partial(self._prepared, body, entry))
-        plan = plan_upstream(prepared.path, prepared.asked)
-        with self.relaying.inflight.entered(entry.id, self.path, stream=asked.get("stream") is True) as request:
+        plan = outgoing_request(kind_of(prepared.path), prepared.asked)
+        with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
             affinity = affinity_of(asked, body.heads) if entry.policy.replicas_max > 1 else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
-            await self._cancellable(_Job(request, acquire, plan, prepared, body, api_of(self.path)), responder)
+            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or say that the request was cancelled."""
@@ -108,19 +102,18 @@ class RelayEndpoint:
             if not responder.ended:
                 await self._end_stream(job, responder, error)
         finally:
-            if job.prepared.watch is not None:
-                job.prepared.watch.settle()
+            job.prepared.way.finish()
 
-    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, Any]]:
+    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
         """The request for the engine, and what the client asks for, as the model's filters leave it."""
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
-        return self.relaying.tool_calls.prepare(self.path, body, entry), body.fields
+        return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """How to wait for an engine, where the client can hear something meanwhile."""
-        if not request.stream or self.path not in STREAMED:
+        if not request.stream or not self.route.generates:
             return None
         return partial(self.relaying.waiting.wait, request=request, responder=responder)
 
@@ -168,21 +161,20 @@ class RelayEndpoint:
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    form = job.prepared.form
+    way = job.prepared.way
     if job.folding is None:
         job.folding = job.plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
-        await pass_whole(upstream, responder, form.answer if form is not None else None)
+        await pass_whole(upstream, responder, way.answer if way.rewrites else None)
     elif job.folding is None:
         await stream_through(upstream, filtered, responder)
     else:
-        through = filtered if job.prepared.watch is not None else None
-        await fold(upstream, job.folding, responder, through, form.said if form is not None else None)
+        through = filtered if way.looks else None
+        await fold(upstream, job.folding, responder, through, way.said)
 
 
 async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
     """What the client keeps of an answer that is asked for once more."""
-    assert job.prepared.watch is not None  # who else looks into answers
     if not why.keeps:
         job.folding = None
     elif job.folding is not None:
@@ -190,7 +182,7 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
         job.has_kept = True
     elif why.before:
         await responder.write(why.before)
-    job.prepared.watch.again(why, goes_on=responder.said or job.has_kept)
+    job.prepared.way.again(why, goes_on=responder.said or job.has_kept)
 
 
 @dataclass(slots=True)
@@ -203,7 +195,7 @@ class _Job:
 
     request: InflightRequest
     acquire: Callable[[], Awaitable[Lease]]
-    plan: UpstreamPlan
+    plan: OutgoingRequest
     prepared: Prepared
     body: ClientJson
     api: Api
@@ -213,24 +205,23 @@ class _Job:
 
     async def question(self, client: EngineClient) -> tuple[str, Payload]:
         """Path and body of the request to the engine."""
-        prepared, watch = self.prepared, self.prepared.watch
-        changed = await watch.changed(client) if watch is not None else None
-        raw = await watch.raw_payload(client, changed) if watch is not None and watch.raw else None
+        prepared, way = self.prepared, self.prepared.way
+        changed = await way.changed(client)
+        raw = await way.raw_payload(client, changed) if way.raw else None
         if raw is not None:
             return COMPLETION_PATH, raw
         return prepared.path, await self.body.work(partial(self._payload, changed))
 
-    def _payload(self, changed: Mapping[str, Any] | None) -> Payload:
+    def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}
         if changed is not None:
             return self.body.payload(json.dumps({**changed, **changes}).encode())
         return self.body.payload(set_fields(self.prepared.body, changes))
 
     def new_filter(self) -> Filter:
-        """The way of the answer's bytes; without a form they are not looked into."""
-        form = self.prepared.form
-        relay = self.prepared.relay(self.api, drop_progress=self.plan.drop_progress)
-        return relay if form is None else form.stream(relay)
+        """The way of the answer's bytes."""
+        way = self.prepared.way
+        return way.stream(way.stream_filter(self.api, drop_progress=self.plan.drop_progress))
 
 
 class _TryAgain(Exception):

@@ -25,7 +25,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from supervisor.core.stream.apis import api_of
+from supervisor.core.routes import api_of
 from supervisor.errors import HeadersTooLarge, InvalidRequest, RequestTimeout, SupervisorError
 from supervisor.proxy.connections import Connections, Place, management_only, too_many_connections
 from supervisor.proxy.deadline import Deadline
@@ -35,6 +35,7 @@ _TRANSPORT = "transport"
 
 _LINGER_S = 5.0  # how long a client may go on sending what nobody wants any more
 _LINGER_BYTES = 16 << 20  # and how much
+_CHUNK = 64  # bytes that parsing a chunk costs, however small it is
 _SLOWEST = 1024  # bytes per second of a body
 _QUEUED = 16  # requests of one connection that wait behind the one that is being answered
 
@@ -66,6 +67,7 @@ class RelayingProtocol(HttpToolsProtocol):
         self._head = 0  # bytes of the head and the trailers
         self._fields = 0  # how many of them
         self._received = 0  # bytes of the body since its time limit began
+        self._pieces: list[bytes] = []  # of the body, parsed but not handed on: one by one would take quadratic time
         self._wanted = True  # False: whatever comes is thrown away
         self._spare = _LINGER_BYTES  # bytes that may yet be thrown away
         self._fault: SupervisorError | None = None
@@ -136,6 +138,7 @@ class RelayingProtocol(HttpToolsProtocol):
         except httptools.HttpParserError:
             self._refuse(self._fault or InvalidRequest("What was sent is not HTTP/1.1."))
         else:
+            self._hand_on()
             if self._unread > self._limits.head:
                 self._refuse(self._too_large())
 
@@ -172,15 +175,24 @@ class RelayingProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
-        super().on_body(body)
         self._unread = 0
+        self._pieces.append(body)
+
+    def _hand_on(self) -> None:
+        """Give the request what has come of its body: in one, though it may be thousands of chunks."""
+        if not self._pieces:
+            return
+        body, count = b"".join(self._pieces), len(self._pieces)
+        self._pieces.clear()
+        super().on_body(body)
         self._received += len(body)
         self._connections.owes(self)
         if self.cycle.response_complete:
-            self._throw_away(len(body))
+            self._throw_away(len(body) + count * _CHUNK)
 
     def on_message_complete(self) -> None:
         """The request is there; what comes next is another one."""
+        self._hand_on()
         super().on_message_complete()
         self._phase = "quiet"
         self._unread = 0

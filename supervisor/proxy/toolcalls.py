@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import cast
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -18,7 +18,7 @@ from supervisor.core.models.registry import ModelEntry
 from supervisor.core.recovery import AskAgain, ChatRecovery, RecoveredStream, Tally, ToolPolicy, mended_messages
 from supervisor.core.recovery.again import Again, Ending, Judge, Nudged, ParserFailed
 from supervisor.core.recovery.emulate import TemplateFacts, emulated
-from supervisor.core.recovery.forms import CHAT_PATH, FORMS, Form
+from supervisor.core.recovery.forms import CHAT_PATH, Form
 from supervisor.core.recovery.help import FIELD as HELP_FIELD
 from supervisor.core.recovery.help import AgentHelp, announces, asked_help, nudged, with_warnings
 from supervisor.core.recovery.history import mended_input
@@ -32,15 +32,18 @@ from supervisor.core.recovery.raw import (
     template_request,
 )
 from supervisor.core.recovery.stream import Ways, is_parser_s
+from supervisor.core.recovery.typed import Chunk, Head
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.stream.apis import OPENAI, Api
-from supervisor.core.stream.relay import Relay
-from supervisor.core.stream.upstream import set_fields
+from supervisor.core.routes import route_of
+from supervisor.core.stream.chat import is_one
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.outgoing import set_fields
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
-from supervisor.proxy.spoken import Spoken
+from supervisor.proxy.spoken import PLAIN, Plain, Spoken
 
 _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
@@ -120,7 +123,7 @@ class ToolCalls:
     def prepare(self, path: str, request: ClientJson, entry: ModelEntry) -> Prepared:
         """What to ask the engine, and the watch over its answer. Raises InvalidRequest."""
         body, asked = request.text, request.fields
-        form = FORMS.get(path)
+        form = _form_of(path)
         if form is None:
             return Prepared(path, body, asked)
         mode = asked_mode(asked, entry.tool_calls, self.default)
@@ -147,7 +150,7 @@ class ToolCalls:
         watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request)
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
-    def settle(self, model: str, tally: Tally, *, failed: bool) -> None:
+    def record(self, model: str, tally: Tally, *, failed: bool) -> None:
         """Count an answer and tell the log."""
         self.counts.setdefault(model, Counts()).add(tally, failed=failed)
         if tally.recovered or tally.saved or failed:
@@ -181,63 +184,57 @@ class Prepared:
 
     Attributes:
         path, body: to ask; what the body says, as `asked`.
-        watch: over an answer that may hold calls.
-        spoken: where the answer is a chat's and the client wants it in another form.
+        way: what becomes of the answer.
         needs: further fields for the engine, whether it is asked for a stream or not.
     """
 
     path: str
     body: bytes
-    asked: Mapping[str, Any]
-    watch: Watch | None = None
-    spoken: Spoken | None = None
-    needs: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def form(self) -> Watch | Spoken | None:
-        """What the answer goes through; None: it is passed on."""
-        return self.watch or self.spoken
-
-    def relay(self, api: Api, *, drop_progress: bool) -> Relay:
-        """What cuts the bytes of a streamed answer; `api`: the client's."""
-        form = self.form
-        if form is None:
-            return Relay(drop_progress=drop_progress, api=api)
-        return Relay(drop_progress=drop_progress and form.verbatim, api=OPENAI, one_created=form.verbatim)
+    asked: Mapping[str, object]
+    way: Plain = PLAIN
+    needs: Mapping[str, object] = field(default_factory=dict)
 
 
 def plainly(path: str, request: ClientJson) -> Prepared:
     """What to ask the engine where nothing is looked for in the answer."""
-    form, asked = FORMS.get(path), request.fields
+    form, asked = _form_of(path), request.fields
     chat = form.chat(asked) if form is not None and form.always and not request.opaque else None
     return Prepared(path, request.text, asked) if form is None or chat is None else _spoken(form, chat, asked)
 
 
-def _spoken(form: Form, chat: Mapping[str, Any], asked: Mapping[str, Any]) -> Prepared:
+def _form_of(path: str) -> Form | None:
+    route = route_of(path)
+    return None if route is None else route.form
+
+
+def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object]) -> Prepared:
     spoken = Spoken(lambda: form.voice(asked))
-    return Prepared(CHAT_PATH, json.dumps(chat).encode(), chat, spoken=spoken, needs=form.needs(chat))
+    return Prepared(CHAT_PATH, json.dumps(chat).encode(), chat, spoken, needs=form.needs(chat))
 
 
-class Watch:
+class Watch(Plain):
     """One request whose answer may hold calls.
 
     Attributes:
-        raw: the engine's parser is left out.
-        verbatim: chunks of a chat are what the client wants.
+        raw: the engine's parser is left out; `changed` finds that out.
     """
+
+    rewrites = True
+    looks = True
 
     def __init__(
         self,
         owner: ToolCalls,
         ways: tuple[ToolPolicy, AgentHelp, Form],
         model: str,
-        chat: Mapping[str, Any],
+        chat: Mapping[str, object],
         request: ClientJson,
     ) -> None:
         self._policy, helping, form = ways
         self._owner = owner
         self._model = model
         self._asked = chat
+        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
         self._request = request
         self._may_go_raw = self._can_go_raw()
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
@@ -249,10 +246,10 @@ class Watch:
         self._goes_on = False
         self._tally = Tally()
         self._stream: RecoveredStream | None = None
-        self._head: Mapping[str, Any] = _new_head(chat)
+        self._head: Head = _new_head(chat)
         self._thinking = False
 
-    def stream(self, relay: Relay) -> RecoveredStream:
+    def stream(self, relay: StreamFilter) -> RecoveredStream:
         """The way of the answer's bytes; anew for every try."""
         self._tally = Tally()
         if not self._goes_on:
@@ -263,13 +260,13 @@ class Watch:
         self._stream = RecoveredStream(relay, self._recovery(), self._owner.clock, ways)
         return self._stream
 
-    def answer(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def answer(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """An answer that came in one piece."""
-        return self.said(self._recovery().whole(body))
+        return self.said(self._recovery().whole(cast(Chunk, body)))
 
-    def said(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    def said(self, answer: Mapping[str, object]) -> Mapping[str, object]:
         """A whole answer in the client's form."""
-        return self._new_voice().whole(answer)
+        return self._new_voice().whole(cast(Chunk, answer))
 
     def again(self, why: AskAgain, *, goes_on: bool) -> None:
         """The engine is asked once more; `goes_on`: the client has the beginning."""
@@ -278,12 +275,12 @@ class Watch:
         if isinstance(why, Nudged):
             self._nudges -= 1
             self._nudged = True
-            self._asked = {**self._asked, "messages": nudged(self._asked.get("messages") or [], why.said)}
+            self._asked = {**self._asked, "messages": nudged(self._asked.get("messages"), why.said)}
         else:
             self._owner.unparsed(self._model)
             self.raw = True
 
-    async def changed(self, client: EngineClient) -> Mapping[str, Any] | None:
+    async def changed(self, client: EngineClient) -> Mapping[str, object] | None:
         """The request, where it is another than at first: nudged, or with its tools in the prompt.
 
         The latter is for templates that have no place for them. A template whose parser is known to swallow text sends
@@ -311,10 +308,10 @@ class Watch:
             await rendered.read()
             return rendered.status < 400
 
-    async def _payload(self, asked: Mapping[str, Any]) -> Payload:
+    async def _payload(self, asked: Mapping[str, object]) -> Payload:
         return await self._request.work(lambda: self._request.payload(json.dumps(asked).encode()))
 
-    async def raw_payload(self, client: EngineClient, body: Mapping[str, Any] | None) -> bytes | None:
+    async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
         """The body of the raw route; None where the engine does not render the prompt."""
         asked = template_request(body or self._asked)
         async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
@@ -326,12 +323,12 @@ class Watch:
         self._thinking = opens_thought(prompt)
         return json.dumps(completion_request(self._asked, prompt)).encode()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """The answer is over."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
-        self._owner.settle(self._model, self._tally, failed=failed)
+        self._owner.record(self._model, self._tally, failed=failed)
 
     def _can_go_raw(self) -> bool:
         return can_go_raw(self._asked) and self._request.size <= _MOST_RAW
@@ -350,19 +347,19 @@ class Watch:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
 
-    def _tools(self) -> Request:
+    def _sought(self) -> Request:
         options = self._policy.options(self._asked)
         if self.raw:
             options = replace(options, split_think=True, think_open=self._thinking)
-        return Request(self._asked.get("tools"), self._asked.get("tool_choice"), options, self._owner.make_id)
+        return Request(self._tools, None, options, self._owner.make_id)
 
     def _recovery(self) -> ChatRecovery:
         goes_on = self._head if self._goes_on else None
-        return ChatRecovery(self._tools(), self._owner.make_id, self._tally, goes_on)
+        return ChatRecovery(self._sought(), self._owner.make_id, self._tally, goes_on)
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
-        return self._judge if wanted and self._asked.get("n") in {None, 1} else None
+        return self._judge if wanted and is_one(self._asked.get("n")) else None
 
     def _judge(self, ending: Ending) -> AskAgain | None:
         again = self._again()
@@ -378,7 +375,7 @@ class Watch:
         return not self._asked.get("stream") or (isinstance(options, Mapping) and bool(options.get("include_usage")))
 
 
-def _changes(chat: Mapping[str, Any], helping: AgentHelp) -> dict[str, Any]:
+def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object]:
     """What is changed in any request for a chat: a history that would fail, a choice that the engine does not know."""
     changes = only_named(chat)
     messages = mended_messages(chat.get("messages"))
@@ -387,6 +384,10 @@ def _changes(chat: Mapping[str, Any], helping: AgentHelp) -> dict[str, Any]:
     return changes if found is None else {**changes, "messages": found}
 
 
-def _new_head(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _new_head(asked: Mapping[str, object]) -> Head:
     """What the chunks of an answer share."""
-    return {"created": int(time.time()), "id": f"chatcmpl-{secrets.token_hex(16)}", "model": asked.get("model")}
+    return {
+        "created": int(time.time()),
+        "id": f"chatcmpl-{secrets.token_hex(16)}",
+        "model": cast(str, asked.get("model")),
+    }

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.requests.browsers import from_unknown_page
-from supervisor.core.stream.apis import Api, api_of
-from supervisor.core.stream.upstream import KINDS, UpstreamPlan, plan_upstream, set_fields
+from supervisor.core.routes import UPSTREAM, api_of, kind_of, route_of
+from supervisor.core.stream.apis import Api
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
 from supervisor.pool.inflight import InflightRequest
@@ -31,16 +32,11 @@ from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
-PREFIX = "/upstream/"
-
-GENERATING = frozenset({*KINDS, "/v1/messages"})
-"""The engine's paths that generate; `/v1/audio/transcriptions` does, too, but is a form, not JSON."""
-
 _LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/models", "/v1/models"})
 
 
 def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
-    """The ASGI endpoint of everything below PREFIX; `slots_max_bytes`: of the slots that clients save in one folder."""
+    """Return the ASGI endpoint below UPSTREAM; `slots_max_bytes`: of the slots that clients save in one folder."""
     return UpstreamEndpoint(relaying, slots_max_bytes)
 
 
@@ -67,7 +63,7 @@ class UpstreamEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 model, path = self._split(scope)
-                generates = scope["method"] == "POST" and path in GENERATING
+                generates = scope["method"] == "POST" and _generates(path)
                 body, said = await read_any(receive, room, declared_size(scope), as_json=generates)
                 await while_connected(receive, self._answer(scope, (model, path), (body, said), responder))
         except ClientGone:
@@ -91,7 +87,7 @@ class UpstreamEndpoint:
             call = replace(call, content_type=JSON)
         generation = None if said is None else await said.work(partial(_generation, call, target, said))
         stream = generation is not None and generation.stream
-        with self.relaying.inflight.entered(model, PREFIX + model + target, stream=stream) as request:
+        with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
                 await self._with_lease(request, call, generation, responder)
             except asyncio.CancelledError:
@@ -123,17 +119,28 @@ class UpstreamEndpoint:
 
     def _split(self, scope: Scope) -> tuple[str, str]:
         """Model and the rest of the path; raises ModelNotFound."""
-        rest = scope["raw_path"].partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
+        rest = scope["raw_path"].partition(b"?")[0].decode("latin-1").removeprefix(UPSTREAM)
         registry = self.relaying.registry
         for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
             entry = registry.get(unquote(name))
             if entry is not None:
-                return entry.id, target or "/"
+                return entry.id, _spelled(target) or "/"
         return registry.find(unquote(rest).strip("/")).id, "/"
+
+
+def _generates(path: str) -> bool:
+    """Whether the engine's path generates from JSON; `/v1/audio/transcriptions` does from a form."""
+    route = route_of(path)
+    return route is not None and route.generates
 
 
 def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _spelled(path: str) -> str:
+    """A path in the one spelling that everybody reads alike: engines decode more than percent signs and two digits."""
+    return quote(unquote_to_bytes(path), safe="/:@!$&'()*+,;=")
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:
@@ -151,7 +158,7 @@ class _Generation:
 
     call: _Call
     prepared: Prepared
-    plan: UpstreamPlan
+    plan: OutgoingRequest
     api: Api
 
     @property
@@ -161,11 +168,11 @@ class _Generation:
 
     async def answer(self, upstream: EngineResponse, responder: Responder) -> None:
         """Send what the client asked for. Raises StreamBroken where the end is missing."""
-        form, folding = self.prepared.form, self.plan.new_fold()
+        way, folding = self.prepared.way, self.plan.new_fold()
         if folding is not None:
-            return await fold(upstream, folding, responder, changed=form.said if form is not None else None)
-        relay = self.prepared.relay(self.api, drop_progress=self.plan.drop_progress)
-        filtered = relay if form is None else form.stream(relay)
+            return await fold(upstream, folding, responder, changed=way.said)
+        relay = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
+        filtered = way.stream(relay)
         await responder.start()
         while piece := await upstream.read_some():
             if events := filtered.feed(piece):
@@ -176,7 +183,7 @@ class _Generation:
 def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
     """How to ask for what is generated."""
     prepared = plainly(path, request)
-    plan = plan_upstream(prepared.path, prepared.asked)
+    plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
     sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
     return _Generation(sent, prepared, plan, api_of(path))

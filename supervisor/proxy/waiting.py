@@ -15,9 +15,6 @@ from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.pool import Lease, Pool
 from supervisor.proxy.asgi import Responder
 
-PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
-"""Those whose answers can be streams."""
-
 
 @dataclass(frozen=True)
 class Waiting:

@@ -21,7 +21,7 @@ from supervisor.planning.planner import Look, Planner, Rules
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.service.launcher import EngineMaker
-from supervisor.service.resolve import settled
+from supervisor.service.resolve import with_variant
 from supervisor.store import Database
 from supervisor.system.child import StopGrace
 from supervisor.system.paths import Places
@@ -79,7 +79,7 @@ def without_daemon(
         else:
             maker = replace(maker, cores=None)
             planner = planner_of(settings, maker, tuple, lambda again, ours: machine)
-        maker.settle = partial(settled, maker, planner, tuple)
+        maker.find_variant = partial(with_variant, maker, planner, tuple)
         yield maker, planner
 
 

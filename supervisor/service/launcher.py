@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from supervisor.core.devices import Device
 from supervisor.core.engine_output.capabilities import Capabilities
-from supervisor.core.environment import for_python
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch, check_extra, check_options
 from supervisor.core.launch.keeping import kept, slots_key
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.plan import Placement
-from supervisor.demo.builtin import demo_file_name
+from supervisor.demo.builtin import ensure_demo_model
 from supervisor.engines.engine import Engine, EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotKeeper, SlotStore
@@ -44,7 +41,7 @@ class EngineMaker:
     Slow work (files, running the binary for its flags) happens in a thread beside the event loop.
 
     Attributes:
-        settle: finds the variant for a model of the hub of which only the repository is named; asked once for each.
+        find_variant: chooses the variant of a model of the hub where only the repository is named; once for each.
     """
 
     registry: Registry
@@ -55,10 +52,10 @@ class EngineMaker:
     learning: Learning
     fetcher: Fetcher
     slots: SlotStore | None = None
-    settle: Callable[[ModelEntry], Awaitable[ModelEntry]] | None = None
+    find_variant: Callable[[ModelEntry], Awaitable[ModelEntry]] | None = None
     cores: int | None = field(default_factory=physical_cores)
     _logs: dict[str, OutputLog] = field(default_factory=dict)
-    _settled: dict[tuple[str, str], str] = field(default_factory=dict)
+    _variants: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headers = HeaderCache(self.places.cache / "headers")
@@ -70,7 +67,7 @@ class EngineMaker:
         """
         await asyncio.to_thread(self.binary)
         if entry.hub is not None:
-            here, siblings = await self.fetcher.ensure(await self.settled(entry))
+            here, siblings = await self.fetcher.ensure(await self.with_variant(entry))
             self.registry.locate(entry.id, here.path)
             known = await asyncio.to_thread(self._known, here, Path(here.path or ""))
             return replace(known, subject=replace(known.subject, siblings=siblings))
@@ -79,18 +76,18 @@ class EngineMaker:
     async def glance(self, entry: ModelEntry) -> Known:
         """The same on a machine that may have no engine, and without a download."""
         if entry.hub is not None:
-            return await ask_hub(self._glance_at_hub, await self.settled(entry))
+            return await ask_hub(self._glance_at_hub, await self.with_variant(entry))
         path = Path(entry.path) if entry.path is not None else await make_demo_model(self.places)
         return await asyncio.to_thread(self._known, entry, path)
 
-    async def settled(self, entry: ModelEntry) -> ModelEntry:
-        """The entry with the variant that it takes, the same one each time. Raises as `choosing.settled`."""
-        if self.settle is None or entry.hub is None:
+    async def with_variant(self, entry: ModelEntry) -> ModelEntry:
+        """The entry with the variant that it takes, the same one each time. Raises as `resolve.with_variant`."""
+        if self.find_variant is None or entry.hub is None:
             return entry
         key = entry.id, entry.hub
-        if key not in self._settled:
-            self._settled[key] = (await self.settle(entry)).hub or entry.hub
-        return replace(entry, hub=self._settled[key])
+        if key not in self._variants:
+            self._variants[key] = (await self.find_variant(entry)).hub or entry.hub
+        return replace(entry, hub=self._variants[key])
 
     async def prepare(self, known: Known, placed: Placed, devices: Sequence[Device]) -> Engine:
         """The engine for a model at its place, not started; `devices` are those of the placement, in its order.
@@ -142,7 +139,7 @@ class EngineMaker:
         log = self._logs.pop(model_id, None)
         if log is not None:
             log.close()
-        self._settled = {key: hub for key, hub in self._settled.items() if key[0] != model_id}
+        self._variants = {key: hub for key, hub in self._variants.items() if key[0] != model_id}
 
     def binary(self) -> tuple[EngineBinary, Capabilities]:
         """The `llama-server` in use and what it can do; raises EngineNotFound, EngineUnusable."""
@@ -224,28 +221,11 @@ class EngineMaker:
 
 
 async def make_demo_model(places: Places) -> Path:
-    """The built-in model's file, made on first use by a process of its own; raises ModelLoadFailed."""
-    ready = places.cache / demo_file_name()
-    if ready.is_file():
-        return ready
-    maker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "supervisor.demo", str(places.cache)),
-        env=for_python(os.environ),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    """The built-in model's file, made on first use; raises ModelLoadFailed."""
     try:
-        _, errors = await maker.communicate()
-    finally:
-        if maker.returncode is None:
-            maker.kill()
-            await maker.wait()
-    if maker.returncode != 0:
-        lines = tuple(errors.decode("utf-8", "replace").splitlines()[-5:])
-        reason = lines[-1].partition(": ")[2] if lines else ""
+        return await asyncio.to_thread(ensure_demo_model, places.cache)
+    except OSError as error:
         raise ModelLoadFailed(
-            f"The built-in model could not be made in {places.cache}{f' ({reason})' if reason else ''}. "
+            f"The built-in model could not be made in {places.cache} ({error}). "
             "Make that folder writable, or choose another with SUPERVISOR_HOME."
-        )
-    return ready
+        ) from error

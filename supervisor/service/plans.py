@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
 
 from supervisor.core.devices.describe import problems_json
 from supervisor.core.plan import DoesNotFit, Placement, Resident
@@ -24,7 +23,7 @@ async def planned(
     asked: Asked,
     residents: Callable[[], Sequence[Resident]],
     policy_of: Callable[[str], ModelPolicy],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Where the model would go now, beside these engines; nothing is loaded or remembered.
 
     `policy_of`: what holds for a model now, pinned by people included.
@@ -35,7 +34,7 @@ async def planned(
     answer = await entry_for(maker, planner, asked, residents)
     entry = answer.entry
     if not asked.keeps:
-        await asyncio.to_thread(maker.check, entry.options, asked.options.extra_args if asked.options else ())
+        await asyncio.to_thread(maker.check, entry.options, asked.extra_args)
     known = await maker.glance(entry)
     sight = await planner.look()
     others = [one for one in residents() if one.model != entry.id]
@@ -56,7 +55,7 @@ def planned_json(
     known: Known,
     residents: Sequence[Resident],
     leaving: Collection[Resident] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The placement or the refusal (docs/rest.md): with the models to evict, and what llama-server would be given.
 
     `leaving`: residents that have to leave however much room there is.

@@ -61,7 +61,7 @@ class Pulls:
             answer = await entry_for(self._maker, self._planner, Asked(target), self._pool.residents)
             if answer.entry.hub is None:
                 raise InvalidRequest(f"'{target}' is no model of a hub.", param="model")
-            entry = await self._maker.settled(answer.entry)
+            entry = await self._maker.with_variant(answer.entry)
             chosen = await ask_hub(self._maker.fetcher.chosen, entry)
         commit = chosen.repository.commit
         told = {

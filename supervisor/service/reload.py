@@ -8,12 +8,11 @@ on as it is.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
@@ -78,7 +77,7 @@ class Reloader:
         self._seen = self._signature()
         self._turn = asyncio.Lock()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> dict[str, object]:
         """`path`, `loaded_at`, `error` (of the last attempt: `code`, `message`; or null), `restart_needed` (keys)."""
         error = self._error
         return {
@@ -92,7 +91,7 @@ class Reloader:
         """Whether the configuration, its folder of models included, has the model, or it is built in."""
         return model in self._models
 
-    async def reload(self) -> dict[str, Any]:
+    async def reload(self) -> dict[str, object]:
         """Read the configuration and take it over; what changed. Raises ConfigError and its like, then all stays."""
         async with self._turn:
             try:
@@ -104,6 +103,18 @@ class Reloader:
         _log.info("config_reloaded", **asdict(changes), restart_needed=self._restart)
         return {**asdict(changes), "restart_needed": list(self._restart)}
 
+    async def reload_quietly(self) -> None:
+        """The same for who waits for no answer: what is wrong is in the log, and in the status where it has a code.
+
+        A bug that a file brings out ends nothing: the daemon goes on with what it has, and looks at the next one.
+        """
+        try:
+            await self.reload()
+        except SupervisorError:
+            pass
+        except Exception:  # noqa: BLE001 - a bug, which is logged
+            _log.exception("config_not_read")
+
     async def watch(self) -> None:
         """Reload whenever the file, or what lies in `models_dir`, has changed and then held still for one look."""
         before = self._seen
@@ -113,8 +124,7 @@ class Reloader:
                 continue
             now = await asyncio.to_thread(self._signature)
             if now == before and now != self._seen:
-                with contextlib.suppress(SupervisorError):  # it is in the log and in the status
-                    await self.reload()
+                await self.reload_quietly()
             before = now
 
     async def _reload(self) -> Changes:
@@ -147,7 +157,7 @@ class Reloader:
             self._maker.check(entry.options)
         except SupervisorError as error:
             raise ConfigError(f"models.{entry.id}: {error.message}") from None
-        if must_exist and entry.path is not None and not Path(entry.path).is_file():
+        if must_exist and entry.path is not None and not os.path.isfile(entry.path):
             raise ConfigError(f"models.{entry.id}: {entry.path} does not exist.")
 
     def _take_over(self, settings: Settings, models: Registry) -> Changes:

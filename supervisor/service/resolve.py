@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
 from supervisor.core.catalog import Assessment, HubReference, Variant, best, listing, rank
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError, VariantNotFound
-from supervisor.hub.models import Chosen, Found
+from supervisor.hub.models import Chosen, Lookup
 from supervisor.hub.stores import ollama_blob
 from supervisor.hub.threads import ask_hub
 from supervisor.models.fetch import wants_projector
@@ -43,6 +44,11 @@ class Asked:
     def keeps(self) -> bool:
         """Whether the options of a known model stay as they are."""
         return self.options is None and not self.reset
+
+    @property
+    def extra_args(self) -> tuple[str, ...]:
+        """The further arguments that are asked for."""
+        return launch_options(self.options).extra_args if self.options is not None else ()
 
     def of(self, entry: ModelEntry) -> ModelEntry:
         """The entry with the options that were asked for."""
@@ -94,7 +100,7 @@ async def entry_for(
     return Answer(entry, tuple(_row(one, choice) for one in table), found.note)
 
 
-async def settled(
+async def with_variant(
     maker: EngineMaker, planner: Planner, residents: Callable[[], Sequence[Resident]], entry: ModelEntry
 ) -> ModelEntry:
     """The entry of a model whose configuration names a repository, with the variant that it takes.
@@ -110,7 +116,7 @@ async def settled(
     def of(chosen: Chosen) -> ModelEntry:
         return replace(entry, hub=chosen.reference)
 
-    async def best_of(found: Found) -> ModelEntry:
+    async def best_of(found: Lookup) -> ModelEntry:
         choice, _ = await _Choice(maker, planner, found, others, of, entry.options).pick()
         return of(found.choice(choice))
 
@@ -121,7 +127,9 @@ async def settled(
     return await best_of(await ask_hub(hub.look, reference))
 
 
-def _choice(maker: EngineMaker, planner: Planner, asked: Asked, found: Found, residents: Sequence[Resident]) -> _Choice:
+def _choice(
+    maker: EngineMaker, planner: Planner, asked: Asked, found: Lookup, residents: Sequence[Resident]
+) -> _Choice:
     """For a model of which nothing is configured."""
     options = asked.of(new_entry(maker.registry, "", None)).options
     return _Choice(maker, planner, found, residents, lambda chosen: _entry(maker, chosen, asked), options)
@@ -170,7 +178,7 @@ class _Choice:
 
     maker: EngineMaker
     planner: Planner
-    found: Found
+    found: Lookup
     residents: Sequence[Resident]
     entry_of: Callable[[Chosen], ModelEntry]
     options: LaunchOptions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 
@@ -95,6 +94,6 @@ class Remembered:
         return known or new_entry(self._registry, loaded.id, loaded.hub, loaded.aliases)
 
 
-def _given(entry: ModelEntry) -> dict[str, Any]:
+def _given(entry: ModelEntry) -> dict[str, object]:
     """What a load request would have to say for its options."""
     return {name: value for name, value in entry.given.items() if name in ModelOptions.model_fields}

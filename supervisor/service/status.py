@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -26,7 +25,7 @@ def model_status(
     pinned: bool,
     to_epoch: Callable[[float], float],
     download: Progress | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
 
     Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
@@ -74,7 +73,7 @@ def _when(at: float | None, to_epoch: Callable[[float], float]) -> float | None:
     return None if at is None else to_epoch(at)
 
 
-def _plan(best: EngineStatus | None) -> dict[str, Any] | None:
+def _plan(best: EngineStatus | None) -> dict[str, object] | None:
     if best is None or not isinstance(best.view.plan, Placement):
         return None
     return {name: value for name, value in best.view.plan.to_json().items() if name not in _UNTOLD}
@@ -84,7 +83,7 @@ def _share(download: Progress) -> float | None:
     return download.done / download.total if download.total else None
 
 
-def _engine(engine: EngineStatus) -> dict[str, Any]:
+def _engine(engine: EngineStatus) -> dict[str, object]:
     view = engine.view
     return {
         "engine": view.engine,
@@ -112,7 +111,7 @@ def _file_bytes(path: str | None) -> int | None:
         return None
 
 
-def _error(pool: PoolStatus) -> dict[str, Any] | None:
+def _error(pool: PoolStatus) -> dict[str, object] | None:
     failure = pool.view.failure
     if failure is None:
         return None

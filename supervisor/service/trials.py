@@ -47,7 +47,7 @@ class Trials:
 
     async def _see(self, model: str, before: LaunchOptions | None) -> None:
         try:
-            outcome = (await self._pool.settled(model)).view
+            outcome = (await self._pool.at_rest(model)).view
         finally:
             del self._trials[model]
         failed = outcome.state in _FAILED and outcome.failure is not None and outcome.failure.code in _BLAMED
@@ -74,7 +74,7 @@ class Newcomers:
 
     async def _see(self, model: str) -> None:
         try:
-            await self._pool.settled(model)
+            await self._pool.at_rest(model)
         finally:
             del self._tasks[model]
         view = self._pool.status(model).view  # somebody may have asked again meanwhile

@@ -57,7 +57,7 @@ def _observation(row: tuple[Any, ...]) -> Observation | None:
             _figures(json.loads(overhead)),
             at,
         )
-    except (ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return None
 
 

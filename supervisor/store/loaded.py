@@ -24,7 +24,7 @@ class LoadedModel:
 
     id: str
     path: str | None
-    options: Mapping[str, Any]
+    options: Mapping[str, object]
     at: float
     hub: str | None = None
     aliases: tuple[str, ...] = ()
@@ -55,9 +55,18 @@ class LoadedModels:
             connection.execute("DELETE FROM loaded")
 
     def all(self) -> tuple[LoadedModel, ...]:
-        """In the order in which they were loaded."""
+        """In the order in which they were loaded. A row that cannot be understood is as good as absent."""
         rows = self._database.rows("SELECT id, path, options, at, hub, aliases FROM loaded ORDER BY at, id")
-        return tuple(
-            LoadedModel(name, path, json.loads(options), at, hub, tuple(json.loads(aliases)))
-            for name, path, options, at, hub, aliases in rows
-        )
+        found = (_loaded(row) for row in rows)
+        return tuple(one for one in found if one is not None)
+
+
+def _loaded(row: tuple[Any, ...]) -> LoadedModel | None:
+    name, path, options, at, hub, aliases = row  # SQLite takes any type in any column
+    texts = isinstance(name, str) and isinstance(path, str | None) and isinstance(hub, str | None)
+    if not texts or not isinstance(at, int | float):
+        return None
+    try:
+        return LoadedModel(name, path, dict(json.loads(options)), at, hub, tuple(map(str, json.loads(aliases))))
+    except (ValueError, TypeError, RecursionError):
+        return None

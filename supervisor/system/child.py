@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from supervisor.core.text.linecutter import LineCutter
 from supervisor.system import processes, records
 
 _DRAIN_S = 1.0  # how long output may trickle in and forked processes may die after the exit
-_LONGEST_LINE = 1 << 20  # a longer line is delivered in pieces, so that memory stays bounded
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class _Output(asyncio.SubprocessProtocol):
     """Drains both pipes into lines and says once when the process is reaped and its output complete."""
 
     def __init__(self, on_stdout: Callable[[bytes], None], on_stderr: Callable[[bytes], None]) -> None:
-        self._pipes = {1: _Lines(on_stdout), 2: _Lines(on_stderr)}
+        self._pipes = {1: LineCutter(on_stdout), 2: LineCutter(on_stderr)}
         self._returncode: int | None = None
         self._when_over: Callable[[int], None] | None = None
         self._over = False
@@ -174,7 +174,7 @@ class _Output(asyncio.SubprocessProtocol):
         self._transport = cast(asyncio.SubprocessTransport, transport)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self._pipes[fd].feed(data)
+        self._pipes[fd].feed(data, asyncio.get_running_loop().time())
 
     def process_exited(self) -> None:
         transport = cast(asyncio.SubprocessTransport, self._transport)
@@ -199,35 +199,6 @@ class _Output(asyncio.SubprocessProtocol):
             lines.end()
         if self._when_over is not None:
             self._when_over(cast(int, self._returncode))
-
-
-class _Lines:
-    """Cuts a byte stream into lines, `\\n` or `\\r\\n`; the last one needs no end."""
-
-    def __init__(self, deliver: Callable[[bytes], None]) -> None:
-        self._deliver = deliver
-        self._rest: list[bytes] = []
-        self._held = 0
-
-    def feed(self, data: bytes) -> None:
-        *whole, rest = data.split(b"\n")
-        for line in whole:
-            self._flush(line)
-        if rest:
-            self._rest.append(rest)
-            self._held += len(rest)
-        if self._held >= _LONGEST_LINE:
-            self._flush(b"")
-
-    def end(self) -> None:
-        if self._rest:
-            self._flush(b"")
-
-    def _flush(self, last: bytes) -> None:
-        self._rest.append(last)
-        line = b"".join(self._rest)
-        self._rest, self._held = [], 0
-        self._deliver(line.removesuffix(b"\r"))
 
 
 def _signal_name(number: int) -> str:

@@ -20,6 +20,7 @@ import structlog
 from supervisor.core.text.flood import Flood
 from supervisor.core.text.loglevel import LEVELS, LogLevel
 from supervisor.core.text.plaintext import one_line, plain
+from supervisor.core.text.secrets import without_credentials
 from supervisor.system.logfile import LogFile
 from supervisor.system.terminal import obeyed
 
@@ -27,7 +28,6 @@ LogFormat = Literal["text", "json"]
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _SECRET_KEYS = frozenset({"api_key", "authorization", "token", "key", "secret", "password"})
-_CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")  # of a URL
 _LONGEST = 2000  # characters of one value
 _LONGEST_TRACEBACK = 20_000
 _TRACEBACK = "exception"
@@ -139,7 +139,7 @@ def redact(_logger: object, _method: str, event: structlog.typing.EventDict) -> 
         event[key] = "***"
     for key, value in event.items():
         if isinstance(value, str) and "@" in value:
-            event[key] = _CREDENTIALS.sub("***@", value)
+            event[key] = without_credentials(value)
     return event
 
 

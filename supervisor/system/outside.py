@@ -6,9 +6,10 @@ import asyncio
 import ssl
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import httpx
 
@@ -164,36 +165,57 @@ class _Bounded(httpx.AsyncByteStream):
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for those who wait in threads; it begins when it is first needed."""
+    """An event loop in a thread of its own, for those who wait in threads; it begins when it is first needed.
+
+    Once it is closed, whoever waits, or would, gets `concurrent.futures.CancelledError`.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+    def run(self, work: Coroutine[object, object, _Result]) -> _Result:
         """Wait for a coroutine; whoever is interrupted meanwhile cancels it."""
-        done = asyncio.run_coroutine_threadsafe(work, self._started())
+        try:
+            done = asyncio.run_coroutine_threadsafe(work, self._started())
+        except BaseException:
+            work.close()
+            raise
         try:
             return done.result()
         except BaseException:
             done.cancel()
             raise
 
-    def close(self) -> None:
-        """End it; harmless when it never began."""
+    def close(self, last: Callable[[], Coroutine[object, object, None]] | None = None) -> None:
+        """Cancel what is waited for, do a `last` thing, and end it; harmless when it never began."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
+            self._closed = True
         if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_cancelled_others(last), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._lock:
+            if self._closed:
+                raise CancelledError
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="outside", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+async def _cancelled_others(last: Callable[[], Coroutine[object, object, None]] | None) -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    if last is not None:
+        await last()

@@ -86,7 +86,7 @@ def read_marker(path: Path) -> Marker | None:
         if found["made_by"] != _MADE_BY:
             return None
         return Marker(str(found["id"]), found["made"] is True, frozenset(map(str, found["before"])))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 

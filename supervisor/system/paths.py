@@ -11,6 +11,7 @@ config   supervisor.yaml                               the user's config folder
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 import tempfile
@@ -57,8 +58,11 @@ class Places:
         return self.state / "children"
 
     def engine_log(self, model_id: str) -> Path:
-        """Return the rotating log of one model's engine."""
-        return self.state / "logs" / f"{safe_name(model_id)}.log"
+        """Return the rotating log of one model's engine; no other model's, and none of the program's own."""
+        name = safe_name(model_id)
+        if name != model_id or name in {self.daemon_log.stem, self.cli_errors.stem}:
+            name = f"{name[:80]}-{hashlib.sha256(os.fsencode(model_id)).hexdigest()[:8]}"
+        return self.state / "logs" / f"{name}.log"
 
     def engine_logs(self) -> list[Path]:
         """List the logs of engines that are there, the older files of each too."""
@@ -78,20 +82,20 @@ def places(env: Mapping[str, str]) -> Places:
     cache_base = _base(env, "XDG_CACHE_HOME", home / ("Library/Caches" if mac else ".cache"))
     state_base = _base(env, "XDG_STATE_HOME", home / ("Library/Application Support" if mac else ".local/state"))
     config_base = _base(env, "XDG_CONFIG_HOME", home / ("Library/Application Support" if mac else ".config"))
-    own = Path(env["SUPERVISOR_HOME"]).expanduser().absolute() if env.get("SUPERVISOR_HOME") else None
+    own = Path(os.path.expanduser(env["SUPERVISOR_HOME"])).absolute() if env.get("SUPERVISOR_HOME") else None
     engines = env.get("SUPERVISOR_ENGINES")
     return Places(
         state=own or state_base / _APP,
         cache=own / "cache" if own else cache_base / _APP,
-        engines=Path(engines).expanduser().absolute() if engines else cache_base / _APP / "engines",
+        engines=Path(os.path.expanduser(engines)).absolute() if engines else cache_base / _APP / "engines",
         runtime=_runtime(env),
         config=config_base / _APP,
     )
 
 
 def safe_name(model_id: str) -> str:
-    """Return a file name for a model id: letters, digits, `.`, `_`, `-`; at most 100 characters."""
-    return "".join(c if c.isalnum() or c in "._-" else "_" for c in model_id)[:100] or "_"
+    """Return a file name for a model id: ASCII letters, digits, `.`, `_`, `-`; at most 100 characters."""
+    return "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in model_id)[:100] or "_"
 
 
 def _base(env: Mapping[str, str], variable: str, default: Path) -> Path:

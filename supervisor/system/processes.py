@@ -56,11 +56,16 @@ def session_members(session: int) -> tuple[int, ...]:
     return tuple(pid for pid in psutil.pids() if _in_session(pid, session) and is_running(pid))
 
 
-def signal_session(session: int, number: signal.Signals) -> None:
-    """Send a signal to every process of a session, also to those that made a process group of their own."""
-    for pid in session_members(session):
+def signal_session(session: int, number: signal.Signals) -> bool:
+    """Send a signal to every process of a session, also to those that made a process group of their own.
+
+    Returns whether there was one.
+    """
+    members = session_members(session)
+    for pid in members:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
+    return bool(members)
 
 
 def is_running(pid: int) -> bool:

@@ -14,12 +14,15 @@ import signal
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from supervisor.system import processes
+from supervisor.system.atomic import atomic_write, scratches
 from supervisor.system.owned import inner_folder
 
 _SAME_START_S = 0.5  # psutil derives the moment from the boot time, which moves a little with the clock
 _KILL_S = 3.0
+_MOST_PID = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,7 @@ class Ended:
 def write_record(folder: Path, record: Record) -> Path:
     """Write a child's record whole or not at all; returns its path."""
     path = inner_folder(folder) / f"{record.pid}.json"
-    scratch = path.with_suffix(".new")
-    scratch.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    scratch.replace(path)
+    atomic_write(path, json.dumps(asdict(record)).encode())
     return path
 
 
@@ -57,7 +58,7 @@ def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
     """
     if not folder.is_dir():
         return []
-    for scratch in folder.glob("*.new"):
+    for scratch in folder.glob(scratches("*.json")):
         scratch.unlink(missing_ok=True)
     return [_end(path, term_s) for path in sorted(folder.glob("*.json"))]
 
@@ -65,7 +66,7 @@ def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
 def living_children(folder: Path) -> list[int]:
     """Return the pids of recorded children that live and are provably ours."""
     records = (_read(path) for path in sorted(folder.glob("*.json")))
-    return [record.pid for record in records if record is not None and _judge(record) == "killed"]
+    return [record.pid for record in records if record is not None and _judge(record) == "ours"]
 
 
 def _end(path: Path, term_s: float) -> Ended:
@@ -73,32 +74,34 @@ def _end(path: Path, term_s: float) -> Ended:
     if record is None:
         path.unlink(missing_ok=True)
         return Ended(None, path.name, "unreadable")
-    outcome = _judge(record)
-    if outcome == "killed":
+    state = _judge(record)
+    if state == "ours":
         _kill(record.pid, term_s)
-    if outcome != "not ours":
+    if state != "not ours":
         _remove_socket(record.socket)
     path.unlink(missing_ok=True)
-    return Ended(record.pid, record.program, outcome)
+    return Ended(record.pid, record.program, "killed" if state == "ours" else state)
 
 
 def _read(path: Path) -> Record | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         record = Record(**found)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
     kinds = (type(record.pid), type(record.create_time), type(record.program), type(record.socket))
-    return record if kinds == (int, float, str, str) and record.pid > 1 else None
+    return record if kinds == (int, float, str, str) and 1 < record.pid <= _MOST_PID else None
 
 
-def _judge(record: Record) -> str:
+def _judge(record: Record) -> Literal["ours", "not ours", "gone"]:
+    """Tell whether what runs under the recorded pid is the recorded child."""
     started = processes.create_time(record.pid)
     if started is None or not processes.is_running(record.pid):
         return "gone"
-    if abs(started - record.create_time) > _SAME_START_S or record.pid not in processes.session_members(record.pid):
+    same = abs(started - record.create_time) <= _SAME_START_S  # false for what is no number
+    if not same or record.pid not in processes.session_members(record.pid):
         return "not ours"
-    return "killed"
+    return "ours"
 
 
 def _kill(session: int, term_s: float) -> None:

@@ -16,10 +16,11 @@ from supervisor.api.service import Service
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.requests.access import AccessRules
+from supervisor.core.routes import SERVED
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
-from supervisor.proxy.relay import PATHS, Relaying, relay_endpoints
+from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
@@ -81,12 +82,17 @@ def routes() -> list[tuple[str, str]]:
     """Every path that there is, with each method."""
     (_, schema), _ = asyncio.run(ask("GET", "/openapi.json", iter(())))
     found = {path.replace("{model}", "m").replace("{number}", "1") for path in schema["paths"]}
-    found |= {*PATHS, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
-    return [(method, path) for path in sorted(found) for method in METHODS]
+    found |= {*SERVED, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
+    return [(method, path) for path in sorted(found) for method in METHODS if waits_for_body(method, path)]
+
+
+def waits_for_body(method: str, path: str) -> bool:
+    """That of a GET is not waited for, but for one that an engine may read."""
+    return method != "GET" or path.startswith("/upstream/")
 
 
 def limit_of(method: str, path: str) -> int:
-    return RELAYED if path.startswith("/upstream/") or (path in PATHS and method == "POST") else MOST
+    return RELAYED if path.startswith("/upstream/") or (path in SERVED and method == "POST") else MOST
 
 
 ROUTES = routes()
@@ -105,6 +111,13 @@ def test_no_path_takes_more_than_its_kind(method: str, path: str) -> None:
     declared = (b"content-length", str(limit_of(method, path) + 1).encode())
     (status, error), taken = asyncio.run(ask(method, path, endless(), declared))
     assert (status, error["code"], taken) == (413, "payload_too_large", 0)
+
+
+@pytest.mark.parametrize("path", ["/health", "/nowhere", "/v1/chat/completions"])
+def test_the_body_of_a_get_is_not_read(path: str) -> None:
+    chunked = (b"transfer-encoding", b"chunked")
+    (status, _), taken = asyncio.run(ask("GET", path, endless(), chunked))
+    assert (status != 413, taken) == (True, 0)
 
 
 @pytest.mark.parametrize("path", ["/api/v1/plan", "/models/load"])

@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from supervisor.api.guard import Guard
 from supervisor.core.requests.access import AccessRules
-from supervisor.proxy.relay import PATHS
+from supervisor.core.routes import SERVED
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.routes import served_routes
 
@@ -40,7 +40,7 @@ def paths() -> list[str]:
     """Every path the program has, with some that it has not."""
     served = [PARAMETER.sub(r"\1", route.path) for route in served_routes()]
     assert {"/health", "/api/v1/status", "/models", "/unload"} <= set(served)
-    return sorted({*served, *PATHS, *ELSEWHERE})
+    return sorted({*served, *SERVED, *ELSEWHERE})
 
 
 @pytest.mark.parametrize("path", paths())

@@ -113,6 +113,23 @@ def test_what_has_no_end_is_refused(daemon: RunningDaemon, name: str) -> None:
     assert "server.max_header_kib" in answer["error"]["message"]
 
 
+def test_nobody_waits_for_the_body_of_a_get(daemon: RunningDaemon) -> None:
+    """No key is needed for /health: whoever sends its body byte by byte would hold a place for ever."""
+    for framing in (b"Content-Length: 1000000", b"Transfer-Encoding: chunked"):
+        with connected(daemon) as client:
+            client.sendall(LAST_HEALTH + framing + b"\r\n\r\n")
+            assert parsed(read_all(client)) == (200, {"status": "ok"})
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/demo/completion", "/api/v1/models/load"])
+def test_a_length_of_thousands_of_digits_is_a_length(daemon: RunningDaemon, path: str) -> None:
+    with connected(daemon) as client:
+        client.sendall(post(path, "Connection: close", f"Content-Length: {'0' * 5000}2") + b"[]")
+        status, answer = parsed(read_all(client))
+    assert (status, answer["error"]["code"]) != (500, "internal_error")
+    assert status < 500 or path.startswith("/upstream")
+
+
 def lines(count: int, size: int) -> bytes:
     """So many headers of so many bytes, and the end."""
     return b"".join(b"x%03d: " % n + b"y" * (size - 8) + b"\r\n" for n in range(count)) + b"\r\n"

@@ -45,7 +45,7 @@ async def test_what_is_given_during_a_trial_joins_it(bench: PoolBench) -> None:
         registry.set_options("a", second)
         pool.ask_load("a", fresh=True)
         trials.begin("a", trials.options_before("a"))
-        await pool.settled("a")
+        await pool.at_rest("a")
         await until(lambda: registry.find("a").options == before, "they are taken back")
     assert wrong == []
 

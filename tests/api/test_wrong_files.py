@@ -148,3 +148,26 @@ def test_a_split_model_that_is_not_whole(daemon: RunningDaemon, hub: LocalHub) -
         for path in ("/api/v1/models/load", "/api/v1/plan", "/api/v1/estimate"):
             answer = daemon.http.post(path, json={"target": place})
             assert (answer.status_code, answer.json()["error"]["code"]) == (422, "shard_missing"), (place, path)
+
+
+@pytest.mark.parametrize(
+    "path", ["/" + "a" * 300, "/" + "a" * 300 + ".gguf", "/a\0b.gguf"], ids=["long", "gguf", "nul"]
+)
+def test_a_name_that_no_file_can_have(path: str, daemon: RunningDaemon) -> None:
+    for call in ("models/load", "plan", "estimate"):
+        answer = daemon.http.post(f"/api/v1/{call}", json={"target": path})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "model_file_invalid"), call
+
+
+@pytest.mark.parametrize("path", ["/" + "a" * 300, "/a\\u0000b", "/\\ud800"], ids=["long", "nul", "half a pair"])
+def test_a_projector_that_no_file_can_be(path: str, daemon: RunningDaemon) -> None:
+    body = f'{{"target": "demo", "options": {{"mmproj": "{path}"}}}}'
+    answer = daemon.http.post("/api/v1/estimate", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "model_file_invalid")
+
+
+def test_numbers_that_json_does_not_have(daemon: RunningDaemon) -> None:
+    body = '{"target": "demo", "options": {"chat_template_kwargs": {"a": 1e999}}}'
+    for call in ("models/load", "plan"):
+        answer = daemon.http.post(f"/api/v1/{call}", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request"), call

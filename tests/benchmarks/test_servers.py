@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from benchmarks.servers import engine_flags, engine_options
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelSettings
 from supervisor.core.launch import LaunchOptions, check_options
-from supervisor.models.targets import launch_options
 
 
 def test_engines_of_the_benchmarks_are_configured_as_the_program_wants() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,27 @@ def test_every_dependency_is_locked(kind: str) -> None:
     asked = project["project"]["dependencies"] + (project["dependency-groups"]["dev"] if kind == "dev" else [])
     names = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in asked}
     assert names <= {name for name, _ in pins(kind)}
+
+
+def imported() -> dict[str, str]:
+    """The modules of other projects that the program imports, anywhere in a file, with one file each."""
+    found: dict[str, str] = {}
+    for path in (ROOT / "supervisor").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            found |= {name.partition(".")[0]: path.name for name in names}
+    return {name: place for name, place in found.items() if name not in {*sys.stdlib_module_names, "supervisor"}}
+
+
+def test_the_program_imports_nothing_that_only_its_tests_have() -> None:
+    locked = {name for name, _ in pins("runtime")}
+    providers = packages_distributions()
+    modules = imported()
+    assert len(modules) >= 10, "imports are not found any more"
+    for module, place in modules.items():
+        packages = {re.sub("[-_.]+", "-", name).lower() for name in providers[module]}
+        assert packages & locked, f"{place} imports {module}"
 
 
 @pytest.mark.full

@@ -82,6 +82,7 @@ def test_of_folders_with_nothing_else_in_them_nothing_is_left(tmp_path: Path) ->
     where = installation(tmp_path)
     taken_into_use(where)
     fill(where.state, "endpoint.json", "logs/a.log", "children/12.json")
+    fill(where.state, ".endpoint.json.0a1b2c3d", "children/.13.json.0a1b2c3d")  # of writers that were killed
     fill(where.engines, "b1/manifest.json", "b1/bin/llama-server", "scratch/x/y", "tools/cmake/z")
     clean_all(where)
     assert not any(folder.exists() for folder in (where.state, where.cache, where.engines))

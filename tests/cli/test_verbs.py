@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.config.settings import ModelOptions
+from supervisor.system.paths import places
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, chunk, model
 
@@ -221,9 +222,12 @@ def test_logs_of_a_daemon_that_ended_come_from_the_files(cli: Cli) -> None:
     folder = cli.state / "logs"
     folder.mkdir(parents=True)
     (folder / "daemon.log").write_text("one\ntwo\nthree\n")
-    (folder / "a_b.log").write_text("engine\n")
+    where = places({"SUPERVISOR_HOME": str(cli.state), "HOME": str(cli.state)})
+    where.engine_log("a/b").write_text("engine\n")
+    where.engine_log("a_b").write_text("another engine\n")
     assert cli("logs", "-n", "2").out == "two\nthree\n"
     assert cli("logs", "a/b").out == "engine\n"
+    assert cli("logs", "a_b").out == "another engine\n"
     assert cli("logs", "nothing").code == 3
     assert cli("logs", "-f").code == 3
 

@@ -10,6 +10,8 @@ from pydantic import BaseModel
 
 from supervisor.config.management import GroupSettings
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
+from supervisor.core.options import LaunchOptions, names_file, options_of
+from supervisor.core.options.kinds import MOST_OVERRIDES, Many, Override, Text
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=12) | st.sampled_from([
     "on",
@@ -33,11 +35,12 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXT, inner, max_size=2),
     max_leaves=4,
 )
+ROWS = options_of(LaunchOptions)
 # What a type alone does not say, by field
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "api_keys": st.lists(st.from_regex(r"[!-~]{8,12}", fullmatch=True), max_size=2),
     "rpc": st.lists(st.from_regex(r"[a-z]{1,5}:[0-9]{1,5}", fullmatch=True), max_size=2),
-    **dict.fromkeys(("override_tensor", "spec_draft_override_tensor"), st.just(["exps=CPU"])),
+    **{row.name: st.just(["exps=CPU"]) for row in ROWS if row.kind == Many(Override(), MOST_OVERRIDES)},
     "replicas": st.integers(1, 9) | st.integers(1, 9).map(lambda n: f"{n}..{n + 2}"),
     "filters": st.fixed_dictionaries(
         {}, optional={"set": st.dictionaries(TEXT, JSON, max_size=2), "strip": st.lists(TEXT, max_size=2)}
@@ -51,7 +54,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "endpoint": st.just("https://hub.example"),
     "token": st.from_regex(r"[!-~]{1,9}", fullmatch=True),
     "cache": st.just("/cache"),
-    **dict.fromkeys(("chat_template_file", "slot_save_path", "mmproj", "spec_draft_model"), ABSOLUTE),
+    **{row.name: ABSOLUTE for row in ROWS if isinstance(row.kind, Text) and names_file(row.kind)},
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,11 @@ import pytest
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.load import passed_over
 from supervisor.config.management import Management
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions, ModelSettings
-from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, LoraAdapter
+from supervisor.core.options import LaunchOptions, LoraAdapter, options_of
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.errors import ConfigError
-from supervisor.models.targets import launch_options
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
 
@@ -46,7 +45,7 @@ def test_the_example_shows_the_defaults() -> None:
 
 def test_no_file_means_defaults() -> None:
     assert load_settings(None, {}) == Settings()
-    assert ModelOptions().embeddings == "auto"
+    assert launch_options(ModelOptions()).embeddings == "auto"
 
 
 def test_limits_reach_the_scheduler(tmp_path: Path) -> None:
@@ -67,6 +66,7 @@ def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
     [
         ("models: {a: {file: x, source: demo}}", "1:14", "both name the model"),
         ("models: {a: {source: foo}}", "1:22", "./foo?"),
+        ("models: {a: {ctx_size: 512}}", "1:10", "name the model's `source` or `file`"),
         ("models:\n  a: {file: x}\n  b: {file: y, aliases: [c, a]}", "3:29", "'a' already names another model"),
         ("models: {a: {file: x, aliases: [demo]}}", "1:33", "built-in"),
         ('models: {" ": {file: x}}', "1:10", "printable"),
@@ -98,18 +98,19 @@ def test_model_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
 def test_so_are_all_other_files(tmp_path: Path) -> None:
     text = """models: {m: {file: m.gguf, mmproj: p.gguf, spec_draft_model: /abs/d.gguf, chat_template_file: t.jinja,
       slot_save_path: slots, lora: [{path: a.gguf}, {path: b.gguf, scale: 0.5}]}}"""
-    model = load(tmp_path, text).models["m"]
+    model = launch_options(load(tmp_path, text).models["m"])
     assert (model.mmproj, model.spec_draft_model) == (str(tmp_path / "p.gguf"), "/abs/d.gguf")
     assert (model.chat_template_file, model.slot_save_path) == (str(tmp_path / "t.jinja"), str(tmp_path / "slots"))
     expected = (LoraAdapter(str(tmp_path / "a.gguf")), LoraAdapter(str(tmp_path / "b.gguf"), 0.5))
-    assert launch_options(model).lora == expected
+    assert model.lora == expected
 
 
 def test_the_settings_are_the_launch_options() -> None:
     """One list of options, of which clients get all that do not name things of the machine."""
-    fields = {field.name for field in dataclasses.fields(LaunchOptions)}
-    assert ModelSettings.model_fields.keys() - {"source", "file", "aliases"} - Management.model_fields.keys() == fields
-    assert ModelOptions.model_fields.keys() == fields - MACHINE_FIELDS
+    rows = options_of(LaunchOptions)
+    every = ModelSettings.model_fields.keys() - {"source", "file", "aliases"} - Management.model_fields.keys()
+    assert every == {row.name for row in rows}
+    assert ModelOptions.model_fields.keys() == {row.name for row in rows if row.client}
     assert launch_options(ModelOptions()) == LaunchOptions()
 
 

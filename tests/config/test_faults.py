@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from supervisor.config.document import read_document, to_yaml
 from supervisor.config.faults import ConfigFault, option_fault
 from supervisor.config.load import Start, load
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions, ModelSettings, Settings
 from supervisor.errors import ConfigError
 
@@ -149,7 +150,7 @@ kv_store: {max_mib: 1t}
 devices: {reserve_mib: {CUDA0: 2GiB, CPU: 512m}}
 """)
     settings = load(path, {}).settings
-    model = settings.models["m"]
+    model = launch_options(settings.models["m"])
     assert (model.ctx_size, model.cache_ram, model.batch_size, model.yarn_orig_ctx) == (8192, 4096, 1536, 1 << 20)
     assert (settings.context.target, settings.context.min, settings.kv_store.max_mib) == (32768, 4096, 1 << 20)
     assert settings.devices.reserve_mib == {"CUDA0": 2048, "CPU": 512}
@@ -161,13 +162,14 @@ def test_variables_may_be_truth_values_and_numbers(tmp_path: Path) -> None:
     path = tmp_path / "supervisor.yaml"
     path.write_text("restore: ${env.R:-true}\nmodels: {m: {file: x, ctx_size: '${env.C}', cache_ram: '${env.M}'}}")
     settings = load(path, {"C": "8k", "M": "-1"}).settings
-    assert (settings.restore, settings.models["m"].ctx_size, settings.models["m"].cache_ram) == (True, 8192, -1)
+    options = launch_options(settings.models["m"])
+    assert (settings.restore, options.ctx_size, options.cache_ram) == (True, 8192, -1)
 
 
 def test_options_of_requests_are_spoken_of_in_the_same_words() -> None:
     with pytest.raises(ValidationError) as caught:
         ModelOptions.model_validate({"parallel": 0, "ngl": 5, "swa_full": "yes", "file": "/x", "mmproj": "/x"})
-    found = {str(item["loc"][0]): option_fault(dict(item)) for item in caught.value.errors()}
+    found = {str(item["loc"][0]): option_fault(item) for item in caught.value.errors()}
     assert found["parallel"] == "must be a whole number from 1 to 256, or null"
     assert found["ngl"] == "is not a known key; did you mean n_gpu_layers?"
     assert found["swa_full"].startswith("must be true or false")

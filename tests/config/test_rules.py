@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 
 from supervisor.config.document import NotADocument, read_document, to_yaml
-from supervisor.config.expand import escape, expand
+from supervisor.config.expand import MOST_CHARACTERS, escape, expand
 from supervisor.config.faults import ConfigFault
-from supervisor.config.load import load_settings
+from supervisor.config.load import find_config, load_settings
 from supervisor.config.settings import Settings
 from supervisor.config.write import as_text
 from supervisor.errors import ConfigError
@@ -201,6 +201,13 @@ def test_neither_can_variables() -> None:
     assert "more than 1,048,576 characters" in faults[0].message
 
 
+def test_macros_may_put_in_as_much_as_is_said() -> None:
+    macros = {"m": "x" * (MOST_CHARACTERS // 2), "n": "y"}
+    assert expand({"macros": macros, "a": "${m}${m}"}, {}) == ({"a": "x" * MOST_CHARACTERS}, [])
+    _, faults = expand({"macros": macros, "a": "${m}${m}${n}"}, {})
+    assert len(faults) == 1
+
+
 def test_macros_are_not_nested_endlessly() -> None:
     deep = {f"m{n}": f"${{m{n + 1}}}" for n in range(2000)} | {"m2000": "x"}
     _, faults = expand({"macros": deep, "a": "${m0}"}, {})
@@ -247,3 +254,32 @@ def test_imported_texts_keep_only_references_to_variables(data: dict[str, str]) 
     found, faults = expand(read_document(as_text(data, ["a comment"])).data, {"X": "V"})
     assert not faults
     assert found == {key: re.sub(r"(?<!\$)\$\{env\.X\}", "V", value) for key, value in data.items() if key != "macros"}
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (f"macros: {{a: 0x{'f' * 6000}}}\nmodels: {{m: {{source: 'x${{a}}'}}}}", "1:13: macros.a: "),
+        (f"models: {{m: {{source: demo, filters: {{set: {{a: 0o{'7' * 9000}}}}}}}}}", ".set.a: "),
+        ("models: {m: {source: demo, filters: {set: {a: .nan}}}}", ".filters.set: holds a number"),
+        ("models: {m: {source: demo, chat_template_kwargs: {a: [.inf]}}}", ".chat_template_kwargs: holds a number"),
+        ('models_dir: "a\\0b"', "models_dir: no file's name"),
+        ('models: {m: {file: "\\0"}}', "models.m.file: no file's name"),
+    ],
+)
+def test_values_that_nothing_can_be_done_with(text: str, where: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        loaded(text)
+    assert where in raised.value.message
+
+
+def test_the_home_of_nobody_is_a_folder_like_any_other() -> None:
+    settings = loaded("models: {m: {file: ~nobody-there/x.gguf}}\nmodels_dir: ~nobody-there/y")
+    assert (settings.models["m"].file or "").endswith("/~nobody-there/x.gguf")
+    assert (settings.models_dir or "").endswith("/~nobody-there/y")
+
+
+@pytest.mark.parametrize("name", ["/" + "a" * 300, "a\0b", "~nobody-there/x.yaml"])
+def test_a_configuration_that_cannot_be_there(name: str) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        find_config(name, {}, Path("/"), Path("/"))

@@ -169,3 +169,18 @@ def test_words_count_more_than_the_exit() -> None:
 def _code(lines: list[str] | tuple[str, ...], *, code: int | None = 1, signal: int | None = None) -> str | None:
     found = cause_of(lines, code=code, signal=signal)
     return found.code if found else None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "failed to allocate CUDA0 buffer of size " + "9" * 5000,
+        "allocating 1.2.3 MiB on device 0: cudaMalloc failed: out of memory",
+        f"allocating {'9' * 5000} MiB on device 0: cudaMalloc failed: out of memory",
+        "insufficient memory (attempted to allocate ... MB)",
+        f"failed to allocate buffer, size = {'9' * 400}.0 MiB: Out of memory",
+    ],
+)
+def test_sizes_that_are_none(line: str) -> None:
+    cause = cause_of([line], code=1, signal=None)
+    assert cause is None or cause.lacking is None or cause.lacking < 1 << 80

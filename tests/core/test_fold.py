@@ -76,7 +76,13 @@ def test_a_chunk_of_any_shape_raises_only_the_documented_error(
     json.dumps(fold.response())
 
 
-@pytest.mark.parametrize("line", [b"data: {", b"data: []", b"data: 3", b"data: nonsense"])
+@pytest.mark.parametrize("index", [b"1e999", b"NaN", b'"x"', b"[]"])
+def test_a_choice_with_an_index_that_is_none(index: bytes) -> None:
+    with pytest.raises(EngineStreamInvalid, match="unknown shape"):
+        StreamFold(ChatFold()).feed(b'data: {"choices": [{"index": ' + index + b"}]}\n\n")
+
+
+@pytest.mark.parametrize("line", [b"data: {", b"data: []", b"data: 3", b"data: nonsense", b"data: " + b"[" * 100_000])
 def test_what_is_no_chunk_is_an_error(line: bytes) -> None:
     with pytest.raises(EngineStreamInvalid, match="not"):
         StreamFold(ChatFold()).feed(line + b"\n\n")

@@ -7,6 +7,7 @@ of its source where no such device is at hand.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,6 @@ from supervisor.core.engine_output.footprint import (
     Footprint,
     asking,
     is_asking,
-    names_by_id,
-    read_account,
     renamed,
 )
 
@@ -35,6 +34,13 @@ def log(name: str) -> list[str]:
 
 def mib(size: float) -> int:
     return round(size * MIB)
+
+
+def read_account(lines: Iterable[str]) -> Footprint | None:
+    reader = AccountReader()
+    for line in lines:
+        reader.feed(line)
+    return reader.footprint()
 
 
 def account(*lines: str) -> Footprint:
@@ -169,14 +175,13 @@ def test_mapped_and_pinned_memory_and_empty_buffers_are_not_the_processes_own() 
     assert host.total_bytes - host.lazy_bytes == mib(1)
 
 
-def test_cards_are_found_by_their_pci_id_whatever_its_notation() -> None:
+def test_cards_and_devices_can_be_called_otherwise() -> None:
     line = "llama_prepare_model_devices: using device CUDA0 (NVIDIA H200) (0000:0f:00.0) - 143000 MiB free"
     found = account(line, "llama_kv_cache:      CUDA0 KV buffer size =     3.00 MiB")
     assert found.cards == (Card("CUDA0", "NVIDIA H200", "0000:0f:00.0", 143000 * MIB),)
-    names = names_by_id(found.cards, {"00000000:0F:00.0": "CUDA5", "00000000:1F:00.0": "CUDA0"})
-    assert names == {"CUDA0": "CUDA5"}
-    assert renamed(found, names).used_bytes == {"CUDA5": mib(3), "CPU": 0}
-    assert names_by_id([Card("RPC0", "10.0.0.7:1", "unknown id", 0)], {"00000000:0F:00.0": "CUDA5"}) == {}
+    other = renamed(found, {"CUDA0": "CUDA5"})
+    assert other.used_bytes == {"CUDA5": mib(3), "CPU": 0}
+    assert other.cards == (Card("CUDA5", "NVIDIA H200", "0000:0f:00.0", 143000 * MIB),)
 
 
 def test_an_engine_is_asked_for_its_account_unless_somebody_chose_the_level() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from supervisor.core.recovery import ChatRecovery, RecoveredStream, Tally
 from supervisor.core.recovery.choice import same_call
 from supervisor.core.recovery.messages_voice import MessagesVoice
 from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold, said_by_engine
-from supervisor.core.stream.relay import Relay
 from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, parse
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
@@ -49,9 +50,9 @@ def test_deep_json_of_an_engine_never_ends_in_an_error_of_ours(text: str) -> Non
     with pytest.raises(EngineStreamInvalid, match="The answer is not JSON"):
         said_by_engine(text, "The answer")
     recovery = ChatRecovery(Request([], None, Options()), lambda: "id", Tally())
-    stream = RecoveredStream(Relay(drop_progress=True), recovery, lambda: 0.0)
+    stream = RecoveredStream(StreamFilter(drop_progress=True), recovery, lambda: 0.0)
     assert stream.feed(event) == event
-    assert Relay(drop_progress=True).feed(b'data: {"prompt_progress":' + text.encode() + b"\n\n")
+    assert StreamFilter(drop_progress=True).feed(b'data: {"prompt_progress":' + text.encode() + b"\n\n")
     assert error_in(text.encode()) == {"message": text[:500]}
     assert parse_state(f"cmd_child_to_router:state:{text}".encode()) is None
 
@@ -61,8 +62,8 @@ def test_deep_arguments_of_a_call_are_compared_and_said(text: str) -> None:
     assert same_call("f", text, "f", text)
     assert not same_call("f", text, "f", "{}")
     function = {"name": "f", "arguments": text}
-    message = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
-    said = MessagesVoice().whole({"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {}})
+    message: Any = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
+    said: Any = MessagesVoice().whole({"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": {}})
     assert next(one for one in said["content"] if one["type"] == "tool_use")["input"] == {}
 
 

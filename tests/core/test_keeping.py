@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -56,12 +55,6 @@ def test_what_makes_other_numbers_matters(other: str) -> None:
 def test_a_key_names_a_folder() -> None:
     assert key().isalnum()
     assert len(key()) == 32
-
-
-def test_options_that_are_free_exist() -> None:
-    from supervisor.core.launch.keeping import _FREE  # noqa: PLC0415 - the one place that looks inside
-
-    assert {field.name for field in fields(LaunchOptions)} >= _FREE
 
 
 def test_slots_with_something_in_them_the_longest_first() -> None:

@@ -254,7 +254,7 @@ def test_the_beginnings_of_texts_are_those_that_the_whole_has(ascii_only: bool) 
     request = {"messages": [{"content": [{"type": "text", "text": text}]}], "prompt": text, "numbers": [1] * 9999}
     body = json.dumps(request, ensure_ascii=ascii_only).encode()
     outline = outline_of(body, OutlineLimits(kept=4096))
-    heads = outline.heads(json.loads(outline.text), 4096)
+    heads: Any = outline.heads(json.loads(outline.text), 4096)
     assert heads["messages"][0]["content"][0]["text"] == text[:4096]
     assert heads["prompt"] == text[:4096]
     assert heads["numbers"].startswith("[1, 1")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -149,6 +151,36 @@ def test_a_busy_hub_is_asked_again_after_the_time_it_wants(status: int, hub: Loc
     with closing(HubClient(client.access(), waited.append)) as asking:
         assert asking.repository("a/b").id == "a/b"
     assert waited == [3.0, 3.0]
+
+
+def test_who_waits_for_a_silent_hub_is_let_go_when_the_client_is_closed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor(2) as threads:
+        client = HubClient(hub_access({"HF_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "HOME": "/"}))
+        asked = [threads.submit(client.repository, "a/b") for _ in range(2)]
+        held = [silent.accept()[0] for _ in asked]  # both wait for an answer now, for 20 s and then again
+        client.close()
+        client.close()
+        for one in asked:
+            with pytest.raises(HubUnreachable, match="is closed"):
+                one.result()
+        with pytest.raises(HubUnreachable, match="is closed"):
+            client.repository("a/b")
+        silent.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent.accept()  # nobody has asked again
+        for connection in held:
+            connection.close()
+
+
+def test_a_pause_between_two_attempts_ends_with_the_client(hub: LocalHub, client: Client) -> None:
+    hub.spoil(Fault("/api/models", status=503, headers={"Retry-After": "29"}))
+    asking = HubClient(client.access())
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(asking.repository, "a/b")
+        wait_until(lambda: bool(hub.requests("/api/models")), "the first answer")
+        asking.close()
+        with pytest.raises(HubUnreachable, match="is closed"):
+            asked.result()
 
 
 def test_a_hub_that_stays_busy_is_left_alone(hub: LocalHub, client: Client) -> None:

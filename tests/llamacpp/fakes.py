@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from supervisor.llamacpp.progress import Progress
 from supervisor.system.paths import Places
 
 API = "/repos/ggml-org/llama.cpp/releases/tags/b11434"
@@ -52,6 +53,10 @@ int main(int argc, char ** argv) {
     return from_library();
 }
 """
+
+
+def silent(_: Progress) -> None:
+    """A report that nobody hears."""
 
 
 def make_places(root: Path) -> Places:

@@ -92,3 +92,31 @@ def test_zip(tmp_path: Path) -> None:
     asyncio.run(unpack_all(tmp_path / "a.zip", tmp_path / "out" / "here"))
     assert (tmp_path / "out" / "here" / "llama-server.exe").is_file()
     assert not (tmp_path / "out" / "escaped").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_names_and_notes_of_members_are_bounded(tmp_path: Path, kind: bytes) -> None:
+    note = tarfile.TarInfo("note")
+    note.type, note.size = kind, 1 << 24
+    path = tmp_path / "a.tar.gz"
+    with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as tar:
+        tar.addfile(note, io.BytesIO(bytes(note.size)))
+        tar.addfile(member("top/x"), io.BytesIO(b"top/x"))
+    with pytest.raises(EngineInstallFailed, match="a name or a note in it has 16777216 bytes"):
+        asyncio.run(unpack_all(path, tmp_path / "out"))
+
+
+def test_long_names_within_the_bound_are_taken(tmp_path: Path) -> None:
+    name = "top/" + "/".join(["x" * 100] * 3)
+    archive = make_tar(tmp_path / "a.tar.gz", member(name))
+    asyncio.run(unpack_all(archive, tmp_path / "out"))
+    assert (tmp_path / "out" / name).read_text() == name
+
+
+@pytest.mark.parametrize("link", ["../b", "a/../../b", "/etc", "a/.."])
+def test_a_link_leads_to_its_own_folder_or_below(tmp_path: Path, link: str) -> None:
+    """Also one that leads to nothing outside by itself: several in a row may."""
+    archive = make_tar(tmp_path / "a.tar.gz", member("top/llama.cpp/a/x", link=link))
+    for unpack in (unpack_subtree(archive, "llama.cpp", tmp_path / "x"), unpack_all(archive, tmp_path / "y")):
+        with pytest.raises(EngineInstallFailed, match="cannot be unpacked: the link"):
+            asyncio.run(unpack)

@@ -27,7 +27,7 @@ from supervisor.llamacpp.build import default_jobs, parse_fraction
 from supervisor.llamacpp.ensure import ensure_engine
 from supervisor.llamacpp.install import InstallRequest, SmokeTest, install
 from supervisor.llamacpp.locate import locate
-from supervisor.llamacpp.progress import Progress, silent
+from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
 from supervisor.system.owned import MARKER
 from supervisor.system.paths import Places
@@ -41,6 +41,7 @@ from tests.llamacpp.fakes import (
     make_server,
     make_source,
     put_release,
+    silent,
 )
 
 needs_compiler = pytest.mark.skipif(

@@ -11,15 +11,19 @@ from pathlib import Path
 import pytest
 
 from supervisor.errors import BuildLocked
-from supervisor.llamacpp.lock import FileLock, engine_lock
-from supervisor.llamacpp.progress import Progress, silent
+from supervisor.llamacpp.lock import engine_lock
+from supervisor.llamacpp.progress import Progress
+from tests.llamacpp.fakes import silent
 
 HOLD = """
-import sys
+import asyncio, sys
 from pathlib import Path
-from supervisor.llamacpp.lock import FileLock
-print(FileLock(Path(sys.argv[1])).try_acquire(), flush=True)
-sys.stdin.read()
+from supervisor.llamacpp.lock import engine_lock
+async def hold():
+    async with engine_lock(Path(sys.argv[1]), wait=False, report=print):
+        print("held", flush=True)
+        sys.stdin.read()
+asyncio.run(hold())
 """
 
 
@@ -34,9 +38,13 @@ def holder(lock_file: Path) -> Iterator[subprocess.Popen[str]]:
     argv = [sys.executable, "-c", HOLD, str(lock_file)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "True\n"
+        assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
+
+
+def idle_child() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
 
 
 def take(lock_file: Path, *, wait: bool) -> None:
@@ -76,17 +84,15 @@ def test_waiting_ends_when_the_first_does(lock_file: Path, holder: subprocess.Po
 def test_that_somebody_waits_is_told_once(lock_file: Path) -> None:
     async def scenario() -> list[str]:
         told: list[str] = []
-        first = FileLock(lock_file)
-        assert first.try_acquire()
 
         async def wait() -> None:
             async with engine_lock(lock_file, wait=True, report=lambda step: told.append(step.detail), poll=0):
                 """It is held."""
 
-        waiting = asyncio.ensure_future(wait())
-        for _ in range(20):  # tries
-            await asyncio.sleep(0)
-        first.release()
+        async with engine_lock(lock_file, wait=False, report=silent):
+            waiting = asyncio.ensure_future(wait())
+            for _ in range(20):  # tries
+                await asyncio.sleep(0)
         await waiting
         return told
 
@@ -104,9 +110,10 @@ def test_released_also_after_an_error(lock_file: Path) -> None:
 
 
 def test_a_child_of_the_holder_does_not_inherit_it(lock_file: Path) -> None:
-    lock = FileLock(lock_file)
-    assert lock.try_acquire()
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as child:
-        lock.release()
+    async def scenario() -> subprocess.Popen[bytes]:
+        async with engine_lock(lock_file, wait=False, report=silent):
+            return idle_child()
+
+    with asyncio.run(scenario()) as child:
         take(lock_file, wait=False)
         child.kill()

@@ -12,11 +12,10 @@ import pytest
 
 from supervisor.errors import BuildToolMissing
 from supervisor.llamacpp.install import InstallRequest, install
-from supervisor.llamacpp.progress import silent
 from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.toolchain import Tools, build_tools, how_to_get_compiler
 from supervisor.system.paths import Places
-from tests.llamacpp.fakes import make_source
+from tests.llamacpp.fakes import make_source, silent
 
 needs_tools = pytest.mark.skipif(
     not all(map(shutil.which, ("cc", "c++", "as", "ld", "cmake", "ninja"))),

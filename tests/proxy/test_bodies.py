@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Scope
 from supervisor.api.errors import render_error
 from supervisor.core.models.filters import RequestFilters
 from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.core.routes import SERVED
 from supervisor.engines.client import EngineResponse, Payload
 from supervisor.errors import InvalidRequest, PayloadTooLarge
 from supervisor.pool.inflight import Inflight
@@ -100,7 +101,7 @@ def relaying_to(engine: _Engine, bodies: Bodies, **entry: Any) -> Relaying:
 
 def endpoint(engine: _Engine, bodies: Bodies, path: str = "/v1/chat/completions", **entry: Any) -> ASGIApp:
     """The endpoint of a relayed path in front of this engine."""
-    return RelayEndpoint(path, relaying_to(engine, bodies, **entry))
+    return RelayEndpoint(SERVED[path], relaying_to(engine, bodies, **entry))
 
 
 def pieces_of(body: bytes, size: int = 1 << 16) -> Iterator[bytes]:

@@ -71,3 +71,16 @@ def test_one_whose_request_is_there_is_at_work(bench: Bench) -> None:
         bench.connections.owes_nothing(one)
     bench.now += 1000
     assert bench.connections.enter(Client()) is Place.MANAGEMENT
+
+
+def test_management_that_owes_its_body_loses_its_place_however_much_it_sends(bench: Bench) -> None:
+    reserve = [Client() for _ in range(32)]
+    for one in reserve:
+        assert bench.connections.enter(one) is Place.MANAGEMENT
+        bench.connections.works(one)
+        bench.connections.owes(one)
+    bench.connections.owes(reserve[0])
+    bench.connections.owes_nothing(reserve[1])
+    for _ in reserve[1:]:
+        assert bench.connections.enter(Client()) is Place.MANAGEMENT
+    assert [one.dropped for one in reserve] == [True, False, *[True] * 30]

@@ -13,6 +13,7 @@ from starlette.types import Message
 
 from supervisor.api.errors import render_error
 from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.core.routes import SERVED
 from supervisor.core.stream.sse import MAX_EVENT_BYTES
 from supervisor.engines.client import EngineResponse
 from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorError
@@ -71,7 +72,7 @@ async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completion
     pool = cast(Pool, engine)
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
-    endpoint = RelayEndpoint(path, relaying)
+    endpoint = RelayEndpoint(SERVED[path], relaying)
     body = json.dumps({"model": "m", "stream": stream, "max_tokens": 1, "messages": []}).encode()
     sent = await answer_of(endpoint, {}, body)
     assert not list(inflight)

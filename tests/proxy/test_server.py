@@ -258,3 +258,44 @@ def test_who_does_not_read_loses_his_place_to_a_newcomer() -> None:
     assert stalled.wire.closed == ""
     Client(connections)
     assert stalled.wire.closed == "aborted"
+
+
+@pytest.mark.parametrize(("size", "status"), [(16_000, None), (17_000, 431)])
+def test_names_and_values_of_headers_count_together(size: int, status: int | None) -> None:
+    client = Client()
+    client.server.data_received(b"GET /a HTTP/1.1\r\nHost: a\r\n")
+    for number in range(2):
+        client.server.data_received(b"x" * size + b"%d: " % number + b"y" * size + b"\r\n")
+    client.server.data_received(b"\r\n")
+    assert client.status == status
+
+
+CHUNKED = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def test_a_body_in_thousands_of_chunks_is_handed_on_in_one() -> None:
+    server = Client().server
+    woken: list[bytes] = []
+    server.data_received(CHUNKED)
+    server.cycle.message_event.set = lambda: woken.append(bytes(server.cycle.body))  # type: ignore[method-assign]  # to be seen
+    server.data_received(b"1\r\na\r\n" * 5000)
+    assert woken == [b"a" * 5000]
+
+
+def test_each_request_gets_its_own_body_however_they_come() -> None:
+    server = Client().server
+    server.data_received(CHUNKED + b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n" + CHUNKED + b"1\r\nc\r\n0\r\n\r\n" + GET)
+    first, (third, _), (second, _) = server._running, *server.pipeline
+    assert first is not None
+    assert [one.body for one in (first, second, third)] == [b"ab", b"c", b""]
+    assert not any(one.more_body for one in (first, second, third))
+
+
+def test_who_goes_on_in_small_chunks_is_cut_off_as_soon_as_one_in_large_ones() -> None:
+    client = Client()
+    client.server.data_received(CHUNKED)
+    client.server.cycle.response_complete = True
+    for _ in range(100):
+        client.server.data_received(b"1\r\na\r\n" * 5000)
+    assert client.wire.closed == "aborted"

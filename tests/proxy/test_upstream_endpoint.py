@@ -61,14 +61,48 @@ def test_head_never_wakes_a_model(tmp_path: Path) -> None:
         _looked_at("/upstream/m/anything", tmp_path, told=True)
 
 
-def _looked_at(path: str, folder: Path, *, told: bool, method: str = "GET") -> int:
-    """The status of the answer."""
-    pool = cast(Pool, _Pool(EngineClient(str(folder / "gone.sock")), told=told))
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [
+        ("/%73lots", "/slots"),
+        ("/%u0073lots/0", "/%25u0073lots/0"),  # engines would read that as /slots/0
+        ("/a%2Fb%3Fc;d=%C3%A9%20%0d%0A", "/a/b%3Fc;d=%C3%A9%20%0D%0A"),
+        ("/100%/%zz", "/100%25/%25zz"),
+        ("", "/"),
+    ],
+)
+def test_the_engine_is_asked_for_the_path_that_was_judged(written: str, asked: str, tmp_path: Path) -> None:
+    assert asyncio.run(_asked_for("/upstream/m" + written, tmp_path / "engine.sock")) == asked
+
+
+async def _asked_for(path: str, socket: Path) -> str:
+    """What the engine is asked for where a browser asks for a path."""
+    heads: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_unix_server(answer, socket):
+        pool = cast(Pool, _Pool(EngineClient(str(socket)), told=False))
+        relaying = _relaying(pool)
+        scope = {"method": "GET", "path": unquote(path), "raw_path": path.encode(), "query_string": b""}
+        await answer_of(upstream_endpoint(relaying, lambda: 0), {**scope, "headers": [(b"user-agent", b"Mozilla/5.0")]})
+    return heads[0].split(b" ")[1].decode()
+
+
+def _relaying(pool: Pool) -> Relaying:
     inflight = Inflight(lambda: 0.0)
     registry = Registry(ModelEntry(name, Source.FILE, f"/{name}.gguf") for name in ("m", "owner/repo"))
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
-    endpoint = _Dispatch(cast(Any, None), {}, upstream_endpoint(relaying, lambda: 0))
+    return Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
+
+
+def _looked_at(path: str, folder: Path, *, told: bool, method: str = "GET") -> int:
+    """The status of the answer."""
+    pool = cast(Pool, _Pool(EngineClient(str(folder / "gone.sock")), told=told))
+    endpoint = _Dispatch(cast(Any, None), {}, upstream_endpoint(_relaying(pool), lambda: 0))
     where = {"path": unquote(path), "raw_path": path.encode(), "query_string": b"", "headers": []}
     scope = {"type": "http", "method": method, **where}
     status: int = asyncio.run(answer_of(endpoint, scope))[0]["status"]

@@ -93,14 +93,35 @@ async def test_a_missing_program_is_an_os_error(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_flood_is_drained_and_nothing_lost() -> None:
+async def test_a_flood_is_drained_and_what_is_left_out_is_counted() -> None:
     lines = Lines()
     program = "import sys; [sys.stderr.write(f'{n}\\n') for n in range(100_000)]; sys.stdout.write('y' * 3_000_000)"
     child = await spawn((sys.executable, "-I", "-S", "-c", program), lines)
     assert str(await ended(child)) == "exit code 0"
-    assert lines.err == [b"%d" % n for n in range(100_000)]
+    left_out = [line for line in lines.err if b"left out" in line]
+    told = [int(line) for line in lines.err if line not in left_out]
+    assert told[0] == 0
+    assert told[-1] == 99_999
+    assert told == sorted(set(told))
+    assert len(told) + sum(int(line.split()[0][1:]) for line in left_out) == 100_000
     assert b"".join(lines.out) == b"y" * 3_000_000
     assert max(map(len, lines.out)) < 2_000_000, "memory is bounded by cutting endless lines"
+
+
+async def test_a_burst_is_told_whole() -> None:
+    lines = Lines()
+    program = "import sys; [sys.stderr.write(f'{n}\\n') for n in range(15_000)]"
+    await ended(await spawn((sys.executable, "-I", "-S", "-c", program), lines))
+    assert lines.err == [b"%d" % n for n in range(15_000)]
+
+
+async def test_lines_without_end_cost_those_who_wait_next_to_nothing() -> None:
+    """A grammar that an engine cannot read it prints whole, and a client may send one of 20 million line ends."""
+    lines = Lines()
+    program = "import sys; [sys.stderr.write('\\n' * (1 << 20)) for _ in range(20)]; sys.stderr.write('why\\n')"
+    await ended(await spawn((sys.executable, "-I", "-S", "-c", program), lines))
+    assert len(lines.err) < 100_000
+    assert lines.err[-1] == b"why"
 
 
 async def test_it_leads_a_session_of_its_own() -> None:

@@ -283,6 +283,20 @@ async def _ok(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Non
     writer.close()
 
 
+async def test_a_head_without_end_is_broken_off(tmp_path: Path) -> None:
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nX: ")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1024):
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+
+    async with engine(tmp_path, answer) as client:
+        with pytest.raises(EngineUnreachable, match="a head of more than"):
+            async with client.get("/x"):
+                pass
+
+
 @pytest.mark.parametrize("body", [b"", b"no JSON", b"[]", b"[" * 100_000, b"[" * 600 + b"]" * 600])
 @pytest.mark.parametrize("status", [200, 500])
 async def test_an_object_is_taken_from_any_answer(tmp_path: Path, body: bytes, status: int) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.stream.apis import api_of
-from supervisor.core.stream.relay import Relay
-from supervisor.core.stream.upstream import plan_upstream, set_fields
+from supervisor.core.routes import api_of, kind_of
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.outgoing import outgoing_request, set_fields
 from tests.shell.bare_engine import (
     CHAT,
     FUNCTIONS,
@@ -104,7 +104,7 @@ FOLDED = {
 @pytest.mark.parametrize(("path", "body"), FOLDED.values(), ids=FOLDED.keys())
 def test_fold_equals_the_single_answer(engine: str, path: str, body: dict[str, Any]) -> None:
     raw = json.dumps(body).encode()
-    plan = plan_upstream(path, body)
+    plan = outgoing_request(kind_of(path), body)
     fold = plan.new_fold()
     assert fold is not None
 
@@ -132,7 +132,7 @@ def test_markup_around_nothing_is_the_one_known_difference(engine: str) -> None:
     nothing; nobody can know beforehand, and nothing is the better answer."""
     body = chat("EMPTY")
     raw = json.dumps(body).encode()
-    plan = plan_upstream(CHAT, body)
+    plan = outgoing_request(kind_of(CHAT), body)
     fold = plan.new_fold()
     assert fold is not None
     single = json.loads(post(engine, CHAT, raw)[1])
@@ -157,11 +157,11 @@ UNFOLDABLE = {
 
 @pytest.mark.parametrize(("path", "body"), UNFOLDABLE.values(), ids=UNFOLDABLE.keys())
 def test_the_reason_not_to_fold_is_real(engine: str, path: str, body: dict[str, Any]) -> None:
-    plan = plan_upstream(path, body)
+    plan = outgoing_request(kind_of(path), body)
     assert plan.reason is not None
     assert plan.changes == {}
 
-    folding = plan_upstream(path, {"prompt": "x", "messages": [], "input": "x"})
+    folding = outgoing_request(kind_of(path), {"prompt": "x", "messages": [], "input": "x"})
     fold = folding.new_fold()
     assert fold is not None
     raw = json.dumps(body).encode()
@@ -201,13 +201,13 @@ STREAMED = {
 def test_relayed_stream_is_the_one_without_progress(engine: str, path: str, body: dict[str, Any]) -> None:
     body = {**body, "stream": True}
     raw = json.dumps(body).encode()
-    plan = plan_upstream(path, body)
+    plan = outgoing_request(kind_of(path), body)
     assert plan.drop_progress
     _, plain = post(engine, path, raw)
     _, ours = post(engine, path, set_fields(raw, plan.changes))
     assert b'"prompt_progress":' in ours
 
-    relay = Relay(drop_progress=plan.drop_progress, api=api_of(path))
+    relay = StreamFilter(drop_progress=plan.drop_progress, api=api_of(path))
     relayed = relay.feed(ours)
 
     assert masked(relayed) == masked(plain)
@@ -220,9 +220,9 @@ def test_a_continued_message_comes_with_one_role_and_its_beginning(engine: str) 
     body = {"messages": messages, "temperature": 0, "max_tokens": 3, "stream": True}
     raw = json.dumps(body).encode()
     _, plain = post(engine, CHAT, raw)
-    _, ours = post(engine, CHAT, set_fields(raw, plan_upstream(CHAT, body).changes))
+    _, ours = post(engine, CHAT, set_fields(raw, outgoing_request(kind_of(CHAT), body).changes))
 
-    relayed = Relay(drop_progress=True).feed(ours)
+    relayed = StreamFilter(drop_progress=True).feed(ours)
 
     assert ours.count(b'"role"') > 1
     assert relayed.count(b'"role"') == plain.count(b'"role"') == 1
@@ -235,9 +235,9 @@ def test_a_continued_response_begins_once_and_with_its_beginning(engine: str) ->
     body = said(BEGUN_ITEMS, max_output_tokens=3, stream=True)
     raw = json.dumps(body).encode()
     _, plain = post(engine, RESPONSES, raw)
-    _, ours = post(engine, RESPONSES, set_fields(raw, plan_upstream(RESPONSES, body).changes))
+    _, ours = post(engine, RESPONSES, set_fields(raw, outgoing_request(kind_of(RESPONSES), body).changes))
 
-    relayed = Relay(drop_progress=True, api=api_of(RESPONSES)).feed(ours)
+    relayed = StreamFilter(drop_progress=True, api=api_of(RESPONSES)).feed(ours)
 
     def spoken(stream: bytes) -> list[tuple[str, str]]:
         """The kinds of the events, neighbours of one kind as one, each with its text."""
@@ -283,4 +283,4 @@ def test_what_the_engine_refuses_is_refused_all_the_same(engine: str, fields: di
     raw = json.dumps(body).encode()
     refused = post(engine, CHAT, raw)
     assert refused[0] == 400
-    assert post(engine, CHAT, set_fields(raw, plan_upstream(CHAT, body).changes)) == refused
+    assert post(engine, CHAT, set_fields(raw, outgoing_request(kind_of(CHAT), body).changes)) == refused

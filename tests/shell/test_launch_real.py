@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,10 @@ from hypothesis import strategies as st
 
 from supervisor.core.engine_output.capabilities import Capabilities
 from supervisor.core.launch import LaunchOptions, LaunchSpec, LoraAdapter, ModelFacts, Placed, build_launch
-from supervisor.core.launch.rules import RULES
-from supervisor.core.launch.typed import SWITCHES, VALUED
+from supervisor.core.options import Way, options_of
 from supervisor.llamacpp.probe import capabilities
 from tests.support.adapters import write_stubborn_adapter
+from tests.support.option_values import strategy
 from tests.support.patience import PATIENCE
 from tests.support.placements import placement
 from tests.support.plain_server import PlainServer, plain_server
@@ -68,54 +69,22 @@ def start(engine_binary: Path, known: Capabilities) -> Starter:
 
 # -- the parser --------------------------------------------------------------------------------------------------------
 
-SMALL = st.integers(1, 8)
-NUMBER = st.sampled_from([0.0, 0.5, 1.0, 2.25, 1e6])
-CACHE = st.sampled_from(["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
-NO_DEVICE = st.just(())
-SWITCH = st.sampled_from(["on", "off", "auto"])
+# Devices are none, so that nothing depends on what the machine has; a projector's goes with one
 VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "cache_type_k": CACHE,
-    "cache_type_v": CACHE,
-    "spec_draft_type_k": CACHE,
-    "spec_draft_type_v": CACHE,
-    "device": NO_DEVICE,
-    "spec_draft_device": NO_DEVICE,
-    "mmproj_device": st.just("none"),
-    "tensor_split": st.lists(NUMBER, min_size=1, max_size=4).map(tuple),
-    "split_mode": st.sampled_from(["none", "layer", "row", "tensor"]),
-    "override_tensor": st.lists(st.sampled_from([r"blk\.0\..*=CPU", "exps=CPU"]), min_size=1, max_size=3).map(tuple),
-    "spec_draft_override_tensor": st.just(("exps=CPU",)),
-    "fit": st.sampled_from(["on", "off"]),
-    "flash_attn": SWITCH,
-    "reasoning": SWITCH,
-    "reasoning_format": st.sampled_from(["none", "deepseek", "deepseek-legacy", "auto"]),
-    "reasoning_effort": st.sampled_from(["default", "minimal", "low", "medium", "high", "xhigh", "max"]),
-    "reasoning_budget": st.integers(-1, 64),
-    "reasoning_budget_message": st.sampled_from(["Enough.", "--stop", ""]),
-    "pooling": st.sampled_from(["none", "mean", "cls", "last", "rank"]),
-    "chat_template": st.sampled_from(["chatml", "{{ bos_token }}x"]),
-    "chat_template_kwargs": st.dictionaries(st.text(max_size=3), st.integers() | st.text(max_size=3) | st.booleans()),
-    "load_mode": st.sampled_from(["auto", "none", "mmap", "mlock", "mmap+mlock", "dio"]),
-    "rope_scaling": st.sampled_from(["none", "linear", "yarn"]),
+    **dict.fromkeys(("device", "spec_draft_device"), st.just(())),
     "spec_type": st.lists(
         st.sampled_from(["default", "none", "draft-mtp", "ngram-simple", "ngram-map-k", "ngram-mod", "ngram-cache"]),
         max_size=3,
         unique=True,
     ).map(tuple),
-    "embeddings": SWITCH,
-    "lora": st.lists(st.builds(LoraAdapter, st.sampled_from(["/a.gguf", "/b,c.gguf"]), NUMBER), max_size=2).map(tuple),
-    "mmproj": st.just("/p.gguf"),
-    "mmproj_auto": st.booleans(),
-    "spec_draft_model": st.just("/d.gguf"),
-    **dict.fromkeys(
-        ("rope_scale", "rope_freq_base", "rope_freq_scale", "spec_draft_p_min", "spec_draft_p_split"), NUMBER
-    ),
-    **dict.fromkeys((name for name in VALUED if name.startswith("yarn_") and name != "yarn_orig_ctx"), NUMBER),
-    **dict.fromkeys(SWITCHES, st.booleans()),
 }
 # Those that name something of the machine have tests of their own.
 APART = {"rpc", "chat_template_file", "slot_save_path"}
-FIELDS = sorted({rule.text for rule in RULES.values() if rule.level == "field"} - APART)
+ROWS = {row.name: row for row in options_of(LaunchOptions) if row.way is not Way.NONE and row.name not in APART}
+
+
+def values(field: str) -> st.SearchStrategy[Any]:
+    return VALUES[field] if field in VALUES else strategy(ROWS[field])
 
 
 @cache
@@ -135,15 +104,17 @@ def test_the_check_would_find_a_mistake(engine_binary: Path) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_combination_of_options_is_readable(engine_binary: Path, known: Capabilities, data: st.DataObject) -> None:
-    chosen = data.draw(st.lists(st.sampled_from(FIELDS), unique=True, max_size=25), "fields")
-    options = LaunchOptions(**{name: data.draw(VALUES.get(name, SMALL), name) for name in chosen})
+    chosen = data.draw(st.lists(st.sampled_from(sorted(ROWS)), unique=True, max_size=25), "fields")
+    options = LaunchOptions(**{name: data.draw(values(name), name) for name in chosen})
+    if "{{" in (options.chat_template or ""):
+        options = replace(options, jinja=None)  # llama-server takes names of templates alone without Jinja
     assert parsed(launch(engine_binary, Path("/m.gguf"), known, options).argv) == ""
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", sorted(ROWS))
 def test_each_option_alone_is_readable(engine_binary: Path, known: Capabilities, field: str) -> None:
     @settings(max_examples=4, deadline=None)
-    @given(value=VALUES.get(field, SMALL))
+    @given(value=values(field))
     def check(value: Any) -> None:
         argv = launch(engine_binary, Path("/m.gguf"), known, LaunchOptions(**{field: value})).argv
         assert parsed(argv) == ""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.stream.apis import api_of
+from supervisor.core.routes import api_of, kind_of
+from supervisor.core.stream.outgoing import outgoing_request, set_fields
 from supervisor.core.stream.sse import SseDecoder
-from supervisor.core.stream.upstream import plan_upstream, set_fields
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.toolcalls import plainly
 from tests.shell.bare_engine import CHAT, MESSAGES, USABLE, bare_engine, comparable, message, post
@@ -79,17 +79,18 @@ def ours(engine: str, asked: dict[str, Any]) -> Any:
     """The whole answer; the events of a streamed one."""
     prepared = plainly(MESSAGES, request_of(asked))
     assert prepared.path == CHAT
-    assert prepared.form is not None
-    plan = plan_upstream(prepared.path, prepared.asked)
+    assert prepared.way.rewrites
+    plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     assert "return_progress" in plan.changes
     status, streamed = post(engine, CHAT, set_fields(prepared.body, {**plan.changes, **prepared.needs}))
     assert status == 200, streamed
     fold = plan.new_fold()
     if fold is not None:
         fold.feed(streamed)
-        return prepared.form.said(fold.response())
-    relay = prepared.relay(api_of(MESSAGES), drop_progress=plan.drop_progress)
-    return events(prepared.form.stream(relay).feed(streamed))
+        answer: Any = fold.response()
+        return prepared.way.said(answer)
+    relay = prepared.way.stream_filter(api_of(MESSAGES), drop_progress=plan.drop_progress)
+    return events(prepared.way.stream(relay).feed(streamed))
 
 
 def events(stream: bytes) -> list[dict[str, Any]]:
@@ -133,5 +134,5 @@ def test_what_the_engine_refuses_is_refused_in_its_words(engine: str, broken: di
     refused = post(engine, MESSAGES, json.dumps(asked).encode())
     assert refused[0] >= 400
     prepared = plainly(MESSAGES, request_of(asked))
-    changes = {**plan_upstream(prepared.path, prepared.asked).changes, **prepared.needs}
+    changes = {**outgoing_request(kind_of(prepared.path), prepared.asked).changes, **prepared.needs}
     assert post(engine, prepared.path, set_fields(prepared.body, changes)) == refused

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.gguf import FileKind, kind_of_file
-from supervisor.files.folder import Found, look_inside, passed_over, scan
+from supervisor.files.folder import FolderModel, left_out, look_inside, passed_over, scan
 from tests.support.gguf_bytes import STRING, array, header, pair
 
 
@@ -25,10 +25,12 @@ def test_files_and_folders_are_models(tmp_path: Path) -> None:
     make(tmp_path, "big/big-00001-of-00002.gguf", "big/big-00002-of-00002.gguf", "big/a-other.gguf")
     make(tmp_path, "flat-00001-of-00002.gguf", "flat-00002-of-00002.gguf", "two/deep/x.gguf")
     assert scan(tmp_path) == (
-        Found("big", tmp_path / "big/big-00001-of-00002.gguf"),
-        Found("flat", tmp_path / "flat-00001-of-00002.gguf"),
-        Found("one", tmp_path / "one.gguf"),
-        Found("two", tmp_path / "two/two-Q4.gguf", tmp_path / "two/mmproj-F16.gguf", tmp_path / "two/mtp-two.gguf"),
+        FolderModel("big", tmp_path / "big/big-00001-of-00002.gguf"),
+        FolderModel("flat", tmp_path / "flat-00001-of-00002.gguf"),
+        FolderModel("one", tmp_path / "one.gguf"),
+        FolderModel(
+            "two", tmp_path / "two/two-Q4.gguf", tmp_path / "two/mmproj-F16.gguf", tmp_path / "two/mtp-two.gguf"
+        ),
     )
 
 
@@ -40,7 +42,7 @@ def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
 def test_names_that_name_nothing_are_passed_over(tmp_path: Path) -> None:
     make(tmp_path, "good.gguf", " .gguf", "line\nend.gguf", "esc\x1b[2J.gguf")
     make(tmp_path, "bad\udcff.gguf", "d\udcff/x.gguf", "ok/\udcff.gguf")
-    assert scan(tmp_path) == (Found("good", tmp_path / "good.gguf"),)
+    assert scan(tmp_path) == (FolderModel("good", tmp_path / "good.gguf"),)
     assert passed_over(tmp_path) == (" .gguf", "bad\udcff.gguf", "d\udcff", "esc\x1b[2J.gguf", "line\nend.gguf")
 
 
@@ -54,7 +56,10 @@ def test_what_only_goes_with_a_model_is_none(tmp_path: Path) -> None:
     (tmp_path / "in" / "a-first.gguf").write_bytes(ADAPTER)
     os.mkfifo(tmp_path / "pipe.gguf")
     (tmp_path / "gone.gguf").symlink_to("nowhere")
-    assert scan(tmp_path) == (Found("in", tmp_path / "in/model.gguf"), Found("model", tmp_path / "model.gguf"))
+    assert scan(tmp_path) == (
+        FolderModel("in", tmp_path / "in/model.gguf"),
+        FolderModel("model", tmp_path / "model.gguf"),
+    )
 
 
 def test_a_file_that_changes_is_looked_at_again(tmp_path: Path) -> None:
@@ -96,3 +101,13 @@ def test_the_beginning_of_a_file_tells_its_kind(head: bytes, kind: FileKind) -> 
 def test_a_beginning_cut_anywhere_is_read_as_far_as_it_goes(whole: bytes) -> None:
     for end in range(4, len(whole)):
         assert kind_of_file(whole[:end]) in {FileKind.MODEL, kind_of_file(whole)}
+
+
+def test_a_link_that_leads_nowhere_hides_no_other_model(tmp_path: Path) -> None:
+    make(tmp_path, "good.gguf", "two/x.gguf")
+    for folder in (tmp_path, tmp_path / "two"):
+        (folder / "bad.gguf").symlink_to("a" * 300)  # the system refuses even to look
+    (tmp_path / "round.gguf").symlink_to("round.gguf")
+    assert [one.name for one in scan(tmp_path)] == ["good", "two"]
+    assert left_out(tmp_path) == (tmp_path / "bad.gguf", tmp_path / "round.gguf")
+    assert scan(Path("no\0thing")) == ()

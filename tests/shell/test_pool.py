@@ -197,7 +197,7 @@ async def test_a_client_that_leaves_before_the_load_is_over_ends_the_load(bench:
         with pytest.raises(asyncio.CancelledError):
             await waiting
         async with asyncio.timeout(PATIENCE):
-            status = await pool.settled("a")
+            status = await pool.at_rest("a")
         assert status.view.state is EngineState.STOPPED
 
 

@@ -71,7 +71,7 @@ async def test_a_load_that_nobody_waits_for_is_not_tried_otherwise(bench: PoolBe
         waiting.cancel()
         await asyncio.wait({waiting})
         async with asyncio.timeout(PATIENCE):
-            await pool.settled("a")
+            await pool.at_rest("a")
     assert bench.failures == []
     assert len(bench.engines) == 1
 

@@ -96,7 +96,7 @@ async def test_an_engine_that_outgrows_its_plan_starts_anew_when_it_is_idle(benc
         lease.release()
         await until(lambda: len(bench.engines) == 2, "another takes its place")
         async with asyncio.timeout(PATIENCE):
-            await pool.settled("a")
+            await pool.at_rest("a")
         (await pool.acquire("a")).release()
         assert len(bench.engines) == 2
         assert sum(event == "engine_outgrown" for event, _, _ in bench.seen) == 1

@@ -136,10 +136,30 @@ def test_a_damaged_record_costs_only_itself(tmp_path: Path, text: str) -> None:
 
 
 def test_a_half_written_record_is_cleared(tmp_path: Path) -> None:
-    (tmp_path / "4711.new").write_text('{"pid": 47')
+    (tmp_path / ".4711.json.0a1b2c3d").write_text('{"pid": 47')
     assert end_leftovers(tmp_path) == []
     assert os.listdir(tmp_path) == []
 
 
 def test_no_folder_means_no_leftovers(tmp_path: Path) -> None:
     assert end_leftovers(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"pid": 99999999999999999999, "create_time": 1.0, "program": "x", "socket": ""}',
+        '{"pid": 1e999, "create_time": 1.0, "program": "x", "socket": ""}',
+    ],
+)
+def test_a_record_that_makes_no_sense_stops_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "1.json").write_text(text)
+    assert [ended.outcome for ended in end_leftovers(tmp_path)] == ["unreadable"]
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_start_that_is_no_number_is_nobodys(tmp_path: Path, leftover: Stranger) -> None:
+    write_record(tmp_path, replace(leftover.record, create_time=float("nan")))
+    assert [ended.outcome for ended in end_leftovers(tmp_path)] == ["not ours"]
+    assert processes.is_running(leftover.process.pid)

@@ -59,10 +59,10 @@ def _parts(verbs: Registry, name: str) -> list[_Part]:
     parser = verbs.add_to(argparse.ArgumentParser(prog=_ME).add_subparsers(), name)
     inner = next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
     found = {name: parser} if inner is None else {f"{name} {word}": one for word, one in inner.choices.items()}
-    return [_Part(word, one, _groups(one)) for word, one in found.items()]
+    return [_Part(word, one, groups_of(one)) for word, one in found.items()]
 
 
-def _groups(parser: argparse.ArgumentParser) -> dict[str, tuple[str, ...]]:
+def groups_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, ...]]:
     """Rows by group; what belongs to no group of its own is under _OWN."""
     found: dict[str, tuple[str, ...]] = {}
     for group in parser._action_groups:

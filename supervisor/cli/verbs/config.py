@@ -71,8 +71,8 @@ def run_init(args: argparse.Namespace) -> int:
     require(not (args.num_models and args.models_dir), "Give either --num-models or --models-dir.")
     if args.num_models:
         return _give(args, template(args.num_models), {})
-    folders = [Path(folder).expanduser() for folder in args.models_dir]
-    missing = next((folder for folder in folders if not folder.is_dir()), None)
+    folders = [Path(os.path.expanduser(folder)) for folder in args.models_dir]
+    missing = next((folder for folder in folders if not os.path.isdir(folder)), None)
     require(missing is None, f"{missing} is not a folder; check --models-dir.")
     models = found_models(os.environ, folders, note)
     if not models:
@@ -176,7 +176,7 @@ def run_import(args: argparse.Namespace) -> int:
     from supervisor.config.imports import from_llama_swap, from_preset  # noqa: PLC0415 - start-up time
     from supervisor.config.write import as_text  # noqa: PLC0415 - as above
 
-    path = Path(args.file).expanduser()
+    path = Path(os.path.expanduser(args.file))
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -192,7 +192,7 @@ def run_import(args: argparse.Namespace) -> int:
 def _give(args: argparse.Namespace, text: str, as_json: dict[str, object]) -> int:
     """Write the text to a new file, or to standard output."""
     if args.output is not None:
-        path = Path(args.output).expanduser()
+        path = Path(os.path.expanduser(args.output))
         try:
             with path.open("w" if args.force else "x", encoding="utf-8") as stream:
                 stream.write(text)

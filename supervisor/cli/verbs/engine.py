@@ -159,11 +159,7 @@ def _make(args: argparse.Namespace, routes: tuple[str, ...]) -> int:
     manifest = _install(request)
     store = _store()
     facts = _engine_facts(store, manifest, store.chosen())
-    if args.json:
-        print_json(facts)
-    else:
-        _print_facts(facts)
-    return OK
+    return _tell(args, facts)
 
 
 def _install(request: InstallRequest) -> Manifest:
@@ -194,11 +190,7 @@ def _choosable(store: EngineStore, name: str) -> str:
 def _print_chosen(args: argparse.Namespace, store: EngineStore, chosen: Chosen) -> int:
     path = str(store.binary(chosen.current)) if chosen.current else None
     facts = {"current": chosen.current, "previous": chosen.previous, "path": path}
-    if args.json:
-        print_json(facts)
-    else:
-        _print_facts(facts)
-    return OK
+    return _tell(args, facts)
 
 
 def _binary_facts(binary: EngineBinary) -> dict[str, object]:
@@ -225,6 +217,14 @@ def _row(manifest: Manifest, chosen: Chosen) -> tuple[str, ...]:
         ago(manifest.made_at),
         mark,
     )
+
+
+def _tell(args: argparse.Namespace, facts: Mapping[str, object]) -> int:
+    if args.json:
+        print_json(facts)
+    else:
+        _print_facts(facts)
+    return OK
 
 
 def _print_facts(facts: Mapping[str, object]) -> None:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from supervisor.cli.bars import print_estimate
-from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import count, positive, require, tokens
+from supervisor.cli.exits import OK
+from supervisor.cli.launching import add_flag
+from supervisor.cli.lines import answer_lines
+from supervisor.cli.options import require, tokens
 from supervisor.cli.reading import reader
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import note, print_json, print_json_line
-from supervisor.core.gguf import CACHE_TYPES
+from supervisor.cli.render import note, print_json
 from supervisor.core.memory import EstimateOptions
-from supervisor.errors import InvalidRequest, SupervisorError
+from supervisor.core.options import LaunchOptions, options_of
+from supervisor.errors import InvalidRequest
 from supervisor.models.reader import ModelReader
 from supervisor.planning.estimates import NAMES, estimate_options, estimated
 
@@ -37,6 +39,27 @@ _JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` fr
 or `{"error": {"code", "message"}}`, for each."""
 
 
+def _contexts(text: str) -> tuple[int, ...]:
+    return tuple(tokens(part) for part in text.split(","))
+
+
+# Options of a launch that change an estimate, and what is said of them here
+_FLAGS: Mapping[str, dict[str, object]] = {
+    "ctx_size": {"type": _contexts, "metavar": "N[,N…]", "help": "context in tokens (default and 0: the model's own)"},
+    "parallel": {"help": "slots (default: 4 in one unified cache)"},
+    "batch_size": {"help": "logical batch in tokens (default: 2048)"},
+    "ubatch_size": {"help": "physical batch in tokens (default: 512)"},
+    "cache_type_k": {},
+    "cache_type_v": {},
+    "swa_full": {},
+    "kv_unified": {},
+    "flash_attn": {"help": "flash attention (default: auto)"},
+    "n_gpu_layers": {"help": "layers on GPUs (default: all)"},
+    "tensor_split": {"help": "shares of the GPUs"},
+    "n_cpu_moe": {},
+}
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", metavar="TARGET", help="a path, demo, or the id of a configured model")
     parser.add_argument("--jsonl", action="store_true", help=_JSONL)
@@ -45,27 +68,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("-c", "--ctx-size", type=_contexts, metavar="N[,N…]", help="context in tokens (default and 0: the model's own)")
-    add("-np", "--parallel", type=positive, metavar="N", help="slots (default: 4 in one unified cache)")
-    add("-b", "--batch-size", type=tokens, metavar="N", help="logical batch (default: 2048)")
-    add("-ub", "--ubatch-size", type=tokens, metavar="N", help="physical batch (default: 512)")
-    add("-ctk", "--cache-type-k", choices=CACHE_TYPES, metavar="TYPE", help=f"of keys: {', '.join(CACHE_TYPES)}")
-    add("-ctv", "--cache-type-v", choices=CACHE_TYPES, metavar="TYPE", help="of values")
-    add("--swa-full", action="store_true", default=None, help="full-size caches for sliding windows")
-    add("-kvu", "--kv-unified", action=argparse.BooleanOptionalAction, help="one cache for all slots")
-    add("-fa", "--flash-attn", choices=("auto", "on", "off"), help="flash attention (default: auto)")
-    add("-ngl", "--n-gpu-layers", type=count, metavar="N", help="layers on GPUs (default: all)")
-    add("-ts", "--tensor-split", type=_split, metavar="A,B,…", help="shares of the GPUs")
-    add("-ncmoe", "--n-cpu-moe", type=count, metavar="N", help="experts of the first N layers on the CPU")
-    add("--mmproj", metavar="FILE", help="a projector for images or sound")
-    add("--embeddings", action="store_true", default=None, help="serve embeddings")
+    rows = {row.name: row for row in options_of(LaunchOptions)}
+    for name, instead in _FLAGS.items():
+        add_flag(parser, rows[name], **instead)
+    parser.add_argument("--mmproj", metavar="FILE", help="a projector for images or sound")
+    parser.add_argument("--embeddings", action="store_true", default=None, help="serve embeddings")
 
 
 def run(args: argparse.Namespace) -> int:
     """Estimate once per context, or once per line."""
     if args.jsonl:
-        return _run_lines(args)
+        return answer_lines(partial(_answer, args))
     require(args.target, "Name a model: `estimate TARGET`, or give --jsonl.")
     source = reader(args, args.target)
     spec = source.spec(args.target)
@@ -85,24 +98,11 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _run_lines(args: argparse.Namespace) -> int:
-    code = OK
-    for line in sys.stdin:
-        if not line.strip():
-            continue
-        try:
-            print_json_line(_answer(args, line))
-        except SupervisorError as error:
-            print_json_line({"error": {"code": error.code, "message": error.message}})
-            code = FAILED
-    return code
-
-
 def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
     try:
         asked = json.loads(line)
         target, given = asked["target"], dict(asked.get("options") or {})
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise InvalidRequest('A line must be a JSON object with "target", and "options" where wanted.') from None
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")
@@ -114,14 +114,3 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
 def _with_projector(options: EstimateOptions, source: ModelReader, target: str) -> EstimateOptions:
     """Add the projector of a target of the hub, unless one is named."""
     return options if options.mmproj else replace(options, mmproj=source.projector_bytes(target) or None)
-
-
-def _contexts(text: str) -> tuple[int, ...]:
-    return tuple(tokens(part) for part in text.split(","))
-
-
-def _split(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a list of shares such as 3,1") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from contextlib import closing
 
 from supervisor.cli.client import Json
@@ -30,15 +29,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print until the daemon ends or Ctrl-C."""
     name = ""
-    with closing(connect(args).client.lines("/api/v1/events", {})) as lines:
+    client = connect(args).client
+    with closing(client.lines("/api/v1/events", {})) as lines:
         for line in lines:
             key, _, value = line.partition(": ")
             if key == "event":
                 name = value
             elif key == "data" and args.json:
-                print_json_line({"event": name, "data": json.loads(value)})
+                print_json_line({"event": name, "data": client.parsed(value)})
             elif key == "data":
-                write(f"{_line(name, json.loads(value))}\n")
+                write(f"{_line(name, client.parsed(value))}\n")
     return OK
 
 

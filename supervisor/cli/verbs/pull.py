@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 
 from supervisor.cli.background import ensure
 from supervisor.cli.client import Json, remote_error
@@ -54,7 +53,7 @@ def _pulled(daemon: Daemon, body: Json, report: Report) -> Json:
     found: Json = {}
     with contextlib.closing(daemon.client.events("/api/v1/models", body)) as events:
         for event in events:
-            found = json.loads(event)
+            found = daemon.client.parsed(event)
             if found["state"] == "failed":
                 raise remote_error(found)
             if found["state"] == "downloading":

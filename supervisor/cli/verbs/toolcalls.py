@@ -8,15 +8,17 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
-from supervisor.cli.exits import FAILED, OK
+from supervisor.cli.exits import OK
+from supervisor.cli.lines import answer_lines
 from supervisor.cli.options import inner_verb, positive
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import print_json, print_json_line, write
-from supervisor.core.toolcalls import Options
+from supervisor.cli.render import print_json, write
+from supervisor.core.toolcalls import REGISTRY, Options
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
-from supervisor.errors import InvalidRequest, SupervisorError
+from supervisor.errors import InvalidRequest
 
 VERB = Verb(
     summary="find tool calls in a model's text",
@@ -44,6 +46,34 @@ _OF_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
+class Asked(TypedDict, total=False):
+    """A line of `--jsonl`."""
+
+    text: str
+    tools: object
+    finish_reason: str | None
+    reasoning_content: str | None
+    tool_choice: object
+    parallel_tool_calls: bool | None
+
+
+class Call(TypedDict):
+    """A call that was found; the arguments are JSON text."""
+
+    name: str
+    arguments: str
+
+
+class Parsed(TypedDict):
+    """The result for one text."""
+
+    content: str
+    reasoning_content: str
+    tool_calls: list[Call]
+    dialect: str | None
+    finish_reason: str
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="toolcalls_verb", required=True)
     parse = inner_verb(verbs, "parse", "find the calls in a text", run_parse, _PARSE)
@@ -57,10 +87,11 @@ def run_parse(args: argparse.Namespace) -> int:
     """Parse standard input, whole or by line."""
     tools = _tools(args.tools)
     if args.jsonl:
-        return _run_lines(args, tools)
+        of_all: Asked = {"tools": tools, "finish_reason": args.finish_reason}
+        return answer_lines(lambda line: parsed({**of_all, **_asked(line)}, args.chunk))
     text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
-    found = _parsed(asked, args.chunk)
+    asked: Asked = {"text": text, "tools": tools, "finish_reason": args.finish_reason}
+    found = parsed(asked, args.chunk)
     if args.json:
         print_json(found)
     else:
@@ -68,20 +99,7 @@ def run_parse(args: argparse.Namespace) -> int:
     return OK
 
 
-def _run_lines(args: argparse.Namespace, tools: object) -> int:
-    code = OK
-    for line in sys.stdin:
-        if not line.strip():
-            continue
-        try:
-            print_json_line(_parsed({"tools": tools, "finish_reason": args.finish_reason, **_asked(line)}, args.chunk))
-        except SupervisorError as error:
-            print_json_line({"error": {"code": error.code, "message": error.message}})
-            code = FAILED
-    return code
-
-
-def _asked(line: str) -> dict[str, Any]:
+def _asked(line: str) -> Asked:
     try:
         asked = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -91,20 +109,27 @@ def _asked(line: str) -> dict[str, Any]:
     for name, types in _OF_TYPES.items():
         if not isinstance(asked.get(name, ""), types) and name in asked:
             raise InvalidRequest(f"`{name}` has the wrong type.", param=name)
-    return asked
+    return cast(Asked, asked)
 
 
-def _parsed(asked: Mapping[str, Any], chunk: int | None) -> dict[str, object]:
+def parsed(asked: Asked, chunk: int | None, registry: Registry = REGISTRY) -> Parsed:
+    """Return the result for one text.
+
+    Args:
+        asked: a line of `--jsonl`.
+        chunk: bytes at a time; None for all at once.
+        registry: the dialects that are looked for.
+    """
     reason = asked.get("finish_reason") or "stop"
     parallel = asked.get("parallel_tool_calls") is not False
     options = Options(parallel_tool_calls=parallel, pieces_after=None)
-    request = Request(asked.get("tools"), asked.get("tool_choice"), options)
+    request = Request(asked.get("tools"), asked.get("tool_choice"), options, registry=registry)
     thought = _cut(asked.get("reasoning_content") or "", chunk)
     answer = read_answer(request, _cut(asked["text"], chunk), thought, reason)
     return _described(answer, reason)
 
 
-def _described(answer: Answer, reason: str) -> dict[str, object]:
+def _described(answer: Answer, reason: str) -> Parsed:
     return {
         "content": answer.content,
         "reasoning_content": answer.reasoning,
@@ -131,7 +156,7 @@ def _tools(file: str | None) -> object:
         return None
     try:
         found = json.loads(Path(file).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"--tools {file} cannot be read: {error}.", param="tools") from None
     found = found.get("tools") if isinstance(found, dict) else found
     if not isinstance(found, list):
@@ -139,10 +164,10 @@ def _tools(file: str | None) -> object:
     return found
 
 
-def _show(found: Mapping[str, Any]) -> None:
-    for name in ("reasoning_content", "content"):
-        if found[name]:
-            write(f"{name}:\n{found[name]}\n\n")
+def _show(found: Parsed) -> None:
+    for name, text in (("reasoning_content", found["reasoning_content"]), ("content", found["content"])):
+        if text:
+            write(f"{name}:\n{text}\n\n")
     for call in found["tool_calls"]:
         write(f"call: {call['name']} {call['arguments']}\n")
     print(f"dialect: {found['dialect'] or '-'}, finish_reason: {found['finish_reason']}")

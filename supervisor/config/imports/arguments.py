@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from supervisor.config.faults import option_fault
-from supervisor.config.imports.carried import is_secret
 from supervisor.config.settings import DefaultSettings
 from supervisor.core.launch.extra import spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of
-from supervisor.core.launch.typed import SWITCHES, VALUED
+from supervisor.core.options import LaunchOptions, Way, options_of
+from supervisor.core.options.kinds import Json, Many
+from supervisor.core.text.secrets import is_likely_secret
 
-_LISTS = {"device", "rpc", "spec_draft_device", "override_tensor", "spec_draft_override_tensor", "tensor_split"}
-_BY_FLAG: Mapping[str, str] = {flag: row.field for row in VALUED.values() for flag in row.on}
+_ROWS = options_of(LaunchOptions)
+_LISTS = {row.name for row in _ROWS if isinstance(row.kind, Many)}
+_OBJECTS = {row.name for row in _ROWS if isinstance(row.kind, Json)}
+_BY_FLAG: Mapping[str, str] = {flag: row.name for row in _ROWS if row.way is Way.VALUE for flag in row.on}
 _SWITCH: Mapping[str, tuple[str, bool]] = {
-    **{flag: (row.field, True) for row in SWITCHES.values() for flag in row.on},
-    **{flag: (row.field, False) for row in SWITCHES.values() for flag in row.off},
+    **{flag: (row.name, True) for row in _ROWS if row.way is Way.SWITCH for flag in row.on},
+    **{flag: (row.name, False) for row in _ROWS if row.way is Way.SWITCH for flag in row.off},
 }
 _LOAD_MODES = {
     frozenset({"--no-mmap"}): "none",
@@ -49,7 +52,7 @@ class Option(NamedTuple):
 class Read(NamedTuple):
     """settings: of a model. notes: what could not be carried."""
 
-    settings: dict[str, Any]
+    settings: dict[str, object]
     notes: list[str]
 
 
@@ -84,9 +87,11 @@ def _is_option(token: str) -> bool:
 
 class _Reader:
     def __init__(self) -> None:
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, object] = {}
         self.notes: list[str] = []
         self._loading: set[str] = set()
+        self._adapters: list[dict[str, object]] = []
+        self._further_args: list[str] = []
 
     def take(self, option: Option) -> None:
         """Carry one option, or note why not."""
@@ -131,7 +136,7 @@ class _Reader:
         if field in _LISTS:
             parts = text.replace("/", ",").split(",") if field == "tensor_split" else text.split(",")
             self._set(field, [] if text == "none" else parts, option.flag)
-        elif field == "chat_template_kwargs":
+        elif field in _OBJECTS:
             self._set(field, _json(text), option.flag)
         else:
             self._set(field, text, option.flag)
@@ -168,7 +173,8 @@ class _Reader:
             except ValueError:
                 self.notes.append(f"{flag} {text}: has no scale at its end (FILE:SCALE), so it is 1")
                 path, weight = text, 1.0
-            self.settings.setdefault("lora", []).append({"path": path, "scale": weight})
+            self._adapters.append({"path": path, "scale": weight})
+            self.settings["lora"] = self._adapters
 
     def _further(self, option: Option) -> None:
         rule = rule_of(option.flag)
@@ -176,17 +182,18 @@ class _Reader:
             return
         if rule.level in {"never", "field"}:
             self.notes.append(f"{option.flag} is left out: {rule.text}")
-        elif rule is NEWER and is_secret(option.flag):
+        elif rule is NEWER and is_likely_secret(option.flag):
             self.notes.append(f"{option.flag} is left out: it may hold a secret")
         else:
-            self.settings.setdefault("extra_args", []).extend((option.flag, *option.values))
+            self._further_args += [option.flag, *option.values]
+            self.settings["extra_args"] = self._further_args
 
     def _set(self, field: str, value: object, flag: str) -> None:
         """With the type that the field has; a value that it cannot have is noted."""
         try:
             made = DefaultSettings.model_validate({field: value})
         except ValidationError as error:
-            self.notes.append(f"{flag}: {option_fault(cast('Mapping[str, Any]', error.errors()[0]))}")
+            self.notes.append(f"{flag}: {option_fault(error.errors()[0])}")
             return
         kept = made.model_dump(mode="json", include={field})[field]
         self.settings[field] = int(kept) if isinstance(kept, float) and kept.is_integer() else kept
@@ -195,5 +202,5 @@ class _Reader:
 def _json(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text

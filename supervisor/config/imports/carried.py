@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any
-
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
-
-
-def is_secret(name: str) -> bool:
-    """Whether what stands under this name, of a variable or an option, is likely to be nobody else's business."""
-    return _SECRET.search(name) is not None
+from typing import cast
 
 
 @dataclass
 class Carried:
     """data: as our file holds it. notes: what has no counterpart here or needs a look, a sentence each."""
 
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, object] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def section(self, *names: str) -> dict[str, Any]:
+    def section(self, *names: str) -> dict[str, object]:
         """The mapping there, made on first use."""
         found = self.data
         for name in names:
-            found = found.setdefault(name, {})
+            found = cast("dict[str, object]", found.setdefault(name, {}))
         return found
+
+    @property
+    def models(self) -> dict[str, dict[str, object]]:
+        """Those that were carried, by name."""
+        return cast("dict[str, dict[str, object]]", self.data.get("models", {}))
 
     def note(self, where: str, text: str) -> None:
         """Remember what could not be carried."""

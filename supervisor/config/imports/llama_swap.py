@@ -6,15 +6,15 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import Any
 
 from supervisor.config.document import NotADocument, read_document
 from supervisor.config.imports.arguments import read_arguments
-from supervisor.config.imports.carried import Carried, is_secret
+from supervisor.config.imports.carried import Carried
 from supervisor.config.imports.swap_groups import MOST_MODELS, SwapGroup, apart, pinned
 from supervisor.config.settings import Settings
 from supervisor.core.launch.environment import is_setting
 from supervisor.core.models.filters import PROTECTED
+from supervisor.core.text.secrets import is_likely_secret, without_credentials
 from supervisor.errors import ConfigError
 
 _MACRO = re.compile(r"\$\{(?!env\.)([\w-]+)\}")
@@ -46,13 +46,13 @@ def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
     return found
 
 
-def _is_ours(data: Mapping[str, Any]) -> bool:
+def _is_ours(data: Mapping[str, object]) -> bool:
     models = [_mapping(model) for model in _mapping(data.get("models")).values()]
     named = any(model.keys() & _OUR_SOURCES for model in models)
     return not any("cmd" in model for model in models) and (named or bool(data.keys() & _OUR_PARTS))
 
 
-def _top(data: Mapping[str, Any], found: Carried) -> None:
+def _top(data: Mapping[str, object], found: Carried) -> None:
     keys = [key for key in _list(data.get("apiKeys")) if isinstance(key, str)]
     if named := [key for key in keys if _VARIABLE.fullmatch(key)]:
         found.section("server")["api_keys"] = named
@@ -70,7 +70,9 @@ def _top(data: Mapping[str, Any], found: Carried) -> None:
         found.note(key, "has no counterpart here")
 
 
-def _model(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], into: tuple[Carried, set[str]]) -> None:
+def _model(
+    name: str, given: Mapping[str, object], macros: Mapping[str, object], into: tuple[Carried, set[str]]
+) -> None:
     found, binaries = into
     where = f"models.{name}"
     known = {**macros, **_mapping(given.get("macros")), "MODEL_ID": name}
@@ -90,9 +92,9 @@ def _model(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], into:
         found.note(where, f"{key} has no counterpart here")
 
 
-def _managed(name: str, given: Mapping[str, Any], macros: Mapping[str, Any], found: Carried) -> dict[str, Any]:
+def _managed(name: str, given: Mapping[str, object], macros: Mapping[str, object], found: Carried) -> dict[str, object]:
     """What stands beside the command."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     named = [alias.get("id") if isinstance(alias, dict) else alias for alias in _list(given.get("aliases"))]
     if aliases := [str(alias) for alias in named if alias is not None]:
         settings["aliases"] = aliases
@@ -119,7 +121,7 @@ def _environment(name: str, items: list[str], found: Carried) -> dict[str, str]:
             found.note(f"models.{name}", "an entry of env without a value is left out")
         elif is_setting(variable):
             found.note(f"models.{name}", f"{variable} of env is left out: give it among the model's options")
-        elif is_secret(variable) and not _VARIABLE.fullmatch(value):
+        elif not _VARIABLE.fullmatch(value) and (is_likely_secret(variable) or without_credentials(value) != value):
             kept[variable] = f"${{env.{variable}:-}}"
             found.note(f"models.{name}", f"the value of {variable} is left out: set the variable for the daemon")
         else:
@@ -127,20 +129,24 @@ def _environment(name: str, items: list[str], found: Carried) -> dict[str, str]:
     return kept
 
 
-def _filters(name: str, given: Mapping[str, Any], found: Carried) -> dict[str, Any]:
+def _filters(name: str, given: Mapping[str, object], found: Carried) -> dict[str, object]:
     strip = given.get("stripParams", given.get("strip_params"))
     names = strip.split(",") if isinstance(strip, str) else [str(item) for item in _list(strip)]
-    filters: dict[str, Any] = {}
+    filters: dict[str, object] = {}
     if kept := [item.strip() for item in names if item.strip() and item.strip() not in PROTECTED]:
         filters["strip"] = kept
-    if fixed := {key: value for key, value in _mapping(given.get("setParams")).items() if key not in PROTECTED}:
+    fixed = {key: value for key, value in _mapping(given.get("setParams")).items() if key not in PROTECTED}
+    for key in [key for key, value in fixed.items() if isinstance(value, str) and is_likely_secret(key)]:
+        del fixed[key]
+        found.note(f"models.{name}", f"filters.setParams.{key} is left out: it may hold a secret")
+    if fixed:
         filters["set"] = fixed
     if given.get("setParamsByID"):
         found.note(f"models.{name}", "filters.setParamsByID: make a model of its own for each id")
     return filters
 
 
-def _words(command: str, macros: Mapping[str, Any], note: Callable[[str], None]) -> list[str]:
+def _words(command: str, macros: Mapping[str, object], note: Callable[[str], None]) -> list[str]:
     """The command as a shell would see it: without comment lines and line ends."""
     lines = [line for line in command.splitlines() if not line.lstrip().startswith("#")]
     text = " ".join(line.rstrip().removesuffix("\\") for line in lines)
@@ -154,7 +160,7 @@ def _words(command: str, macros: Mapping[str, Any], note: Callable[[str], None])
         return []
 
 
-def _replaced(text: str, macros: Mapping[str, Any]) -> str:
+def _replaced(text: str, macros: Mapping[str, object]) -> str:
     for _ in range(10):  # macros may use macros
         grown = sum(len(str(macros.get(one[1], one[0]))) for one in _MACRO.finditer(text))
         if len(text) + grown > _MOST_TEXT:
@@ -173,11 +179,11 @@ def _engine(binaries: set[str], found: Carried) -> None:
         found.note("", f"models run different programs ({', '.join(paths)}); one llama-server serves all here")
 
 
-def _groups(data: Mapping[str, Any], found: Carried) -> None:
+def _groups(data: Mapping[str, object], found: Carried) -> None:
     router = _mapping(_mapping(data.get("routing")).get("router"))
     settings = _mapping(router.get("settings"))
     groups = {**_mapping(data.get("groups")), **_mapping(settings.get("groups"))}
-    known = found.data.get("models", {})
+    known = found.models
     swapped = {name: _swap_group(_mapping(group), known) for name, group in groups.items()}
     for name, group in swapped.items():
         if not group.members:
@@ -200,14 +206,14 @@ def _groups(data: Mapping[str, Any], found: Carried) -> None:
         found.note("routing.router.settings.matrix", "is left out: here memory decides what runs together")
 
 
-def _swap_group(group: Mapping[str, Any], known: Mapping[str, Any]) -> SwapGroup:
+def _swap_group(group: Mapping[str, object], known: Mapping[str, object]) -> SwapGroup:
     members = tuple(str(member) for member in _list(group.get("members")) if str(member) in known)
     swap, exclusive = group.get("swap", True) is not False, group.get("exclusive", True) is not False
     return SwapGroup(members, swap, exclusive, group.get("persistent") is True)
 
 
-def _further(data: Mapping[str, Any], found: Carried) -> None:
-    known = found.data.get("models", {})
+def _further(data: Mapping[str, object], found: Carried) -> None:
+    known = found.models
     for name in _list(_mapping(_mapping(data.get("hooks")).get("on_startup")).get("preload")):
         if name in known:
             known[name]["preload"] = True
@@ -219,11 +225,11 @@ def _further(data: Mapping[str, Any], found: Carried) -> None:
             known[name]["priority"] = max(-30, min(30, priority))
 
 
-def _mapping(value: object) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: object) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from supervisor.config.imports.arguments import read_arguments
 from supervisor.config.imports.carried import Carried
 from supervisor.config.sources import kind_of
 from supervisor.core.launch.rules import RULES
-from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED
+from supervisor.core.options import LaunchOptions, Way, options_of
 
 _SECTION = re.compile(r"\[(?P<name>.*)\]")
 _OWN = {"stop-timeout", "dedup-cache-models", "tags"}
 _TRUE, _FALSE = {"true", "on", "yes", "1", "enabled"}, {"false", "off", "no", "0", "disabled"}
-_VALUED = {flag for row in VALUED.values() for flag in row.on}
-_SWITCHES = {flag: row for row in (*SWITCHES.values(), *SPECIAL.values()) for flag in (*row.on, *row.off)}
+_ROWS = options_of(LaunchOptions)
+_VALUED = {flag for row in _ROWS if row.way is Way.VALUE for flag in row.on}
+_SWITCHES = {flag: row for row in _ROWS if row.way in {Way.SWITCH, Way.RULE} for flag in (*row.on, *row.off)}
 _WITH_VALUE = {"--flash-attn", "-fa", "--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"}
 
 
@@ -35,7 +35,7 @@ def from_preset(text: str) -> Carried:
     return found
 
 
-def _take(name: str, pairs: Mapping[str, str], settings: dict[str, Any], found: Carried) -> None:
+def _take(name: str, pairs: Mapping[str, str], settings: dict[str, object], found: Carried) -> None:
     """One section's keys."""
     arguments: list[str] = []
     for key, value in pairs.items():
@@ -57,7 +57,7 @@ def _name_source(found: Carried, name: str) -> None:
         found.section("models", name)["source"] = name
         return
     found.note(f"[{name}]", "names no model; it is left out (set `models_dir` for those of a folder)")
-    del found.data["models"][name]
+    del found.models[name]
 
 
 def _sections(text: str, found: Carried) -> dict[str, dict[str, str]]:

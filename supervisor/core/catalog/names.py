@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+
+from supervisor.core import gguf
 
 
 class Kind(enum.Enum):
     """What a file is, by its name."""
 
-    MODEL = "model"
-    PROJECTOR = "projector"
-    DRAFT = "draft"
-    ADAPTER = "adapter"
-    OTHER = "other"  # imatrix tables, vocabularies, cards, other formats
+    MODEL = enum.auto()
+    PROJECTOR = enum.auto()
+    DRAFT = enum.auto()
+    ADAPTER = enum.auto()
+    OTHER = enum.auto()  # imatrix tables, vocabularies, cards, other formats
 
 
-_SHARD = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\Z")
 _QUANT = re.compile(
     r"""(?<![A-Za-z0-9])
     (?P<quant>(?>
@@ -44,15 +44,6 @@ _ADAPTER = re.compile(r"(?<![a-z0-9])(?:q?lora|adapter)(?![a-z0-9])")
 _VOCABULARY = re.compile(r"(?<![a-z0-9])vocab(?![a-z0-9])")
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Which part of a split model a file is: from 1."""
-
-    prefix: str
-    number: int
-    count: int
-
-
 def folder_of(path: str) -> str:
     """The folder a path lies in, without a slash at its end; empty: the top."""
     return path.rpartition("/")[0]
@@ -64,21 +55,10 @@ def stem_of(path: str) -> str:
     return name[:-5] if name.lower().endswith(".gguf") else name
 
 
-def shard_of(path: str) -> Shard | None:
-    """What the end of the name says; None: a file by itself, or a numbering that cannot be."""
-    match = _SHARD.fullmatch(stem_of(path))
-    if match is None:
-        return None
-    number, count = int(match["number"]), int(match["count"])
-    return Shard(match["prefix"], number, count) if 1 <= number <= count else None
-
-
-def shard_name(path: str, number: int) -> str:
-    """The path of another part of the same split model."""
-    shard = shard_of(path)
-    assert shard is not None  # asked of shards only
-    folder = folder_of(path)
-    return f"{folder}/{shard.prefix}-{number:05d}-of-{shard.count:05d}.gguf".removeprefix("/")
+def shard_of(path: str) -> gguf.Shard | None:
+    """Which shard the name says that the file is; None: a file by itself, or a numbering that cannot be."""
+    shard = gguf.shard_of(path.rpartition("/")[2])
+    return shard if shard is not None and shard.is_possible else None
 
 
 def kind_of(path: str) -> Kind:

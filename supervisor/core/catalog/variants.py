@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from supervisor.core.catalog.names import Kind, base_of, folder_of, kind_of, quant_of, shard_name, shard_of, stem_of
+from supervisor.core.catalog.names import Kind, base_of, folder_of, kind_of, quant_of, shard_of, stem_of
 from supervisor.core.catalog.quality import rank
 
 
@@ -97,8 +97,15 @@ def _grouped(files: Iterable[RepoFile]) -> list[Variant]:
 def _variant(parts: dict[int, RepoFile], count: int) -> Variant:
     present = tuple(parts[number] for number in sorted(parts))
     path = present[0].path
-    missing = tuple(shard_name(path, number) for number in range(1, count + 1) if number not in parts)
+    missing = tuple(_shard_name(path, number) for number in range(1, count + 1) if number not in parts)
     return Variant("", quant_of(path), present, missing, base_of(path))
+
+
+def _shard_name(path: str, number: int) -> str:
+    """The path of another part of the same split model."""
+    shard, folder = shard_of(path), folder_of(path)
+    name = shard.name_of(number) if shard else path
+    return f"{folder}/{name}" if folder else name
 
 
 def _named(variants: list[Variant]) -> tuple[Variant, ...]:

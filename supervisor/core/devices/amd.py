@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from supervisor.core.devices.physical import AMD, Gpu, normal_pci
 from supervisor.core.text.foreignjson import parse
@@ -49,7 +48,7 @@ def with_names(gpus: Sequence[Gpu], named: Iterable[Gpu]) -> tuple[Gpu, ...]:
     return tuple(replace(gpu, name=names.get(gpu.pci or "", gpu.name)) for gpu in gpus)
 
 
-def _from_amd_smi(facts: Mapping[str, Any]) -> Gpu:
+def _from_amd_smi(facts: Mapping[str, object]) -> Gpu:
     asic, bus, vram = (_mapping(facts.get(key)) for key in ("asic", "bus", "vram"))
     size = vram.get("size")
     mebibytes = _mapping(size).get("value") if isinstance(size, Mapping) else size
@@ -58,12 +57,12 @@ def _from_amd_smi(facts: Mapping[str, Any]) -> Gpu:
         index=0,
         name=str(asic.get("market_name") or "AMD GPU"),
         total_bytes=mebibytes * _MIB if isinstance(mebibytes, int) else None,
-        pci=normal_pci(bus.get("bdf")),
+        pci=normal_pci(_text(bus.get("bdf"))),
         uuid=_unique(asic.get("asic_serial")),
     )
 
 
-def _from_rocm_smi(facts: Mapping[str, Any]) -> Gpu:
+def _from_rocm_smi(facts: Mapping[str, object]) -> Gpu:
     total, used = _count(facts.get("vram total memory (b)")), _count(facts.get("vram total used memory (b)"))
     return Gpu(
         vendor=AMD,
@@ -71,7 +70,7 @@ def _from_rocm_smi(facts: Mapping[str, Any]) -> Gpu:
         name=str(facts.get("card series") or facts.get("device name") or "AMD GPU"),
         total_bytes=total,
         free_bytes=max(0, total - used) if total is not None and used is not None else None,
-        pci=normal_pci(facts.get("pci bus")),
+        pci=normal_pci(_text(facts.get("pci bus"))),
         uuid=_unique(facts.get("unique id")),
     )
 
@@ -81,8 +80,12 @@ def _numbered(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
     return tuple(replace(gpu, index=index) for index, gpu in enumerate(ordered))
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _count(value: object) -> int | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from supervisor.core.devices.budget import Budget, Budgets
 from supervisor.core.devices.model import Device, Machine
 
 
-def as_json(machine: Machine, budgets: Budgets) -> dict[str, Any]:
+def as_json(machine: Machine, budgets: Budgets) -> dict[str, object]:
     """`host`, `devices`, `problems`; sizes are bytes. The keys are documented in docs/rest.md."""
     by_name = {budget.name: budget for budget in budgets.devices}
     return {
@@ -28,7 +27,7 @@ def problems_json(machine: Machine) -> list[dict[str, str]]:
     return [{"probe": problem.probe, "message": problem.message} for problem in machine.problems]
 
 
-def _device(device: Device) -> Mapping[str, Any]:
+def _device(device: Device) -> Mapping[str, object]:
     return {
         "name": device.name,
         "backend": device.backend,
@@ -47,7 +46,7 @@ def _device(device: Device) -> Mapping[str, Any]:
     }
 
 
-def _budget(budget: Budget | None) -> Mapping[str, Any]:
+def _budget(budget: Budget | None) -> Mapping[str, object]:
     """Null for a device that is another name of one before it."""
     usable = budget.usable_bytes if budget else None
     return {"usable_bytes": usable, "reserve_bytes": budget.reserve_bytes if budget else None}

@@ -30,7 +30,7 @@ _VENDOR_OF_BACKEND = {"metal": APPLE, "sycl": INTEL, "cuda": NVIDIA, "hip": AMD}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DriverReport:
     """What the drivers said: GPUs of all vendors, and Vulkan's own list (empty where nobody could be asked)."""
 
     gpus: tuple[Gpu, ...] = ()
@@ -51,7 +51,7 @@ class Joined:
 _Match = tuple[Gpu | None, str | None]  # the physical GPU, and the selector of its back end
 
 
-def listing_env(found: Found, env: Mapping[str, str]) -> dict[str, str]:
+def listing_env(found: DriverReport, env: Mapping[str, str]) -> dict[str, str]:
     """What to set for the engine that lists its devices, so that their order is known: the masks of `env`, translated.
 
     CUDA's GPUs by UUID in PCI order, AMD's by the runtime's numbers. Nothing where the translation is not sure.
@@ -67,7 +67,7 @@ def listing_env(found: Found, env: Mapping[str, str]) -> dict[str, str]:
     return added
 
 
-def join(listed: Sequence[Listed], found: Found, env: Mapping[str, str], host: Host) -> Joined:
+def join(listed: Sequence[Listed], found: DriverReport, env: Mapping[str, str], host: Host) -> Joined:
     """The machine's devices by the engine's list, with what the drivers know of each.
 
     Args:
@@ -110,7 +110,7 @@ _UNTOLD = {
 }
 
 
-def _match(backend: str, group: Sequence[Listed], found: Found, env: Mapping[str, str]) -> list[_Match] | None:
+def _match(backend: str, group: Sequence[Listed], found: DriverReport, env: Mapping[str, str]) -> list[_Match] | None:
     """The GPU of each device of one back end; None where there are GPUs but which is which is not to be told."""
     if backend == "cuda":
         return _by_place(group, cuda_visible(env, found.of(NVIDIA)), found.of(NVIDIA))
@@ -136,7 +136,7 @@ def _by_place(group: Sequence[Listed], visible: Visible, gpus: Sequence[Gpu]) ->
     return None
 
 
-def _vulkan(group: Sequence[Listed], found: Found, env: Mapping[str, str]) -> list[_Match] | None:
+def _vulkan(group: Sequence[Listed], found: DriverReport, env: Mapping[str, str]) -> list[_Match] | None:
     visible = vulkan_visible(env, found.vulkan)
     if len(visible) == len(group) and all(
         _name(a.description) == _name(b.name) for a, b in zip(group, visible, strict=True)
@@ -145,7 +145,7 @@ def _vulkan(group: Sequence[Listed], found: Found, env: Mapping[str, str]) -> li
     return [(None, None)] * len(group) if not found.vulkan else None
 
 
-def _gpu_of(device: VulkanDevice, found: Found) -> Gpu | None:
+def _gpu_of(device: VulkanDevice, found: DriverReport) -> Gpu | None:
     gpus = found.of(device.vendor) if device.vendor else ()
     for gpu in gpus:
         by_uuid = device.uuid and gpu.uuid and gpu.uuid.lower() == f"gpu-{device.uuid}"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from supervisor.core.devices.engine_list import backend_of
 from supervisor.core.devices.model import HOST, Device, Host, Machine
@@ -43,7 +42,9 @@ def parse_profile(value: object) -> Machine:
     _require(available <= total, "host: available is more than total.")
     listed = top.get("devices")
     _require(listed is None or isinstance(listed, list), "devices must be a list; leave it out where there is none.")
-    devices = tuple(_device(one, f"devices[{number}]") for number, one in enumerate(listed or ()))
+    devices = tuple(
+        _device(one, f"devices[{number}]") for number, one in enumerate(listed if isinstance(listed, list) else ())
+    )
     names = [device.name for device in devices]
     _require(len(set(names)) == len(names), "devices: two have the same name.")
     _require(HOST not in names, f"devices: {HOST} is the host; describe it under host.")
@@ -62,7 +63,7 @@ def _from_listing(value: object) -> object:
     return {"host": {"total": host["total_bytes"], "available": host.get("available_bytes")}, "devices": listed}
 
 
-def _listed_device(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+def _listed_device(facts: Mapping[str, object]) -> Mapping[str, object]:
     sizes = {"total": facts.get("total_bytes"), "free": facts.get("free_bytes")}
     return {key: value for key, value in {**facts, **sizes}.items() if key in _DEVICE and value is not None}
 
@@ -82,7 +83,7 @@ def _device(value: object, where: str) -> Device:
     return Device(name, backend, description, total, free, shares_host=bool(shares), endpoint=endpoint)
 
 
-def _mapping(value: object, where: str, allowed: tuple[str, ...]) -> Mapping[str, Any]:
+def _mapping(value: object, where: str, allowed: tuple[str, ...]) -> Mapping[str, object]:
     _require(isinstance(value, Mapping), f"{where} must be a mapping with {', '.join(allowed)}.")
     assert isinstance(value, Mapping)
     unknown = sorted(str(key) for key in value if key not in allowed)
@@ -90,13 +91,13 @@ def _mapping(value: object, where: str, allowed: tuple[str, ...]) -> Mapping[str
     return value
 
 
-def _text(facts: Mapping[str, Any], key: str, where: str) -> str:
+def _text(facts: Mapping[str, object], key: str, where: str) -> str:
     value = facts.get(key, "")
     _require(isinstance(value, str), f"{where}: {key} must be a text.")
     return str(value)
 
 
-def _size(facts: Mapping[str, Any], key: str, where: str, default: int | None = None) -> int:
+def _size(facts: Mapping[str, object], key: str, where: str, default: int | None = None) -> int:
     value = facts.get(key, default)
     told = f"{where}: {key} must be a size, such as 24 GiB or a number of bytes"
     _require(value is not None and not isinstance(value, bool), f"{told}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from supervisor.core.devices.engine_list import Listed
-from supervisor.core.devices.join import Found
+from supervisor.core.devices.join import DriverReport
 from supervisor.core.devices.model import Device, Problem
 from supervisor.core.devices.physical import AMD, APPLE, NVIDIA, Gpu
 from supervisor.core.devices.visibility import cuda_visible, hip_visible
@@ -17,7 +17,7 @@ _UNUSED = (
 )
 
 
-def guess_list(found: Found, env: Mapping[str, str]) -> tuple[Listed, ...]:
+def guess_list(found: DriverReport, env: Mapping[str, str]) -> tuple[Listed, ...]:
     """The list that a build with every back end would print, as far as the drivers tell."""
     return (
         *_listed("CUDA", "cuda", cuda_visible(env, found.of(NVIDIA)).gpus),
@@ -26,7 +26,7 @@ def guess_list(found: Found, env: Mapping[str, str]) -> tuple[Listed, ...]:
     )
 
 
-def unused_gpus(found: Found, devices: Sequence[Device], env: Mapping[str, str]) -> tuple[Problem, ...]:
+def unused_gpus(found: DriverReport, devices: Sequence[Device], env: Mapping[str, str]) -> tuple[Problem, ...]:
     """A problem for each vendor whose visible cards the engine does not list."""
     visible = {NVIDIA: cuda_visible(env, found.of(NVIDIA)).gpus, AMD: hip_visible(env, found.of(AMD)).gpus}
     used = {device.uuid or device.pci for device in devices} - {None}

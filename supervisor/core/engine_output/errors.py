@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from supervisor.core.text.foreignjson import NotJson, parse
 
@@ -29,7 +29,13 @@ _ADVICE = {
 _OTHER_ADVICE = "Add `--{}` to the model's `extra_args` in the configuration"
 
 
-def translate(error: Mapping[str, Any], status: int = 500) -> tuple[int, dict[str, Any]]:
+class Envelope(TypedDict):
+    """An error as OpenAI says it."""
+
+    error: Mapping[str, object]
+
+
+def translate(error: Mapping[str, object], status: int = 500) -> tuple[int, Envelope]:
     """HTTP status and envelope for an error object of the engine.
 
     Args:
@@ -40,11 +46,11 @@ def translate(error: Mapping[str, Any], status: int = 500) -> tuple[int, dict[st
     found = named if isinstance(named, int) and 400 <= named <= 599 else status
     kind = error.get("type", "server_error")
     message = _advised(error.get("message")) or "The engine failed without a reason; its log may have one."
-    code = _CODES.get(kind, _OTHER)
+    code = _CODES.get(str(kind), _OTHER)
     return found, {"error": {"param": None, **error, "message": message, "type": kind, "code": code}}
 
 
-def may_pass(status: int, envelope: Mapping[str, Any]) -> bool:
+def may_pass(status: int, envelope: Envelope) -> bool:
     """Whether the same request may succeed a little later; False where client libraries would repeat it in vain."""
     return status < 500 or status == 503 or envelope["error"]["code"] in {_BUSY, _OTHER}
 
@@ -64,7 +70,7 @@ def _advised(message: object) -> str:
     return "".join((*parts, text[done:])).replace(".  ", ". ") if parts else text
 
 
-def error_in(body: bytes) -> Mapping[str, Any]:
+def error_in(body: bytes) -> Mapping[str, object]:
     """The error object of an error response; made up from its text where there is none."""
     try:
         found = parse(body)["error"]

@@ -118,16 +118,16 @@ def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | Non
 
 # ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_BUFFER = re.compile(r"failed to allocate (?P<name>\S+) buffer of (?:size )?(?P<bytes>\d+)")
+_BUFFER = re.compile(r"failed to allocate (?P<name>\S+) buffer of (?:size )?(?P<bytes>\d{1,18})\b")
 _UNABLE = re.compile(r"unable to allocate (?P<name>\S+) buffer")
-_CUDA = re.compile(r"allocating (?P<mib>[\d.]+) MiB on device (?P<index>\d+): \w+ failed")
+_CUDA = re.compile(r"allocating (?P<mib>\d{1,15}(?:\.\d{1,9})?) MiB on device (?P<index>\d{1,9}): \w+ failed")
 _CUDA_ERROR = re.compile(r"(?P<api>CUDA|ROCm|HIP|MUSA) error: out of memory")
-_CURRENT = re.compile(r"current device: (?P<index>\d+)")
-_HOST_MALLOC = re.compile(r"insufficient memory \(attempted to allocate (?P<mb>[\d.]+) MB\)")
+_CURRENT = re.compile(r"current device: (?P<index>\d{1,9})\b")
+_HOST_MALLOC = re.compile(r"insufficient memory \(attempted to allocate (?P<mb>\d{1,15}(?:\.\d{1,9})?) MB\)")
 _ANY = re.compile(
     r"std::bad_alloc|[Oo]ut of memory|OutOfMemory|ErrorOutOf(?:Device|Host)Memory|Insufficient Memory"
-    r"|Cannot allocate memory|Device memory allocation of size (?P<bytes>\d+) failed"
-    r"|failed to allocate buffer, size = +(?P<mib>[\d.]+) MiB"
+    r"|Cannot allocate memory|Device memory allocation of size (?P<bytes>\d{1,18}) failed"
+    r"|failed to allocate buffer, size = +(?P<mib>\d{1,15}(?:\.\d{1,9})?) MiB"
     r"|unable to allocate \S+ buffer|failed to allocate (?:compute \w+ buffers|buffer for \w+ cache|output buffer)"
 )
 _BESIDE = ("pinned", "host buffer for async", "WARNING:")  # it goes on without these

@@ -14,7 +14,7 @@ the host, and an RPC worker's carries its address and its own number. Lines that
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 HOST = "CPU"
@@ -122,31 +122,11 @@ def is_asking(argv: tuple[str, ...]) -> bool:
     return argv[-len(_ASKING) :] == _ASKING
 
 
-def read_account(lines: Iterable[str]) -> Footprint | None:
-    """The account in these lines of log; None where there is none."""
-    reader = AccountReader()
-    for line in lines:
-        reader.feed(line)
-    return reader.footprint()
-
-
 def renamed(footprint: Footprint, names: Mapping[str, str]) -> Footprint:
     """The same under other names: an engine that sees one GPU alone calls it `CUDA0`, whichever it is."""
     devices = tuple(replace(device, name=names.get(device.name, device.name)) for device in footprint.devices)
     cards = tuple(replace(card, name=names.get(card.name, card.name)) for card in footprint.cards)
     return replace(footprint, devices=devices, cards=cards)
-
-
-def names_by_id(cards: Iterable[Card], ids: Mapping[str, str]) -> dict[str, str]:
-    """The engine's name of a device → ours, by PCI id; `ids` is ours by id. Notations of one id may differ."""
-    ours = {_plain_id(id_): name for id_, name in ids.items()}
-    return {card.name: ours[_plain_id(card.id)] for card in cards if _plain_id(card.id) in ours}
-
-
-def _plain_id(id_: str) -> str:
-    """`00000000:0F:00.0` and `0000:0f:00.0` are one."""
-    domain, _, rest = id_.strip().lower().partition(":")
-    return f"{domain.lstrip('0')}:{rest}"
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
     read_header(stream, size)    an open stream → what its header says
     combine_shards(headers)      the parts of a split model → one header
     kind_of_file(head)           the first bytes of a file → a model, or what only goes with one
+    shard_of(name)               the name of a file of a split model → which part it is
 
 Whatever the bytes are, reading them is bounded; what is wrong with them is a `GgufError` with its place.
 """
@@ -11,6 +12,7 @@ from supervisor.core.gguf.ggml import CACHE_TYPES, TENSOR_TYPES, TensorType, row
 from supervisor.core.gguf.header import ArraySummary, GgufHeader, GgufScalar, GgufValue, TensorInfo
 from supervisor.core.gguf.kind import PEEK, FileKind, kind_of_file
 from supervisor.core.gguf.reader import read_header
+from supervisor.core.gguf.shard_names import Shard, shard_of
 from supervisor.core.gguf.shards import combine_shards
 
 __all__ = [
@@ -22,12 +24,14 @@ __all__ = [
     "GgufHeader",
     "GgufScalar",
     "GgufValue",
+    "Shard",
     "TensorInfo",
     "TensorType",
     "combine_shards",
     "kind_of_file",
     "read_header",
     "row_bytes",
+    "shard_of",
     "tensor_type",
     "type_name",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Literal, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ _TYPES = (
 TENSOR_TYPES: Mapping[int, TensorType] = MappingProxyType({type_.id: type_ for type_ in _TYPES})
 _BY_NAME = {type_.name: type_ for type_ in _TYPES}
 
-CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
+CACHE_TYPES: tuple[str, ...] = get_args(CacheType)
 """What `--cache-type-k` and `--cache-type-v` accept."""
 
 

@@ -47,6 +47,10 @@ class TensorInfo:
     def n_elements(self) -> int:
         return math.prod(self.shape)
 
+    def extent(self, dimension: int) -> int:
+        """Elements along a dimension; 1 along one that it does not have, as in ggml's `ne`."""
+        return self.shape[dimension] if dimension < len(self.shape) else 1
+
     @property
     def type_name(self) -> str:
         return type_name(self.type)

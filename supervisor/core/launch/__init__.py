@@ -7,18 +7,11 @@ from supervisor.core.launch.build import LaunchSpec, build_launch, check_options
 from supervisor.core.launch.convert import estimate_options, explicit_of
 from supervisor.core.launch.environment import LibraryPath, has_runtime, library_path, with_libraries
 from supervisor.core.launch.extra import Trust, check_extra
-from supervisor.core.launch.options import (
-    MACHINE_FIELDS,
-    LaunchOptions,
-    LoraAdapter,
-    ModelFacts,
-    facts_of,
-    projector_of,
-)
+from supervisor.core.launch.facts import ModelFacts, facts_of, projector_of
 from supervisor.core.launch.placed import Placed
+from supervisor.core.options import LaunchOptions, LoraAdapter
 
 __all__ = [
-    "MACHINE_FIELDS",
     "LaunchOptions",
     "LaunchSpec",
     "LibraryPath",

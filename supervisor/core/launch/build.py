@@ -17,8 +17,9 @@ from supervisor.core.environment import for_engines
 from supervisor.core.launch.emit import typed_arguments
 from supervisor.core.launch.environment import LibraryPath, with_libraries, without_settings
 from supervisor.core.launch.extra import check_env, check_extra
-from supervisor.core.launch.options import LaunchOptions, ModelFacts
+from supervisor.core.launch.facts import ModelFacts
 from supervisor.core.launch.placed import Placed, merged_env, planned
+from supervisor.core.options import LaunchOptions
 from supervisor.errors import InvalidRequest, OptionNotSupported
 
 

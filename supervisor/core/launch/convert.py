@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from supervisor.core.launch.options import LaunchOptions, ModelFacts, serves_embeddings
+from supervisor.core.launch.facts import ModelFacts, serves_embeddings
 from supervisor.core.memory import EstimateOptions
+from supervisor.core.options import LaunchOptions
 from supervisor.core.plan import Explicit
 from supervisor.errors import InvalidRequest
 

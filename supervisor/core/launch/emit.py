@@ -7,12 +7,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from supervisor.core.engine_output.capabilities import Flags
-from supervisor.core.launch.options import LaunchOptions, LoraAdapter, ModelFacts, projector_of, serves_embeddings
-from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED, Typed
+from supervisor.core.launch.facts import ModelFacts, projector_of, serves_embeddings
 from supervisor.core.memory.patterns import check_override
+from supervisor.core.options import LaunchOptions, LoraAdapter, Option, Way, options_of
+from supervisor.core.options.kinds import Many, Override
 from supervisor.errors import InvalidRequest, OptionNotSupported
 
-_LISTS_THAT_MAY_BE_EMPTY = frozenset({"device", "spec_draft_device"})  # empty: `none`
+_ON = {row.name: row.on for row in options_of(LaunchOptions)}
 # Builds before --load-mode: what each mode was called there
 _OLD_LOAD_MODES: Mapping[str, tuple[str, ...]] = {
     "auto": (),
@@ -60,34 +61,33 @@ def _spelling(spellings: tuple[str, ...], field: str, flags: Flags | None) -> st
 
 
 def _switches(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
-    for row in sorted(SWITCHES.values(), key=lambda row: row.field != "jinja"):
-        value = getattr(options, row.field)
+    for row in sorted(_rows(options, Way.SWITCH), key=lambda row: row.name != "jinja"):
+        value = getattr(options, row.name)
         if value is True:
             yield from _switched(row, row.on, row.off, flags)
-        elif value is False and row.off and _may_be_unset(options, row.field):
+        elif value is False and row.off and row.optional:  # else False is the default and says nothing
             yield from _switched(row, row.off, row.on, flags)
 
 
-def _may_be_unset(options: LaunchOptions, field: str) -> bool:
-    """Whether False says something: in fields whose default is None it does."""
-    return LaunchOptions.__dataclass_fields__[field].default is None
+def _rows(options: LaunchOptions, way: Way) -> list[Option]:
+    return [row for row in options_of(type(options)) if row.way is way]
 
 
-def _switched(row: Typed, wanted: tuple[str, ...], opposite: tuple[str, ...], flags: Flags | None) -> Iterator[str]:
+def _switched(row: Option, wanted: tuple[str, ...], opposite: tuple[str, ...], flags: Flags | None) -> Iterator[str]:
     """The wanted side; nothing where the build knows only the other, because then it does the wanted by itself."""
     if flags is not None and not any(flag in flags for flag in wanted) and any(flag in flags for flag in opposite):
         return
-    yield _spelling(wanted, row.field, flags)
+    yield _spelling(wanted, row.name, flags)
 
 
 def _valued(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
-    for row in VALUED.values():
-        value = getattr(options, row.field)
-        if value is None or (value in ((), {}) and row.field not in _LISTS_THAT_MAY_BE_EMPTY):
+    for row in _rows(options, Way.VALUE):
+        value = getattr(options, row.name)
+        if value is None or (value in ((), {}) and not row.optional):  # of an optional list, empty is a wish: `none`
             continue
-        if row.field.endswith("override_tensor"):
-            _check_overrides(value, row.field)
-        yield from (_spelling(row.on, row.field, flags), _text(value))
+        if isinstance(row.kind, Many) and isinstance(row.kind.item, Override):
+            _check_overrides(value, row.name)
+        yield from (_spelling(row.on, row.name, flags), _text(value))
 
 
 def _text(value: object) -> str:
@@ -119,7 +119,7 @@ def _flash_attention(options: LaunchOptions, flags: Flags | None) -> Iterator[st
     """`on`, `off` or `auto`; in older builds a switch that is off by itself."""
     if options.flash_attn is None:
         return
-    spelling = _spelling(SPECIAL["flash_attn"].on, "flash_attn", flags)
+    spelling = _spelling(_ON["flash_attn"], "flash_attn", flags)
     if flags is None or flags[spelling]:
         yield from (spelling, options.flash_attn)
     elif options.flash_attn == "on":
@@ -140,9 +140,9 @@ def _load_mode(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
 def _embeddings(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> Iterator[str]:
     if options.reranking or not serves_embeddings(options, facts):
         return
-    yield _spelling(SPECIAL["embeddings"].on, "embeddings", flags)
+    yield _spelling(_ON["embeddings"], "embeddings", flags)
     if not facts.pooling and options.pooling is None:
-        yield from (_spelling(VALUED["pooling"].on, "pooling", flags), "mean")
+        yield from (_spelling(_ON["pooling"], "pooling", flags), "mean")
 
 
 def _lora(adapters: tuple[LoraAdapter, ...], flags: Flags | None) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _csv(text: str) -> str:
 def _projector(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> Iterator[str]:
     path = projector_of(options, facts)
     if path is not None:
-        yield from (_spelling(SPECIAL["mmproj"].on, "mmproj", flags), path)
+        yield from (_spelling(_ON["mmproj"], "mmproj", flags), path)
 
 
 def _speculative(kinds: tuple[str, ...], flags: Flags | None) -> Iterator[str]:

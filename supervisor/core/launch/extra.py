@@ -9,7 +9,6 @@ from typing import Literal
 from supervisor.core.engine_output.capabilities import Flags
 from supervisor.core.launch.emit import unknown_option
 from supervisor.core.launch.environment import is_setting
-from supervisor.core.launch.options import MACHINE_FIELDS
 from supervisor.core.launch.rules import NEWER, Rule, rule_of
 from supervisor.errors import InvalidRequest
 
@@ -66,7 +65,7 @@ def _check_allowed(flag: str, trust: Trust) -> None:
     """By the table alone; a token in a value's place is treated as the flag that it looks like."""
     rule = rule_of(flag)
     if rule.level == "field":
-        where = " in the configuration file" if rule.text in MACHINE_FIELDS else ""
+        where = "" if rule.client else " in the configuration file"
         raise InvalidRequest(f"{flag} cannot be given: use the option {rule.text}{where}", param=_PARAM)
     if rule.level == "never":
         raise InvalidRequest(f"{flag} cannot be given: {rule.text}", param=_PARAM)

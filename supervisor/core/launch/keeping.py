@@ -8,22 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from supervisor.core.engine_output.capabilities import Flags
-from supervisor.core.launch import LaunchOptions
-
-# Options that may change between saving and restoring: where it runs, how fast, how much of it, how it is asked
-_FREE = frozenset(
-    {"ctx_size", "parallel", "kv_unified", "batch_size", "ubatch_size", "cache_ram", "ctx_checkpoints", "threads"}
-    | {"threads_batch", "rpc", "device", "n_gpu_layers", "tensor_split", "split_mode", "main_gpu", "cpu_moe"}
-    | {"n_cpu_moe", "n_cpu_ffn", "override_tensor", "kv_offload", "op_offload", "repack", "load_mode", "fit", "jinja"}
-    | {"overcommit"}
-    | {"chat_template", "chat_template_file", "chat_template_kwargs", "skip_chat_parsing", "reasoning"}
-    | {"reasoning_format", "reasoning_effort", "reasoning_budget", "reasoning_budget_message", "reasoning_preserve"}
-    | {"slot_save_path", "keep_kv", "context_shift", "cache_type_k", "cache_type_v"}
-)
-
+from supervisor.core.options import LaunchOptions, Mark, options_of
 
 _KEEP_IDLE = "--no-cache-idle-slots"
 
@@ -54,7 +42,8 @@ def slots_key(identity: str, engine: str, options: LaunchOptions, cache_types: t
         options: what was asked for.
         cache_types: of keys and values, as they are.
     """
-    asked = sorted((one.name, repr(getattr(options, one.name))) for one in fields(options) if one.name not in _FREE)
+    bound = [one.name for one in options_of(type(options)) if Mark.FREE not in one.marks]
+    asked = sorted((name, repr(getattr(options, name))) for name in bound)
     return hashlib.sha256(repr((identity, engine, asked, cache_types)).encode()).hexdigest()[:32]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from supervisor.core.engine_output.capabilities import Flags
-from supervisor.core.launch.options import LaunchOptions
+from supervisor.core.options import LaunchOptions
 from supervisor.core.plan import Placement
 from supervisor.errors import InvalidRequest
 

@@ -10,21 +10,22 @@ An option that is not in this table is one of a newer build: only the configurat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from supervisor.core.launch.typed import SPECIAL, SWITCHES, VALUED
+from supervisor.core.options import LaunchOptions, Option, options_of
 
 Level = Literal["field", "never", "configuration", "anybody"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A class, and the field's name or the reason."""
+    """A class, and the field's name or the reason; `client`: a field that clients may set."""
 
     level: Level
     text: str = ""
+    client: bool = True
 
 
 _ADDRESS = "the supervisor chooses the address; clients use the supervisor's"
@@ -97,14 +98,18 @@ _ANYBODY = """
 --prefill-assistant --no-prefill-assistant -sps --slot-prompt-similarity --lora-init-without-apply
 """
 
-_TYPED = (*VALUED.values(), *SWITCHES.values(), *SPECIAL.values())
 
-RULES: Mapping[str, Rule] = {
-    **{flag: Rule("anybody") for flag in _ANYBODY.split()},
-    **{flag: Rule("configuration", why) for names, why in _CONFIGURATION.items() for flag in names.split()},
-    **{flag: Rule("never", why) for names, why in _NEVER.items() for flag in names.split()},
-    **{flag: Rule("field", row.field) for row in _TYPED for flag in (*row.on, *row.off)},
-}
+def rules_with(rows: Iterable[Option]) -> dict[str, Rule]:
+    """The rules by spelling, where these options have fields."""
+    return {
+        **{flag: Rule("anybody") for flag in _ANYBODY.split()},
+        **{flag: Rule("configuration", why) for names, why in _CONFIGURATION.items() for flag in names.split()},
+        **{flag: Rule("never", why) for names, why in _NEVER.items() for flag in names.split()},
+        **{flag: Rule("field", row.name, row.client) for row in rows for flag in (*row.on, *row.off)},
+    }
+
+
+RULES: Mapping[str, Rule] = rules_with(options_of(LaunchOptions))
 """By spelling."""
 
 NEWER = Rule("configuration", "this program does not know what it does")

@@ -68,14 +68,6 @@ class Cache:
     type_k: str
     type_v: str
 
-    @property
-    def k_bytes(self) -> int:
-        return sum(row_bytes(self.type_k, row.k_width) for row in self.layers) * self.cells * self.streams
-
-    @property
-    def v_bytes(self) -> int:
-        return sum(row_bytes(self.type_v, row.v_width) for row in self.layers) * self.cells * self.streams
-
     def layer_bytes(self) -> dict[int, int]:
         """Bytes by layer. Layers of one width are the rule, so each width is computed once."""
         total = self.cells * self.streams

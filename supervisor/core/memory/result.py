@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class MemoryEstimate:
             + self.projector_bytes
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The object of `estimate --json`."""
         found = asdict(self)
         names = list(found)

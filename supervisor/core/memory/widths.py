@@ -90,7 +90,7 @@ def _feed_forward(spec: ModelSpec) -> dict[str, int]:
         match = _PART.search(tensor.name) if ".ffn_" in tensor.name else None
         if match:
             block = tensor.name[: match.start()]
-            inner = tensor.shape[0] if match[1] == "down" else tensor.shape[1]
+            inner = tensor.extent(0 if match[1] == "down" else 1)
             shapes.setdefault((block, match[2]), {})[match[1]] = inner
     found: dict[str, int] = {}
     for (_, kind), parts in shapes.items():
@@ -101,7 +101,7 @@ def _feed_forward(spec: ModelSpec) -> dict[str, int]:
 def _squeezed(spec: ModelSpec) -> int:
     return max(
         (
-            tensor.shape[1]
+            tensor.extent(1)
             for tensor in chain(*spec.groups.one_of_each())
             if ".attn_" in tensor.name and _LOW_RANK.search(tensor.name)
         ),
@@ -112,7 +112,7 @@ def _squeezed(spec: ModelSpec) -> int:
 def _put_out(spec: ModelSpec) -> int:
     """Of one expert, from its tensors: experts may work in a space narrower than the residual stream."""
     found = [
-        tensor.shape[1]
+        tensor.extent(1)
         for tensor in chain(*spec.groups.one_of_each(), spec.groups.loose)
         if tensor.name.endswith(".ffn_down_exps.weight")
     ]
@@ -121,7 +121,7 @@ def _put_out(spec: ModelSpec) -> int:
 
 def _is_gated(spec: ModelSpec) -> bool:
     return any(
-        tensor.name == f"blk.{layer}.attn_q.weight" and tensor.shape[1] >= 2 * _queries(spec, layer) > 0
+        tensor.name == f"blk.{layer}.attn_q.weight" and tensor.extent(1) >= 2 * _queries(spec, layer) > 0
         for layer in range(spec.n_layer)
         if not spec.mla
         for tensor in spec.groups.blocks[layer].tensors

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.filters import RequestFilters
@@ -64,7 +63,7 @@ class ModelEntry:
         return self.configured or self.options
 
     @property
-    def given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, object]:
         """What a load has set otherwise than it is configured, by name."""
         here, own = self.options, self.own_options
         names = (one.name for one in fields(LaunchOptions))

@@ -16,7 +16,17 @@ from supervisor.core.plan.bounds import too_large
 from supervisor.core.plan.cover import missing, reach
 from supervisor.core.plan.evict import Leaving, cheapest, cost_of
 from supervisor.core.plan.fitting import HOST_ONLY, board_of, list_of, shape_on, shared_out, spent
-from supervisor.core.plan.ladder import UNLIMITED, Step, Task, find, first_layer, may_page, possible, settle, task_of
+from supervisor.core.plan.ladder import (
+    UNLIMITED,
+    Step,
+    Task,
+    best_setting,
+    find,
+    first_layer,
+    may_page,
+    possible,
+    task_of,
+)
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.sizes import Setting
 from supervisor.core.plan.space import Space, held_by
@@ -92,7 +102,7 @@ class Attempt:
 def _attempt(task: Task, step: Step, space: Space) -> Attempt:
     """The least that a step would need, on the devices where least is missing."""
     ctx_size = task.contexts.floor if step.shrink else task.contexts.wanted
-    setting = settle(task, step, Space(space.devices, UNLIMITED), ctx_size) or _weakest(task, step, ctx_size)
+    setting = best_setting(task, step, Space(space.devices, UNLIMITED), ctx_size) or _weakest(task, step, ctx_size)
     if setting.start >= task.sizes.n_places:
         return Attempt(setting, _short(task, setting, space, HOST_ONLY))
     widest = task.pools[-1]

@@ -158,15 +158,15 @@ def find(task: Task, step: Step, space: Space) -> Setting | None:
     """The best setting of a step that fits; without regard to growth."""
     contexts = task.contexts
     if not step.shrink:
-        return settle(task, step, space, contexts.wanted)
-    found = settle(task, step, space, contexts.floor)
+        return best_setting(task, step, space, contexts.wanted)
+    found = best_setting(task, step, space, contexts.floor)
     if found is None:
         return None
     unit = CELL_PAD * contexts.streams
     low, high = contexts.floor // unit, -(-contexts.wanted // unit)  # `high` does not fit, or is what was wanted
     while high - low > 1:
         middle = (low + high) // 2
-        better = settle(task, step, space, middle * unit)
+        better = best_setting(task, step, space, middle * unit)
         found, low, high = (better, middle, high) if better else (found, low, middle)
     return found
 
@@ -174,10 +174,10 @@ def find(task: Task, step: Step, space: Space) -> Setting | None:
 def possible(task: Task, step: Step, space: Space) -> bool:
     """Whether `find` would find something."""
     contexts = task.contexts
-    return settle(task, step, space, contexts.floor if step.shrink else contexts.wanted) is not None
+    return best_setting(task, step, space, contexts.floor if step.shrink else contexts.wanted) is not None
 
 
-def settle(task: Task, step: Step, space: Space, ctx_size: int) -> Setting | None:
+def best_setting(task: Task, step: Step, space: Space, ctx_size: int) -> Setting | None:
     """The best setting of a step at one context."""
     sizes = task.sizes
     if _hopeless(task, step, space):

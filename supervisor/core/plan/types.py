@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from supervisor.core.devices import Budget, Budgets
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal
@@ -36,7 +36,7 @@ class Resident:
 
     Attributes:
         engine: its number.
-        used_bytes: by device name, `CPU` included: measured where known, else planned; reserve per engine included.
+        used_bytes: by device name, `CPU` included: as planned, with the reserve per engine.
         evictable: idle and not pinned.
         reload_seconds: what it takes to bring it back.
         idle_seconds: since its last request.
@@ -233,7 +233,7 @@ class Placement:
         """What the engine will hold by device name, `CPU` included: what a `Resident` needs."""
         return {part.name: part.total_bytes for part in self.parts}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The object of `plan --json`; `ctx_size` is of all slots, `estimate` the whole estimate."""
         options = self.options
         return {
@@ -280,7 +280,7 @@ class Shortage:
         """What would have to be added; never negative."""
         return max(0, self.needed_bytes - self.usable_bytes)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """An object of `shortages`."""
         return asdict(self) | {"missing_bytes": self.missing_bytes}
 
@@ -306,7 +306,7 @@ class DoesNotFit:
     blockers: tuple[int, ...] = ()
     refusal: Refusal | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """The object of `plan --json` where nothing fits."""
         return {
             "fits": False,

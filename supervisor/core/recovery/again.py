@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
+
+from supervisor.core.recovery.typed import Head
 
 _SILENT: Final = 8
 
@@ -19,7 +21,7 @@ class AskAgain(Exception):
         before: what there is to send yet, with `keeps`.
     """
 
-    def __init__(self, head: Mapping[str, Any], *, keeps: bool) -> None:
+    def __init__(self, head: Head, *, keeps: bool) -> None:
         super().__init__()
         self.head = head
         self.keeps = keeps
@@ -33,7 +35,7 @@ class ParserFailed(AskAgain):
 class Nudged(AskAgain):
     """The model announced that it would do something, and did not. `said`: its text."""
 
-    def __init__(self, head: Mapping[str, Any], said: str) -> None:
+    def __init__(self, head: Head, said: str) -> None:
         super().__init__(head, keeps=True)
         self.said = said
 
@@ -59,7 +61,7 @@ class Ending:
     text: str
     size: int
     tokens: int | None
-    head: Mapping[str, Any]
+    head: Head
 
     @property
     def lacks_text(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -98,12 +98,13 @@ class Values:
     def __init__(self) -> None:
         self._left = _MOST_VALUES
 
-    def of(self, text: str) -> Any:
+    def of(self, text: str) -> object:
         """What a JSON text says. Raises ValueError where it is none, or would take too long with those before."""
         self._left -= sum(map(text.count, _SEPARATORS))
         if self._left < 0:
             raise ValueError(f"more than {_MOST_VALUES} values")
-        return parse(text)
+        value: object = parse(text)
+        return value
 
 
 def _escaped(char: str) -> str:

@@ -7,18 +7,18 @@ is given once: with the one that came first, for what has been given out cannot 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from supervisor.core.recovery.arguments import ArgumentsGuard, Values
 from supervisor.core.recovery.repeats import Repeats
 from supervisor.core.recovery.tally import Tally
+from supervisor.core.recovery.typed import CallPart, Delta, Function
 from supervisor.core.toolcalls import CallArguments, CallEnd, CallStart, Channel, Event, Recoverer, Text
 from supervisor.core.toolcalls.recoverer import DONE
 from supervisor.core.toolcalls.whole import Answer
 
-Delta: TypeAlias = dict[str, Any]
-
-_FIELDS: Final[Mapping[Channel, str]] = {"reasoning": "reasoning_content", "content": "content"}
+_Text: TypeAlias = Literal["content", "reasoning_content"]
+_FIELDS: Final[Mapping[Channel, _Text]] = {"reasoning": "reasoning_content", "content": "content"}
 
 
 class Native:
@@ -32,7 +32,7 @@ class Native:
         self.index = index
         self.name = ""
         self.arguments = ArgumentsGuard()
-        self.held: list[Delta] | None = [] if hold else None
+        self.held: list[CallPart] | None = [] if hold else None
 
 
 class ChoiceRecovery:
@@ -66,7 +66,7 @@ class ChoiceRecovery:
         self.finished = False
         self.has_said = False
 
-    def feed(self, delta: Mapping[str, Any]) -> list[Delta]:
+    def feed(self, delta: Delta) -> list[Delta]:
         """What this delta makes certain."""
         out: list[Delta] = []
         plain = self._plain(delta)
@@ -89,7 +89,7 @@ class ChoiceRecovery:
             reason: the engine's; None where it broke off.
         """
         self.finished = True
-        out = self._settled(done=reason in DONE)
+        out = self._end_call(done=reason in DONE)
         out += self._said(self._recoverer.finish(reason))
         if self._repeats is not None:
             out += self._said(self._repeats.finish(reason))
@@ -108,13 +108,14 @@ class ChoiceRecovery:
 
     # -- text ----------------------------------------------------------------------------------------------------------
 
-    def _plain(self, delta: Mapping[str, Any]) -> Delta:
+    def _plain(self, delta: Delta) -> Delta:
         """What of a delta is neither text nor a call; a role only once."""
         known = {"content", "reasoning_content", "tool_calls", *({"role"} if self._has_role else ())}
-        plain = {key: value for key, value in delta.items() if key not in known}
+        plain = cast(Delta, {key: value for key, value in delta.items() if key not in known})
         if "role" in plain:
             self._has_role = True
-            plain |= {key: delta[key] for key in ("content",) if key in delta and not delta[key]}
+            if "content" in delta and not delta["content"]:
+                plain["content"] = delta["content"]
         return plain
 
     def _text(self, channel: Channel, text: str) -> list[Event]:
@@ -127,7 +128,7 @@ class ChoiceRecovery:
         out: list[Delta] = []
         for event in events:
             if isinstance(event, Text):
-                out.append({_FIELDS[event.channel]: event.text})
+                out.append(_said_in(event.channel, event.text))
             elif isinstance(event, CallStart):
                 out.append({"tool_calls": [_started(event.index, event.id, event.name)]})
                 self._next = event.index + 1
@@ -138,13 +139,13 @@ class ChoiceRecovery:
 
     # -- calls that the engine has parsed ------------------------------------------------------------------------------
 
-    def _native(self, part: Mapping[str, Any]) -> list[Delta]:
+    def _native(self, part: CallPart) -> list[Delta]:
         out: list[Delta] = []
         index = part.get("index", 0)
         native = self._natives.get(index)
         first = native is None
         if native is None:
-            out += self._settled(done=True)
+            out += self._end_call(done=True)
             out += self._said(self._recoverer.structured())
             native = self._begun(index)
         function = part.get("function") or {}
@@ -164,15 +165,15 @@ class ChoiceRecovery:
         self._next += not hold
         return native
 
-    def _part(self, native: Native, part: Mapping[str, Any], piece: str, *, first: bool) -> Delta:
+    def _part(self, native: Native, part: CallPart, piece: str, *, first: bool) -> CallPart:
         """A part for the client: the engine's, with our index and arguments that can be read."""
-        function = {**(part.get("function") or {}), "arguments": piece}
-        given = {**part, "index": native.index, "function": function}
+        function: Function = {**(part.get("function") or {}), "arguments": piece}
+        given: CallPart = {**part, "index": native.index, "function": function}
         if first and not given.get("id"):
             given["id"] = self._make_id()
         return given
 
-    def _settled(self, *, done: bool) -> list[Delta]:
+    def _end_call(self, *, done: bool) -> list[Delta]:
         """The call that was being parsed is over; `done`: the model was, too."""
         native, self._current = self._current, None
         if native is None:
@@ -197,7 +198,7 @@ class ChoiceRecovery:
     def _behind_native(self) -> list[Delta]:
         """Text comes: a call that is complete is over."""
         over = self._current is not None and self._current.arguments.is_whole()
-        return self._settled(done=True) if over else []
+        return self._end_call(done=True) if over else []
 
     def _listen_for_repeats(self) -> None:
         """From now on, a call in the text that has been given already is dropped, all else is text."""
@@ -221,7 +222,11 @@ def same_call(name: str, arguments: str, other_name: str, other_arguments: str) 
         return False
 
 
-def _started(index: int, identity: str, name: str) -> Delta:
+def _said_in(channel: Channel, text: str) -> Delta:
+    return {"content": text} if channel == "content" else {"reasoning_content": text}
+
+
+def _started(index: int, identity: str, name: str) -> CallPart:
     return {"index": index, "id": identity, "type": "function", "function": {"name": name, "arguments": ""}}
 
 
@@ -245,13 +250,12 @@ def _texts(delta: Delta) -> bool:
     return any(delta.get(key) for key in _FIELDS.values())
 
 
-def _join_calls(calls: list[Delta], more: list[Delta]) -> None:
+def _join_calls(calls: list[CallPart], more: list[CallPart]) -> None:
     """Append pieces of calls; pieces of one call become one."""
     for part in more:
         last = calls[-1]
         if part["index"] == last["index"] and "id" not in part:
-            function = {**last["function"]}
-            function["arguments"] = function.get("arguments", "") + part["function"].get("arguments", "")
-            calls[-1] = {**last, "function": function}
+            pieces = last["function"].get("arguments", "") + part["function"].get("arguments", "")
+            calls[-1] = {**last, "function": {**last["function"], "arguments": pieces}}
         else:
             calls.append(part)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, cast
 
-from supervisor.core.recovery.choice import ChoiceRecovery, Delta
+from supervisor.core.recovery.choice import ChoiceRecovery
 from supervisor.core.recovery.tally import Tally
+from supervisor.core.recovery.typed import Choice, Chunk, Delta, Head, numbered
 from supervisor.core.stream.chat import ChoiceFold
 from supervisor.core.toolcalls.whole import Request
-
-Chunk: TypeAlias = Mapping[str, Any]
 
 _FACTS: Final = frozenset({"prompt_progress", "__verbose"})
 """What a chunk may say beside its text; it goes on where the text is held back."""
@@ -28,7 +27,7 @@ class Recovery(Protocol):
         head: what the engine's chunks share.
     """
 
-    head: dict[str, Any]
+    head: Head
 
     @property
     def has_said(self) -> bool:
@@ -54,7 +53,7 @@ class Untouched:
     has_said = False
 
     def __init__(self) -> None:
-        self.head: dict[str, Any] = {}
+        self.head: Head = {}
 
     def feed(self, chunk: Chunk) -> list[Chunk]:
         """The chunk."""
@@ -82,15 +81,13 @@ class ChatRecovery:
         head: what the engine's chunks share.
     """
 
-    def __init__(
-        self, request: Request, make_id: Callable[[], str], tally: Tally, goes_on: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, request: Request, make_id: Callable[[], str], tally: Tally, goes_on: Head | None = None) -> None:
         self._request = request
         self._make_id = make_id
         self._tally = tally
         self._choices: dict[int, ChoiceRecovery] = {}
         self._goes_on = goes_on
-        self.head: dict[str, Any] = {}
+        self.head: Head = {}
 
     @property
     def has_said(self) -> bool:
@@ -101,7 +98,7 @@ class ChatRecovery:
         """What goes to the client instead of this chunk; the chunk itself where nothing changes."""
         if self._goes_on is not None:
             chunk = {**chunk, **self._goes_on}
-        self.head = {key: chunk[key] for key in _SHARED if key in chunk}
+        self.head = cast(Head, {key: chunk[key] for key in _SHARED if key in chunk})
         choices = chunk.get("choices")
         if not isinstance(choices, list) or not choices:
             return [chunk]
@@ -138,19 +135,20 @@ class ChatRecovery:
                 chunks.append(self._made(index, {}, "tool_calls" if choice.has_calls() else "stop"))
         return chunks, saved
 
-    def whole(self, answer: Chunk) -> dict[str, Any]:
+    def whole(self, answer: Chunk) -> Chunk:
         """The same for an answer that was not streamed."""
         choices = answer.get("choices")
         if not isinstance(choices, list):
-            return dict(answer)
+            return answer
         return {**answer, "choices": [self._message(choice) for choice in choices]}
 
-    def _message(self, choice: Mapping[str, Any]) -> dict[str, Any]:
+    def _message(self, choice: Choice) -> Choice:
         """A choice with its message, folded from what its text and calls become."""
-        message = dict(choice.get("message") or {})
-        calls = [{**call, "index": index} for index, call in enumerate(message.get("tool_calls") or ())]
+        message = choice.get("message") or {}
+        calls = numbered(message)
         recovery = self._of(choice.get("index", 0))
-        deltas = recovery.feed({key: message.get(key) for key in ("reasoning_content", "content")})
+        texts: Delta = {"reasoning_content": message.get("reasoning_content"), "content": message.get("content")}
+        deltas = recovery.feed(texts)
         deltas += recovery.feed({"tool_calls": calls}) if calls else []
         rest, reason = recovery.finish(choice.get("finish_reason"))
         fold = ChoiceFold(choice.get("index", 0))
@@ -159,13 +157,10 @@ class ChatRecovery:
         folded = fold.result()["message"]
         assert isinstance(folded, dict)
         kept = {key: value for key, value in message.items() if key not in {"reasoning_content", "tool_calls"}}
-        return {
-            **choice,
-            "message": {**kept, **folded, "role": message.get("role", "assistant")},
-            "finish_reason": reason,
-        }
+        said = cast(Delta, {**kept, **folded, "role": message.get("role", "assistant")})
+        return {**choice, "message": said, "finish_reason": reason}
 
-    def _choice(self, chunk: Chunk, choice: Mapping[str, Any], *, alone: bool) -> list[Chunk]:
+    def _choice(self, chunk: Chunk, choice: Choice, *, alone: bool) -> list[Chunk]:
         index = choice.get("index", 0)
         recovery = self._of(index)
         delta = choice.get("delta") or {}
@@ -181,17 +176,14 @@ class ChatRecovery:
         out.append({**chunk, "choices": [{**choice, "delta": {}, "finish_reason": reason}]})
         return out
 
-    def _going_on(self, chunk: Chunk, choice: Mapping[str, Any], deltas: list[Delta], *, alone: bool) -> list[Chunk]:
+    def _going_on(self, chunk: Chunk, choice: Choice, deltas: list[Delta], *, alone: bool) -> list[Chunk]:
         if alone and deltas == [choice.get("delta")]:
             return [chunk]
         out: list[Chunk] = []
         for number, delta in enumerate(deltas):
-            more = (
-                {**choice, "delta": delta}
-                if number == 0
-                else {"finish_reason": None, "index": choice["index"], "delta": delta}
-            )
-            out.append({**chunk, "choices": [more]})
+            first: Choice = {**choice, "delta": delta}
+            later: Choice = {"finish_reason": None, "index": choice.get("index", 0), "delta": delta}
+            out.append({**chunk, "choices": [later if number else first]})
         if not out and not _FACTS.isdisjoint(chunk):
             out.append({**chunk, "choices": [{**choice, "delta": {}}]})
         return out

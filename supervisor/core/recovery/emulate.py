@@ -13,14 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, takewhile
-from typing import Any, Final, Protocol
+from typing import Final, Protocol, cast
 
 from supervisor.core.recovery.arguments import Values, is_object
+from supervisor.core.recovery.shapes import items, mapping
+from supervisor.core.recovery.typed import Part, Said, Tool
+from supervisor.core.toolcalls import REGISTRY
 
 _NOT_SENT: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 _GEMMA_MARK: Final = "<start_of_turn>"
 _MEASURED_BUILD: Final = 11434
-_SWALLOWED: Final = (("<tool_call>", "<function=", "<parameter="), ("<|tool_call>",), ("[TOOL_CALLS]", "[ARGS]"))
 _HARMONY: Final = ("<|start|>", "<|channel|>", "<|message|>")
 _PYTHON: Final[Mapping[str, str]] = {
     "string": "str",
@@ -30,8 +32,6 @@ _PYTHON: Final[Mapping[str, str]] = {
     "array": "list",
     "object": "dict",
 }
-
-Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,10 @@ class TemplateFacts:
         Measured on b11434: those for Qwen's XML, for Gemma 4 and for Mistral's `[ARGS]` do not ask whether they have
         read everything. What earlier builds do is not known.
         """
-        forms = any(all(mark in self.text for mark in marks) for marks in _SWALLOWED)
-        return self.build >= _MEASURED_BUILD and forms
+        return self.build >= _MEASURED_BUILD and REGISTRY.is_swallowed(self.text)
 
     @staticmethod
-    def from_props(props: Mapping[str, Any]) -> TemplateFacts:
+    def from_props(props: Mapping[str, object]) -> TemplateFacts:
         """Read from `GET /props`; what it does not say is taken for granted."""
         caps = props.get("chat_template_caps")
         known = caps if isinstance(caps, Mapping) else {}
@@ -83,9 +82,9 @@ class TemplateFacts:
 class Style(Protocol):
     """How tools, calls and results are written."""
 
-    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str: ...
+    def tools(self, tools: Sequence[Tool]) -> str: ...
 
-    def call(self, name: str, arguments: Any) -> str: ...
+    def call(self, name: str, arguments: object) -> str: ...
 
     def result(self, name: str, content: str) -> str: ...
 
@@ -93,7 +92,7 @@ class Style(Protocol):
 class Hermes:
     """JSON between tags."""
 
-    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str:
+    def tools(self, tools: Sequence[Tool]) -> str:
         """The system message."""
         listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
         return (
@@ -103,7 +102,7 @@ class Hermes:
             '<tool_call>\n{"name": "FUNCTION", "arguments": {"PARAMETER": "VALUE"}}\n</tool_call>'
         )
 
-    def call(self, name: str, arguments: Any) -> str:
+    def call(self, name: str, arguments: object) -> str:
         """An earlier call."""
         return f'<tool_call>\n{{"name": {_json(name)}, "arguments": {_json(arguments)}}}\n</tool_call>'
 
@@ -115,7 +114,7 @@ class Hermes:
 class Gemma:
     """Python in fences."""
 
-    def tools(self, tools: Sequence[Mapping[str, Any]]) -> str:
+    def tools(self, tools: Sequence[Tool]) -> str:
         """The system message."""
         listed = "\n\n".join(_signature(tool) for tool in tools)
         return (
@@ -125,7 +124,7 @@ class Gemma:
             "What they return comes in a fence named tool_output. Call one only if it is needed."
         )
 
-    def call(self, name: str, arguments: Any) -> str:
+    def call(self, name: str, arguments: object) -> str:
         """An earlier call."""
         if isinstance(arguments, _AsWritten):
             return f"```tool_code\n{name}(**{arguments.text})\n```"
@@ -137,13 +136,13 @@ class Gemma:
         return f"```tool_output\n{content}\n```"
 
 
-def emulated(body: Mapping[str, Any], facts: TemplateFacts) -> dict[str, Any]:
+def emulated(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, object]:
     """The request without tools, and with everything about them in its messages."""
     style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
-    tools = [tool.get("function", tool) for tool in body["tools"] if isinstance(tool, Mapping)]
+    tools = [cast(Tool, mapping(tool.get("function", tool))) for tool in map(mapping, items(body.get("tools")))]
     values = Values()
-    messages = [_written(message, style, names, values) for message, names in _with_names(body.get("messages"))]
-    messages = _introduced(messages, style.tools(tools), system=facts.system)
+    written = [_written(message, style, names, values) for message, names in _with_names(body.get("messages"))]
+    messages = _introduced(written, style.tools(tools), system=facts.system)
     changed = {**{key: value for key, value in body.items() if key not in _NOT_SENT}, "messages": _merged(messages)}
     wanted = _wanted(body.get("tool_choice"), tools)
     if wanted:
@@ -152,16 +151,15 @@ def emulated(body: Mapping[str, Any], facts: TemplateFacts) -> dict[str, Any]:
     return changed
 
 
-def _wanted(choice: object, tools: list[Any]) -> list[Any]:
+def _wanted(choice: object, tools: list[Tool]) -> list[Tool]:
     """The tools of which one must be called."""
     if choice == "required":
         return tools
-    inner = choice.get("function") if isinstance(choice, Mapping) else None
-    name = inner.get("name") if isinstance(inner, Mapping) else None
+    name = mapping(mapping(choice).get("function")).get("name")
     return [tool for tool in tools if name is not None and tool.get("name") == name]
 
 
-def _call_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _call_schema(tool: Tool) -> dict[str, object]:
     arguments = tool.get("parameters") or {"type": "object"}
     properties = {"name": {"const": tool.get("name")}, "arguments": arguments}
     return {
@@ -172,27 +170,27 @@ def _call_schema(tool: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_names(messages: object) -> Iterator[tuple[Message, Mapping[str, str]]]:
+def _with_names(messages: object) -> Iterator[tuple[Said, Mapping[str, str]]]:
     """Each message, and the names of the calls so far by id."""
     names: dict[str, str] = {}
-    for message in messages if isinstance(messages, list) else ():
+    for message in items(messages):
         if isinstance(message, Mapping):
-            for call in message.get("tool_calls") or ():
-                names[str(call.get("id"))] = (call.get("function") or {}).get("name", "")
-            yield dict(message), names
+            for call in map(mapping, items(message.get("tool_calls"))):
+                names[str(call.get("id"))] = str(mapping(call.get("function")).get("name", ""))
+            yield cast(Said, {**message}), names
 
 
-def _written(message: Message, style: Style, names: Mapping[str, str], values: Values) -> Message:
+def _written(message: Said, style: Style, names: Mapping[str, str], values: Values) -> Said:
     if message.get("role") == "tool":
         name = names.get(str(message.get("tool_call_id")), "")
         return {"role": "user", "content": style.result(name, _text(message.get("content")))}
-    calls = message.pop("tool_calls", None)
+    calls = items(message.pop("tool_calls", None))
     if not calls:
         return message
     parts = [_text(message.get("content"))] if message.get("content") else []
     for call in calls:
-        function = call.get("function") or {}
-        parts.append(style.call(function.get("name", ""), _arguments(function.get("arguments"), values)))
+        function = mapping(mapping(call).get("function"))
+        parts.append(style.call(str(function.get("name", "")), _arguments(function.get("arguments"), values)))
     return {**message, "content": "\n".join(parts)}
 
 
@@ -222,42 +220,42 @@ def _text(content: object) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _introduced(messages: list[Message], tools: str, *, system: bool) -> list[Message]:
+def _introduced(messages: list[Said], tools: str, *, system: bool) -> list[Said]:
     """The messages with the tools in the system's; where there is none, in the first one."""
-    said = [_text(one.get("content")) for one in messages if one.get("role") in {"system", "developer"}]
-    others = [one for one in messages if one.get("role") not in {"system", "developer"}]
+    said = [_text(one.get("content")) for one in messages if str(one.get("role")) in {"system", "developer"}]
+    others = [one for one in messages if str(one.get("role")) not in {"system", "developer"}]
     return [{"role": "system" if system else "user", "content": "\n\n".join([*said, tools])}, *others]
 
 
-def _merged(messages: list[Message]) -> list[Message]:
+def _merged(messages: list[Said]) -> list[Said]:
     """Neighbours of one role as one message: many templates demand that roles alternate."""
     return [_as_one([*run]) for _, run in groupby(messages, lambda message: message.get("role"))]
 
 
-def _as_one(run: list[Message]) -> Message:
+def _as_one(run: list[Said]) -> Said:
     """Messages as one; in linear time, for a client may send thousands."""
     if len(run) == 1:
         return run[0]
     contents = [message.get("content") for message in run]
     texts = [*takewhile(lambda content: not isinstance(content, list), contents)]
-    joined: Any = "\n\n".join(filter(None, map(_text, texts)))
-    if len(texts) < len(contents):
-        before = [joined] if texts else []
-        joined = [part for content in (*before, *contents[len(texts) :]) for part in _parts(content)]
-    one: Message = {}
+    text = "\n\n".join(filter(None, map(_text, texts)))
+    one: Said = {}
     for message in run:
         one |= message
-    return {**one, "content": joined}
+    if len(texts) == len(contents):
+        return {**one, "content": text}
+    before = [text] if texts else []
+    return {**one, "content": [part for content in (*before, *contents[len(texts) :]) for part in _parts(content)]}
 
 
-def _parts(content: object) -> list[Any]:
+def _parts(content: str | list[Part] | None) -> list[Part]:
     return content if isinstance(content, list) else [{"type": "text", "text": _text(content)}]
 
 
-def _signature(tool: Mapping[str, Any]) -> str:
-    schema = tool.get("parameters") or {}
-    required = schema.get("required") or ()
-    properties = schema.get("properties") or {}
+def _signature(tool: Tool) -> str:
+    schema = mapping(tool.get("parameters"))
+    required = frozenset(key for key in items(schema.get("required")) if isinstance(key, str))
+    properties = {key: mapping(one) for key, one in mapping(schema.get("properties")).items()}
     ordered = sorted(properties, key=lambda key: key not in required)
     given = [f"{key}: {_type(properties[key])}{'' if key in required else ' = None'}" for key in ordered]
     about = [str(tool.get("description") or tool.get("name"))]
@@ -266,8 +264,9 @@ def _signature(tool: Mapping[str, Any]) -> str:
     return f'def {tool.get("name")}({", ".join(given)}) -> dict:\n    """{text}"""'
 
 
-def _type(schema: Mapping[str, Any]) -> str:
-    if schema.get("enum"):
-        return f"Literal[{', '.join(map(repr, schema['enum']))}]"
+def _type(schema: Mapping[str, object]) -> str:
+    allowed = items(schema.get("enum"))
+    if allowed:
+        return f"Literal[{', '.join(map(repr, allowed))}]"
     kind = schema.get("type")
     return _PYTHON.get(kind, "Any") if isinstance(kind, str) else "Any"

@@ -1,10 +1,10 @@
-"""The paths whose answers may hold calls: how a request becomes one for a chat, in which form its answer is said."""
+"""The APIs whose answers may hold calls: how a request becomes one for a chat, in which form its answer is said."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from supervisor.core.recovery.messages_request import chat_of_messages
 from supervisor.core.recovery.messages_voice import MessagesVoice
@@ -26,22 +26,20 @@ class Form:
         always: the engine is asked for a chat though nothing is looked for: its own path reports no prompt progress.
     """
 
-    chat: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
-    voice: Callable[[Mapping[str, Any]], Voice]
-    needs: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda chat: {}
+    chat: Callable[[Mapping[str, object]], Mapping[str, object] | None]
+    voice: Callable[[Mapping[str, object]], Voice]
+    needs: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda chat: {}
     always: bool = False
 
 
-def _usage(chat: Mapping[str, Any]) -> Mapping[str, Any]:
+def _usage(chat: Mapping[str, object]) -> Mapping[str, object]:
     return {"stream_options": {"include_usage": True}}
 
 
-def _usage_and_stop_word(chat: Mapping[str, Any]) -> Mapping[str, Any]:
+def _usage_and_stop_word(chat: Mapping[str, object]) -> Mapping[str, object]:
     return {**_usage(chat), **({"verbose": True} if chat.get("stop") else {})}
 
 
-FORMS: Final[Mapping[str, Form]] = {
-    CHAT_PATH: Form(lambda asked: asked, lambda asked: ChatVoice()),
-    "/v1/responses": Form(chat_of_responses, ResponsesVoice, _usage),
-    "/v1/messages": Form(chat_of_messages, lambda asked: MessagesVoice(), _usage_and_stop_word, always=True),
-}
+CHAT_FORM: Final = Form(lambda asked: asked, lambda asked: ChatVoice())
+RESPONSES_FORM: Final = Form(chat_of_responses, ResponsesVoice, _usage)
+MESSAGES_FORM: Final = Form(chat_of_messages, lambda asked: MessagesVoice(), _usage_and_stop_word, always=True)

@@ -11,9 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from supervisor.core.recovery.arguments import Values
+from supervisor.core.recovery.shapes import items, mapping
 from supervisor.errors import InvalidRequest
 
 FIELD: Final = "agent_help"
@@ -41,7 +42,7 @@ class AgentHelp:
     repeats: bool = False
 
 
-def asked_help(body: Mapping[str, Any]) -> AgentHelp:
+def asked_help(body: Mapping[str, object]) -> AgentHelp:
     """The help that a request asks for; raises InvalidRequest."""
     asked = body.get(FIELD)
     if asked is None:
@@ -63,12 +64,16 @@ def announces(text: str) -> bool:
     return _ANNOUNCED.search(text[-_TAIL:]) is not None
 
 
-def nudged(messages: list[Any], said: str) -> list[Any]:
+def nudged(messages: object, said: str) -> list[object]:
     """The messages that ask a model which said this to do it."""
-    return [*messages, {"role": "assistant", "content": said}, {"role": "user", "content": _NUDGE}]
+    return [
+        *(messages if isinstance(messages, list) else ()),
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": _NUDGE},
+    ]
 
 
-def with_warnings(messages: object) -> list[Any] | None:
+def with_warnings(messages: object) -> list[object] | None:
     """The messages with a note in each result of a call of this turn that had been made before; None where none was.
 
     A turn begins with the user's last message. What is counted are calls with the same name and equal arguments.
@@ -78,13 +83,13 @@ def with_warnings(messages: object) -> list[Any] | None:
     counts: Counter[str] = Counter()
     values = Values()
     repeated: dict[str, int] = {}  # id of a call → how often it has been made by then
-    out: list[Any] = []
+    out: list[object] = []
     for message in messages:
         changed = message
         if isinstance(message, Mapping):
             if message.get("role") == "user":
                 counts.clear()
-            for call in message.get("tool_calls") or ():
+            for call in map(mapping, items(message.get("tool_calls"))):
                 key = _key(call, values)
                 counts[key] += 1
                 repeated[str(call.get("id"))] = counts[key]
@@ -94,8 +99,8 @@ def with_warnings(messages: object) -> list[Any] | None:
     return out if any(new is not old for new, old in zip(out, messages, strict=True)) else None
 
 
-def _key(call: Mapping[str, Any], values: Values) -> str:
-    function = call.get("function") or {}
+def _key(call: Mapping[str, object], values: Values) -> str:
+    function = mapping(call.get("function"))
     arguments = function.get("arguments")
     try:
         value = values.of(arguments) if isinstance(arguments, str) else arguments
@@ -104,7 +109,7 @@ def _key(call: Mapping[str, Any], values: Values) -> str:
     return json.dumps([function.get("name"), value], sort_keys=True)
 
 
-def _warned(message: Mapping[str, Any], times: int) -> dict[str, Any]:
+def _warned(message: Mapping[str, object], times: int) -> dict[str, object]:
     note = (
         f"[This is call number {times} with the same arguments. Do not make it again: use what you have, "
         "try something else, or answer.]"

@@ -7,7 +7,7 @@ of the same conversation. Mending takes time, so that a request has a limit of i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from supervisor.core.recovery.arguments import is_object
 from supervisor.core.toolcalls.jsonscan import read_json
@@ -20,7 +20,7 @@ _MOST: Final = 1 << 13
 _SLOW: Final = (",", ":", "\\", "\n")
 
 
-def mended_messages(messages: object) -> list[Any] | None:
+def mended_messages(messages: object) -> list[object] | None:
     """The messages with arguments that can be read; None where all can."""
     if not isinstance(messages, list):
         return None
@@ -29,7 +29,7 @@ def mended_messages(messages: object) -> list[Any] | None:
     return mended if any(new is not old for new, old in zip(mended, messages, strict=True)) else None
 
 
-def mended_input(asked: Mapping[str, Any]) -> dict[str, Any]:
+def mended_input(asked: Mapping[str, object]) -> dict[str, object]:
     """The same for the items of `/v1/responses`: the field `input` where it has to change."""
     items = asked.get("input")
     if not isinstance(items, list):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 
+from supervisor.core.recovery.typed import Chunk, Delta, Usage
 from supervisor.core.recovery.voices import message_of, named
 from supervisor.core.stream.apis import ANTHROPIC
 from supervisor.core.text.foreignjson import NotJson, parse
+
+Block: TypeAlias = Mapping[str, object]
+"""A block of a message, or an event about one."""
 
 _REASONS: Final[Mapping[str | None, str]] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _TEXTS: Final = {"reasoning_content": ("thinking", "thinking_delta"), "content": ("text", "text_delta")}
@@ -20,16 +24,16 @@ class MessagesVoice:
 
     def __init__(self) -> None:
         self._started = False
-        self._first: Mapping[str, Any] = {}  # chunk, before it is known how long the prompt is
+        self._first: Chunk = {}  # chunk, before it is known how long the prompt is
         self._blocks = 0
         self._open: str | int | None = None  # the present block: a kind of text, or the index of a call
         self._reason: str | None = None
         self._stop_word: str | None = None
-        self._usage: Mapping[str, Any] = {}
+        self._usage: Usage = {}
 
-    def chunk(self, chunk: Mapping[str, Any]) -> bytes:
+    def chunk(self, chunk: Chunk) -> bytes:
         """Its texts and calls as events of blocks."""
-        out: list[Mapping[str, Any]] = []
+        out: list[Block] = []
         self._first = self._first or chunk
         if not self._started and (_says_something(chunk) or "prompt_progress" in chunk):
             out.append(self._start(chunk))
@@ -51,14 +55,14 @@ class MessagesVoice:
         ]
         return b"".join(map(named, out))
 
-    def error(self, error: Mapping[str, Any]) -> bytes:
+    def error(self, error: Mapping[str, object]) -> bytes:
         """The event `error`."""
         return ANTHROPIC.stream_error(error)
 
-    def whole(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    def whole(self, answer: Chunk) -> Block:
         """A message with all its blocks."""
         message, reason = message_of(answer)
-        blocks: list[Mapping[str, Any]] = []
+        blocks: list[Block] = []
         if message.get("reasoning_content"):
             blocks.append({"type": "thinking", "thinking": message["reasoning_content"], "signature": ""})
         if message.get("content"):
@@ -70,12 +74,12 @@ class MessagesVoice:
         said = _message(answer, blocks, _REASONS.get(reason, "end_turn"), answer.get("usage") or {})
         return {**said, "stop_sequence": _stop_word(answer)}
 
-    def _start(self, chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _start(self, chunk: Chunk) -> Block:
         self._started = True
         return {"type": "message_start", "message": _message(chunk, [], None, _progressed(chunk))}
 
-    def _delta(self, delta: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        out: list[Mapping[str, Any]] = []
+    def _delta(self, delta: Delta) -> list[Block]:
+        out: list[Block] = []
         for key, (kind, name) in _TEXTS.items():
             text = delta.get(key)
             if text:
@@ -84,13 +88,13 @@ class MessagesVoice:
                 out.append(self._piece({"type": name, kind: text}))
         for part in delta.get("tool_calls") or ():
             function = part.get("function") or {}
-            begun = {"type": "tool_use", "id": part.get("id"), "name": function.get("name"), "input": {}}
+            begun: Block = {"type": "tool_use", "id": part.get("id"), "name": function.get("name"), "input": {}}
             out += self._at(part.get("index", 0), begun)
             if function.get("arguments"):
                 out.append(self._piece({"type": "input_json_delta", "partial_json": function["arguments"]}))
         return out
 
-    def _at(self, block: str | int, begun: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def _at(self, block: str | int, begun: Block) -> list[Block]:
         """Go to this block: the one before ends, this one begins."""
         if self._open == block:
             return []
@@ -99,20 +103,18 @@ class MessagesVoice:
         self._blocks += 1
         return [*out, {"type": "content_block_start", "index": self._blocks - 1, "content_block": begun}]
 
-    def _closed(self) -> list[Mapping[str, Any]]:
+    def _closed(self) -> list[Block]:
         if self._open is None:
             return []
         signed = [self._piece({"type": "signature_delta", "signature": ""})] if self._open == "thinking" else []
         self._open = None
         return [*signed, {"type": "content_block_stop", "index": self._blocks - 1}]
 
-    def _piece(self, delta: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _piece(self, delta: Block) -> Block:
         return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
 
 
-def _message(
-    chunk: Mapping[str, Any], blocks: list[Mapping[str, Any]], reason: str | None, usage: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def _message(chunk: Chunk, blocks: list[Block], reason: str | None, usage: Usage) -> Block:
     return {
         "id": "msg_" + str(chunk.get("id", "")).removeprefix("chatcmpl-"),
         "type": "message",
@@ -125,24 +127,24 @@ def _message(
     }
 
 
-def _says_something(chunk: Mapping[str, Any]) -> bool:
+def _says_something(chunk: Chunk) -> bool:
     deltas = (choice.get("delta") or {} for choice in chunk.get("choices") or ())
     return any(delta.get(key) for delta in deltas for key in (*_TEXTS, "tool_calls"))
 
 
-def _progressed(chunk: Mapping[str, Any]) -> Mapping[str, Any]:
+def _progressed(chunk: Chunk) -> Usage:
     """The usage so far, from a report on the prompt."""
     progress = chunk.get("prompt_progress") or {}
-    cached = {"cached_tokens": progress.get("cache", 0)}
-    return {"prompt_tokens": progress.get("total", 0), "prompt_tokens_details": cached}
+    cached = progress.get("cache", 0)
+    return {"prompt_tokens": progress.get("total", 0), "prompt_tokens_details": {"cached_tokens": cached}}
 
 
-def _stop_word(chunk: Mapping[str, Any]) -> str | None:
+def _stop_word(chunk: Chunk) -> str | None:
     """The stop word that the answer ended with; None where there is none, or the engine does not say."""
     return (chunk.get("__verbose") or {}).get("stopping_word") or None
 
 
-def _usage(usage: Mapping[str, Any]) -> Mapping[str, int]:
+def _usage(usage: Usage) -> Mapping[str, int]:
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
     return {
         "cache_read_input_tokens": cached,
@@ -151,9 +153,10 @@ def _usage(usage: Mapping[str, Any]) -> Mapping[str, int]:
     }
 
 
-def _input(arguments: str | None) -> Any:
+def _input(arguments: str | None) -> object:
     """The arguments of a call as a value; of one that was cut, nothing."""
     try:
-        return parse(arguments or "{}")
+        value: object = parse(arguments or "{}")
     except NotJson:
         return {}
+    return value

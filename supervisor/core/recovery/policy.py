@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from supervisor.core.recovery.shapes import mapping
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.mode import TOOL_MODES, ToolMode
 from supervisor.errors import InvalidRequest
@@ -20,7 +20,7 @@ class ToolPolicy:
 
     mode: ToolMode
 
-    def options(self, body: Mapping[str, Any]) -> Options:
+    def options(self, body: Mapping[str, object]) -> Options:
         """How to recover."""
         return Options(
             enabled=self.mode != "native",
@@ -29,26 +29,28 @@ class ToolPolicy:
         )
 
 
-def asked_mode(body: Mapping[str, Any], model: ToolMode | None, default: ToolMode) -> ToolMode:
+def asked_mode(body: Mapping[str, object], model: ToolMode | None, default: ToolMode) -> ToolMode:
     """The mode for a request; raises InvalidRequest for one that there is not."""
     asked = body.get(FIELD)
-    if asked is not None and asked not in TOOL_MODES:
-        raise InvalidRequest(f"`{FIELD}` must be one of {', '.join(TOOL_MODES)}.", param=FIELD)
-    return asked or model or default
+    if asked is None:
+        return model or default
+    for mode in TOOL_MODES:
+        if asked == mode:
+            return mode
+    raise InvalidRequest(f"`{FIELD}` must be one of {', '.join(TOOL_MODES)}.", param=FIELD)
 
 
-def offers_tools(chat: Mapping[str, Any]) -> bool:
+def offers_tools(chat: Mapping[str, object]) -> bool:
     """Whether tools are offered and may be called, so that the answer may hold calls."""
     tools = chat.get("tools")
     return isinstance(tools, list) and bool(tools) and chat.get("tool_choice") != "none"
 
 
-def only_named(chat: Mapping[str, Any]) -> dict[str, Any]:
+def only_named(chat: Mapping[str, object]) -> dict[str, object]:
     """A named tool as the only one, which must be called: the engine takes no name for an order."""
     choice, tools = chat.get("tool_choice"), chat.get("tools")
-    inner = choice.get("function") if isinstance(choice, Mapping) else None
-    name = inner.get("name") if isinstance(inner, Mapping) else None
+    name = mapping(mapping(choice).get("function")).get("name")
     if name is None or not isinstance(tools, list):
         return {}
-    named = [one for one in tools if isinstance(one, Mapping) and (one.get("function") or {}).get("name") == name]
+    named = [one for one in tools if isinstance(one, Mapping) and mapping(one.get("function")).get("name") == name]
     return {"tools": named[:1], "tool_choice": "required"} if named else {}

@@ -7,11 +7,12 @@ that is no text is shown only if it is named in `preserved_tokens`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
-from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
-from supervisor.core.toolcalls.dialects.closers import CLOSERS, ENDS, THINK
+from supervisor.core.recovery.typed import Chunk, Delta, Head, RawEvent, Usage
+from supervisor.core.stream.chat import is_one
+from supervisor.core.toolcalls import REGISTRY
 
 TEMPLATE_PATH: Final = "/apply-template"
 COMPLETION_PATH: Final = "/completion"
@@ -32,40 +33,23 @@ _OF_CHAT: Final = frozenset({
 })
 _STREAMING: Final = frozenset({"stream", "stream_options", "return_progress"})
 _REASONS: Final[Mapping[str, str]] = {"eos": "stop", "word": "stop", "limit": "length"}
-_INNER: Final = (
-    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<|tool_call_argument_begin|>", "｜DSML｜"),
-    *("[ARGS]", "[CALL_ID]", "[TOOL_CONTENT]", '<|"|>', "<escape>", "<|sep|>", "<|open|>", "<|close|>", "<|plugin|>"),
-    *(
-        "<|interpreter|>",
-        "<｜tool▁sep｜>",
-        "<｜tool_sep｜>",
-        "<｜tool▁call▁begin｜>",
-        "<｜tool_call_begin｜>",
-        "<|role_sep|>",
-    ),
-    *("<|tool_call:name|>", "<|tool_call:args|>", "]<]minimax[>[", "</parameter>", "<|channel>", "<think>", "</think>"),
-)
-_HARMONY: Final = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>")
-_WORDS: Final = ("functools[", "call:", "Action:", ">>>")
-_MARKERS: Final = tuple(sorted({*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values(), *_INNER} - {*ENDS, *_WORDS}))
-"""Texts that may be tokens of their own, which are not shown unless they are asked for. Not those that end a turn."""
 
 
-def can_go_raw(body: Mapping[str, Any]) -> bool:
+def can_go_raw(body: Mapping[str, object]) -> bool:
     """Whether a request can be answered without the engine's parser and grammar."""
     wanted = body.get("tool_choice")
     constrained = wanted == "required" or isinstance(wanted, Mapping)
     engine_s = ("response_format", "grammar", "json_schema", "logprobs", "n_probs", "continue_final_message")
     special = any(body.get(key) for key in engine_s) or _goes_on(body.get("messages"))
-    return not constrained and not special and body.get("n") in {None, 1} and _is_text(body.get("messages"))
+    return not constrained and not special and is_one(body.get("n")) and _is_text(body.get("messages"))
 
 
-def template_request(body: Mapping[str, Any]) -> dict[str, Any]:
+def template_request(body: Mapping[str, object]) -> dict[str, object]:
     """What to ask `/apply-template`."""
     return {key: value for key, value in body.items() if key not in _STREAMING}
 
 
-def completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+def completion_request(body: Mapping[str, object], prompt: str) -> dict[str, object]:
     """What to ask `/completion`: the client's sampling, the prompt, and that markup be shown."""
     asked = {key: value for key, value in body.items() if key not in _OF_CHAT}
     most = body.get("max_completion_tokens", body.get("max_tokens"))
@@ -81,13 +65,13 @@ def completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
 
 
 def _shown(prompt: str) -> tuple[str, ...]:
-    """The tokens to show; what ends a message within a turn in one family's format ends the turn in others."""
-    return (*_MARKERS, *_HARMONY) if "<|channel|>" in prompt else _MARKERS
+    """Texts that may be tokens of their own, which are not shown unless they are asked for."""
+    return (*REGISTRY.tokens, *REGISTRY.turn_tokens(prompt))
 
 
 def opens_thought(prompt: str) -> bool:
     """Whether the prompt ends inside a think block."""
-    return prompt.rstrip().endswith(tuple(THINK))
+    return prompt.rstrip().endswith(tuple(REGISTRY.think))
 
 
 class RawChunks:
@@ -100,19 +84,17 @@ class RawChunks:
         with_stop_word: the last chunk tells the stop word, as the engine does where it is asked to be verbose.
     """
 
-    def __init__(
-        self, head: Mapping[str, Any], *, with_usage: bool, with_role: bool, with_stop_word: bool = False
-    ) -> None:
-        self._head = {**head, "object": "chat.completion.chunk"}
+    def __init__(self, head: Head, *, with_usage: bool, with_role: bool, with_stop_word: bool = False) -> None:
+        self._head: Head = {**head, "object": "chat.completion.chunk"}
         self._with_usage = with_usage
         self._with_role = with_role
         self._with_stop_word = with_stop_word
         self.done = False
 
-    def feed(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def feed(self, event: RawEvent) -> list[Chunk]:
         """The chunks of one event."""
-        out: list[Mapping[str, Any]] = []
-        progress = {"prompt_progress": event["prompt_progress"]} if "prompt_progress" in event else {}
+        out: list[Chunk] = []
+        progress: Chunk = {"prompt_progress": event["prompt_progress"]} if "prompt_progress" in event else {}
         if self._with_role or progress:
             self._with_role = False
             out.append({**self._chunk({"role": "assistant", "content": None}), **progress})
@@ -124,16 +106,16 @@ class RawChunks:
             out += self._end(event)
         return out
 
-    def _end(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        last: dict[str, Any] = self._chunk({}, _REASONS.get(event.get("stop_type", ""), "stop"))
-        timings = {"timings": event["timings"]} if "timings" in event else {}
+    def _end(self, event: RawEvent) -> list[Chunk]:
+        last: Chunk = self._chunk({}, _REASONS.get(event.get("stop_type", ""), "stop"))
+        timings: Chunk = {"timings": event["timings"]} if "timings" in event else {}
         if self._with_stop_word:
             last["__verbose"] = {"stopping_word": event.get("stopping_word")}
         if not self._with_usage:
             return [{**last, **timings}]
         read, written = event.get("tokens_evaluated", 0), event.get("tokens_predicted", 0)
         cached = (event.get("timings") or {}).get("cache_n", 0)
-        usage = {
+        usage: Usage = {
             "prompt_tokens": read,
             "completion_tokens": written,
             "total_tokens": read + written,
@@ -141,12 +123,8 @@ class RawChunks:
         }
         return [last, {**self._head, "choices": [], "usage": usage, **timings}]
 
-    def _chunk(self, delta: Mapping[str, Any], reason: str | None = None) -> dict[str, Any]:
-        return {**self._head, "choices": [{"finish_reason": reason, "index": 0, "delta": dict(delta)}]}
-
-
-Convert = Callable[[Mapping[str, Any]], list[Mapping[str, Any]]]
-"""An event of the engine → chunks of a chat."""
+    def _chunk(self, delta: Delta, reason: str | None = None) -> Chunk:
+        return {**self._head, "choices": [{"finish_reason": reason, "index": 0, "delta": delta}]}
 
 
 def _goes_on(messages: object) -> bool:

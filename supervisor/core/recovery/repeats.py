@@ -31,7 +31,7 @@ class Repeats:
 
     def finish(self, reason: str | None) -> list[Event]:
         """The rest."""
-        return [*self._sorted(self._recoverer.finish(reason)), *self._settled()]
+        return [*self._sorted(self._recoverer.finish(reason)), *self._release_markup()]
 
     def _sorted(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
@@ -45,16 +45,16 @@ class Repeats:
             elif isinstance(event, CallEnd):
                 own = self._markup[-1:]
                 self._markup = self._markup[:-1]
-                out += self._settled()
+                out += self._release_markup()
                 self._repeated = self._is_given(self._name, self._arguments)
                 self._tally.repeated += self._repeated
                 self._markup = own
-                out += self._settled()
+                out += self._release_markup()
             else:
-                out += self._settled() if isinstance(event, Text) else []
+                out += self._release_markup() if isinstance(event, Text) else []
                 out.append(event)
         return out
 
-    def _settled(self) -> list[Event]:
+    def _release_markup(self) -> list[Event]:
         markup, self._markup = self._markup, []
         return list(markup) if self._repeated else [Text(one.channel, one.text) for one in markup]

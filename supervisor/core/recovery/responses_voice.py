@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, TypeAlias
 
+from supervisor.core.recovery.typed import Chunk, Delta, Head, Usage, numbered
 from supervisor.core.recovery.voices import message_of, named
 from supervisor.core.stream.apis import RESPONSES
 from supervisor.core.text.foreignjson import NotJson, parse
 
-Item = dict[str, Any]
+Item: TypeAlias = dict[str, object]
 
 _ECHOED: Final = ("instructions", "max_output_tokens", "metadata", "previous_response_id", "reasoning", "temperature")
 _REASONING: Final = "reasoning"
@@ -23,19 +24,19 @@ class ResponsesVoice:
 
     verbatim = False
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
+    def __init__(self, asked: Mapping[str, object]) -> None:
         self._asked = asked
-        self._head: Mapping[str, Any] | None = None  # of the first chunk
-        self._now: Any = None  # when the newest chunk was made
+        self._head: Head | None = None  # of the first chunk
+        self._now: int | None = None  # when the newest chunk was made
         self._said = 0
         self._items: list[Item] = []  # those that are complete
         self._open: str | int | None = None  # the present item: a kind of text, or the index of a call
         self._item: Item = {}
         self._text: list[str] = []
         self._reason: str | None = None
-        self._usage: Mapping[str, Any] | None = None
+        self._usage: Usage | None = None
 
-    def chunk(self, chunk: Mapping[str, Any]) -> bytes:
+    def chunk(self, chunk: Chunk) -> bytes:
         """Its texts and calls as events of items."""
         out = b""
         if self._head is None:
@@ -56,25 +57,24 @@ class ResponsesVoice:
         response = self._response(status)
         return closed + self._event(f"response.{response['status']}", response=response)
 
-    def error(self, error: Mapping[str, Any]) -> bytes:
+    def error(self, error: Mapping[str, object]) -> bytes:
         """The event `error`."""
         return RESPONSES.stream_error(error)
 
-    def whole(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    def whole(self, answer: Chunk) -> Mapping[str, object]:
         """The response with all its items."""
         message, reason = message_of(answer)
-        calls = [{**call, "index": index} for index, call in enumerate(message.get("tool_calls") or ())]
-        delta = {**message, "tool_calls": calls}
+        delta: Delta = {**message, "tool_calls": numbered(message)}
         self.chunk({**answer, "choices": [{"delta": delta, "finish_reason": reason}]})
         status = self._status()
         self._closed(status)
         return self._response(status)
 
-    def _delta(self, delta: Mapping[str, Any]) -> bytes:
+    def _delta(self, delta: Delta) -> bytes:
         out = b""
         for key, kind in _TEXTS.items():
             text = delta.get(key)
-            if text:
+            if isinstance(text, str) and text:
                 out += self._at(kind, self._reasoning() if kind == _REASONING else self._message())
                 self._text.append(text)
                 more: Item = {"logprobs": []} if kind == _MESSAGE else {}
@@ -137,11 +137,11 @@ class ResponsesVoice:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _about(self, kind: str, **more: Any) -> bytes:
+    def _about(self, kind: str, **more: object) -> bytes:
         """An event of the present item."""
         return self._event(kind, item_id=self._item["id"], output_index=len(self._items), **more)
 
-    def _event(self, kind: str, **more: Any) -> bytes:
+    def _event(self, kind: str, **more: object) -> bytes:
         self._said += 1
         return named({"type": kind, "sequence_number": self._said - 1, **more})
 
@@ -187,7 +187,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _usage(usage: Mapping[str, Any]) -> Mapping[str, Any]:
+def _usage(usage: Usage) -> Mapping[str, object]:
     read, written = usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0)
     return {
         "input_tokens": read,

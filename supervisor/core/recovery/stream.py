@@ -1,6 +1,6 @@
 """The byte path of an answer in which calls are looked for: whole events in, whole events out.
 
-An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/relay.py`, which cuts
+An event of which nothing changes goes on as the engine wrote it. It stands behind `core/stream/filter.py`, which cuts
 the bytes into whole events and takes out what the client did not ask for, and looks like it to whoever sends the bytes
 on.
 """
@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, cast
 
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
-from supervisor.core.recovery.chunks import Chunk, Recovery
+from supervisor.core.recovery.chunks import Recovery
 from supervisor.core.recovery.raw import RawChunks
+from supervisor.core.recovery.typed import Choice, Chunk, RawEvent
 from supervisor.core.recovery.voices import ChatVoice, Voice
-from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.sse import DONE
 from supervisor.core.text.foreignjson import NotJson, parse
 
@@ -59,9 +60,11 @@ class RecoveredStream:
         error: the engine's error object, where it is all there is to say.
     """
 
-    def __init__(self, relay: Relay, recovery: Recovery, clock: Callable[[], float], ways: Ways | None = None) -> None:
+    def __init__(
+        self, relay: StreamFilter, recovery: Recovery, clock: Callable[[], float], ways: Ways | None = None
+    ) -> None:
         self.done = False
-        self.error: Mapping[str, Any] | None = None
+        self.error: Mapping[str, object] | None = None
         self._relay = relay
         self._recovery = recovery
         self._clock = clock
@@ -95,7 +98,7 @@ class RecoveredStream:
         return out
 
     def ending(self, error: Mapping[str, object]) -> bytes:
-        """What to send where the engine's stream broke off; see `Relay.ending`."""
+        """What to send where the engine's stream broke off; see `StreamFilter.ending`."""
         if self.done:
             return b""
         self.done = True
@@ -108,7 +111,7 @@ class RecoveredStream:
         if data == DONE.encode():
             return self._end()
         try:
-            chunk = parse(data)
+            chunk: object = parse(data)
         except NotJson:
             chunk = None
         if not isinstance(chunk, dict):
@@ -117,14 +120,14 @@ class RecoveredStream:
         if failure is not None:
             return self._failed(failure if isinstance(failure, dict) else {"message": str(failure)})
         if self._ways.raw is not None:
-            return self._converted(self._ways.raw, chunk)
-        chunks = self._recovery.feed(chunk)
+            return self._converted(self._ways.raw, cast(RawEvent, chunk))
+        chunks = self._recovery.feed(cast(Chunk, chunk))
         kept = self._kept(chunks)
         if len(kept) == 1 and kept[0] is chunk and self._voice.verbatim:
             return event + _END
         return b"".join(map(self._voice.chunk, kept))
 
-    def _converted(self, raw: RawChunks, event: Mapping[str, Any]) -> bytes:
+    def _converted(self, raw: RawChunks, event: RawEvent) -> bytes:
         chunks = [out for chunk in raw.feed(event) for out in self._recovery.feed(chunk)]
         out = b"".join(map(self._voice.chunk, self._kept(chunks)))
         return out + self._end() if raw.done else out
@@ -146,10 +149,11 @@ class RecoveredStream:
         """With the lead before its text, where it is the first that has one."""
         choices = list(chunk.get("choices") or ())
         delta = choices[0].get("delta") or {} if choices else {}
-        if not self._lead or not delta.get("content"):
+        content = delta.get("content")
+        if not self._lead or not content:
             return chunk
         lead, self._lead = self._lead, ""
-        first = {**choices[0], "delta": {**delta, "content": lead + delta["content"]}}
+        first: Choice = {**choices[0], "delta": {**delta, "content": lead + content}}
         return {**chunk, "choices": [first, *choices[1:]]}
 
     def _stops(self, chunk: Chunk) -> bool:
@@ -174,7 +178,7 @@ class RecoveredStream:
         chunks = [*(held or ()), *self._recovery.flush()]
         return b"".join([*map(self._voice.chunk, chunks), self._voice.end()])
 
-    def _failed(self, error: Mapping[str, Any]) -> bytes:
+    def _failed(self, error: Mapping[str, object]) -> bytes:
         again = self._ways.again
         late = again is Again.UNTIL_SAID and self._recovery.has_said
         if again is not Again.NEVER and not late and is_parser_s(error):
@@ -189,14 +193,14 @@ class RecoveredStream:
 def _tokens(chunks: list[Chunk]) -> int | None:
     """What the engine says of the answer's length."""
     for chunk in chunks:
-        for key, name in (("timings", "predicted_n"), ("usage", "completion_tokens")):
-            found = (chunk.get(key) or {}).get(name)
+        counts = (chunk.get("timings") or {}).get("predicted_n"), (chunk.get("usage") or {}).get("completion_tokens")
+        for found in counts:
             if isinstance(found, int):
                 return found
     return None
 
 
-def is_parser_s(error: Mapping[str, Any]) -> bool:
+def is_parser_s(error: Mapping[str, object]) -> bool:
     """Whether the engine failed over the model's text, not over anything else."""
     message = error.get("message")
     return isinstance(message, str) and _PARSER.search(message) is not None

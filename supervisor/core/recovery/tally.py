@@ -45,7 +45,3 @@ class Tally:
                 self.left_as_text[event.why] += 1
             elif isinstance(event, Dropped):
                 self.dropped.append(event.text)
-
-    def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
-        return not (self.recovered or self.left_as_text or self.native or self.dropped)

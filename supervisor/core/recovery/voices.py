@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
+from supervisor.core.recovery.typed import Choice, Chunk, Delta
 from supervisor.core.stream.sse import DONE, SseEvent, encode
 
 
@@ -18,7 +19,7 @@ class Voice(Protocol):
 
     verbatim: bool
 
-    def chunk(self, chunk: Mapping[str, Any], /) -> bytes:
+    def chunk(self, chunk: Chunk, /) -> bytes:
         """The events for a chunk of a chat."""
         ...
 
@@ -26,11 +27,11 @@ class Voice(Protocol):
         """The end of a complete stream."""
         ...
 
-    def error(self, error: Mapping[str, Any], /) -> bytes:
+    def error(self, error: Mapping[str, object], /) -> bytes:
         """The end of one that failed; `error` is OpenAI's error object."""
         ...
 
-    def whole(self, answer: Mapping[str, Any], /) -> Mapping[str, Any]:
+    def whole(self, answer: Chunk, /) -> Mapping[str, object]:
         """The object for a whole answer of a chat."""
         ...
 
@@ -40,19 +41,19 @@ class ChatVoice:
 
     verbatim = True
 
-    def chunk(self, chunk: Mapping[str, Any]) -> bytes:
+    def chunk(self, chunk: Chunk) -> bytes:
         """One event."""
-        return encode(SseEvent(compact(chunk)))
+        return _event(chunk)
 
     def end(self) -> bytes:
         """`[DONE]`."""
         return _DONE_EVENT
 
-    def error(self, error: Mapping[str, Any]) -> bytes:
+    def error(self, error: Mapping[str, object]) -> bytes:
         """An event of its own, then `[DONE]`."""
-        return self.chunk({"error": dict(error)}) + _DONE_EVENT
+        return _event({"error": dict(error)}) + _DONE_EVENT
 
-    def whole(self, answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    def whole(self, answer: Chunk) -> Mapping[str, object]:
         """The answer."""
         return answer
 
@@ -60,19 +61,23 @@ class ChatVoice:
 _DONE_EVENT: Final = encode(SseEvent(DONE))
 
 
-def compact(value: Mapping[str, Any]) -> str:
+def compact(value: Mapping[str, object]) -> str:
     """JSON as the engine writes it; halves of surrogate pairs, which no UTF-8 can hold, become question marks."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace").decode()
 
 
-def named(event: Mapping[str, Any]) -> bytes:
+def _event(said: Mapping[str, object]) -> bytes:
+    return encode(SseEvent(compact(said)))
+
+
+def named(event: Mapping[str, object]) -> bytes:
     """An event whose name is its `type`."""
-    return encode(SseEvent(compact(event), event=event["type"]))
+    return encode(SseEvent(compact(event), event=str(event["type"])))
 
 
-def message_of(answer: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+def message_of(answer: Chunk) -> tuple[Delta, str | None]:
     """Message and finish reason of a chat's only choice."""
     choices = answer.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else {}
+    choice: Choice = choices[0] if isinstance(choices, list) and choices else {}
     return choice.get("message") or {}, choice.get("finish_reason")

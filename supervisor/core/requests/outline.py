@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 Payload = bytes | Sequence[bytes | memoryview]
 """A request's body: in one, or in pieces that are sent one after the other."""
@@ -48,7 +48,7 @@ class Outline:
         """JSON that was made of the outline, with everything that was left out in its place."""
         return tuple(_joined(self._parts(payload)))
 
-    def heads(self, value: Any, size: int) -> Any:
+    def heads(self, value: object, size: int) -> object:
         """A value of the outline with the first `size` characters of each text in the place of its mark."""
         if isinstance(value, str):
             return "".join(self._headed(value, size)) if self._marker in value else value

@@ -110,12 +110,10 @@ class EngineBecameReady:
     """The engine answers.
 
     slots: how many requests it takes at a time; None: it does not tell.
-    used_bytes: what it was measured to hold by device name, in place of what was planned; None: not measured.
     """
 
     engine: EngineId
     slots: int | None = None
-    used_bytes: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

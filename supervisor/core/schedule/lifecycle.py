@@ -82,11 +82,3 @@ def step(state: EngineState, trigger: Trigger) -> EngineState:
 def restart_delay(attempt: int, base: float, longest: float) -> float:
     """Seconds before the restart after the `attempt`-th failure in a row: none, base, 2·base, … up to `longest`."""
     return 0.0 if attempt <= 1 else min(longest, base * 2.0 ** min(attempt - 2, 64))
-
-
-def mermaid() -> str:
-    """The table as a Mermaid state diagram, for the docs."""
-    lines = ["stateDiagram-v2", f"    [*] --> {_S.RESERVED.value}"]
-    lines += [f"    {a.value} --> {b.value}: {trigger.value}" for (a, trigger), b in TRANSITIONS.items()]
-    lines += [f"    {state.value} --> [*]" for state in (_S.STOPPED, _S.FAILED)]
-    return "\n".join(lines)

@@ -31,7 +31,7 @@ from supervisor.errors import SupervisorError
 _FRONT = 8  # so many that wait are planned for at every change; those behind them once, whether they could ever fit
 
 
-def settle(state: State, now: float) -> bool:
+def place_waiting(state: State, now: float) -> bool:
     """Take everybody who waits for room; whether an engine that was leaving serves again, so that others profit."""
     pending = [engine for engine in state.engines.values() if engine.pending]
     pending.sort(key=lambda engine: (engine.extra, rank(state, engine.model, now), engine.id))

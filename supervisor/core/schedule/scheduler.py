@@ -105,7 +105,7 @@ def _settle(state: State, now: float) -> None:
         for model in state.models.values():
             queue.lend(state, model, now)
         replicas.adjust(state, now)
-        if not rooms.settle(state, now):
+        if not rooms.place_waiting(state, now):
             break
     idle.expire(state, now)
 
@@ -213,9 +213,6 @@ def _engine_became_ready(state: State, event: EngineBecameReady, now: float) -> 
     engine.state = step(engine.state, Trigger.BECAME_READY)
     engine.slots = event.slots
     engine.ready_at = engine.idle_since = now
-    if event.used_bytes is not None:
-        engine.used_bytes = event.used_bytes
-        state.facts += 1
     model = engine.model
     model.failure = None
     model.wanted_since = None

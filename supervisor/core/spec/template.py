@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from supervisor.core.toolcalls.dialects import REGISTRY
+from supervisor.core.toolcalls.registry import Registry
+
 _MAX_TEXT = 1 << 18  # characters; the longest template known has 20,000
 
 _SWITCHES = (
@@ -27,46 +30,8 @@ _KEEPERS = (
 _TOOL_LISTS = ("tools", "available_tools")
 """What tells a template of tools. Some read a list of another name; llama-server fills none but `tools`."""
 
-_REASONING_MARKS = (
-    *("<think>", "[THINK]", "<|think|>", "<seed:think>", "<|START_THINKING|>"),
-    *("reasoning steps", "[BEGIN FINAL RESPONSE]"),
-)
-
-_DIALECTS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("harmony", ("<|channel|>",)),
-    ("functionary-v3.2", (">>>",)),
-    ("dsml", ("DSML",)),
-    ("deepseek", ("<｜tool▁calls▁begin｜>",)),
-    ("kimi", ("<|tool_calls_section_begin|>",)),
-    ("kimi-k3", ("<|open|>", "<|close|>")),
-    ("mistral", ("[TOOL_CALLS]",)),
-    ("command-r", ("<|START_ACTION|>",)),
-    ("command-r-plus", ("Action:", "```json")),
-    ("minimax-m3", ("]<]minimax[>[",)),
-    ("minimax", ("<minimax:tool_call>",)),
-    ("seed", ("<seed:tool_call>",)),
-    ("atem", ("<atem:function_calls>",)),
-    ("gemma4", ("<|tool_call>",)),
-    ("nemotron", ("<TOOLCALL>",)),
-    ("apertus", ("<|tools_prefix|>",)),
-    ("lfm2", ("<|tool_call_start|>",)),
-    ("lfm2", ("List of tools: ",)),
-    ("solar", ("<|tool_call:begin|>",)),
-    ("gigachat", ("<|message_sep|>", "<|role_sep|>")),
-    ("gigachat", ("function_call", "<function_usage>")),
-    ("granite", ("<|tool_call|>",)),
-    ("firefunction", ("functools[",)),
-    ("glm", ("<arg_key>", "<tool_call>")),
-    ("hunyuan", ("<arg_key", "<tool_sep")),
-    ("qwen3-coder", ("<tool_call>", "<function=")),
-    ("functionary-v3.1", ("<function=",)),
-    ("minicpm", ('<function name="', '<param name="')),
-    ("apriel", ("<tool_calls>[",)),
-    ("minimax-m1", ("<tool_calls>",)),
-    ("hermes", ("<tool_call>",)),
-    ("llama3", ('{"name": function name, "parameters":',)),
-)
-"""How calls are written: the first whose markers are all there."""
+_REASONING_MARKS = ("<|think|>", "reasoning steps", "[BEGIN FINAL RESPONSE]")
+"""What tells of reasoning, apart from the think tags of the dialects."""
 
 _STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|\\?\Z)|\"((?:\\.|[^\"\\])*)(?:\"|\\?\Z)", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.\"])([A-Za-z_]\w*)\b(?!\s*=(?!=))")
@@ -87,7 +52,7 @@ class TemplateCapabilities:
 
     Attributes:
         tools: it tells the model which tools there are.
-        tool_dialect: how calls are written (`hermes`, `mistral`, …); None where unknown or without calls.
+        tool_dialect: how calls are written, the id of a dialect (docs/toolcalls.md); None where unknown or without.
         parallel_tools: several calls in one turn; None where the template does not tell.
         thinking: the variable that switches reasoning (`enable_thinking`, `reasoning_effort`, `thinking`, or one that
             few templates know); "always" where none does; None without reasoning.
@@ -131,25 +96,24 @@ class _Program:
         return re.search(f"{tested}|{kept}", self.code) is not None
 
 
-def read_template(text: str) -> TemplateCapabilities:
+def read_template(text: str, registry: Registry = REGISTRY) -> TemplateCapabilities:
     """The capabilities of a template. Any text has some; a broken template's are a guess."""
     program = _cut(text[:_MAX_TEXT])
-    dialect = next((name for name, marks in _DIALECTS if all(mark in program.text for mark in marks)), None)
     return TemplateCapabilities(
         tools=any(program.expects(name) for name in _TOOL_LISTS),
-        tool_dialect=dialect,
+        tool_dialect=registry.asked_by(program.text),
         parallel_tools=_parallel(program),
-        thinking=_thinking(program),
+        thinking=_thinking(program, registry),
         preserve_thinking=any(program.expects(name) for name in _KEEPERS),
         system_role=_system_role(program),
     )
 
 
-def _thinking(program: _Program) -> str | None:
+def _thinking(program: _Program, registry: Registry) -> str | None:
     switch = next((name for name in _SWITCHES if program.expects(name)), None)
     if switch is not None:
         return switch
-    return "always" if any(mark in program.text for mark in _REASONING_MARKS) else None
+    return "always" if any(mark in program.text for mark in (*registry.think, *_REASONING_MARKS)) else None
 
 
 def _parallel(program: _Program) -> bool | None:

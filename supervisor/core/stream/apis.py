@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from supervisor.core.stream.sse import DONE, SseEvent, encode
 
@@ -21,25 +21,26 @@ class Api:
     """
 
     ends: tuple[bytes, ...]
-    stream_error: Callable[[Mapping[str, Any]], bytes]
-    envelope: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    stream_error: Callable[[Mapping[str, object]], bytes]
+    envelope: Callable[[Mapping[str, object]], Mapping[str, object]]
 
 
-def _openai_error(error: Mapping[str, Any]) -> bytes:
+def _openai_error(error: Mapping[str, object]) -> bytes:
     return encode(SseEvent(json.dumps({"error": dict(error)}))) + encode(SseEvent(DONE))
 
 
-def _responses_error(error: Mapping[str, Any]) -> bytes:
+def _responses_error(error: Mapping[str, object]) -> bytes:
     said = {"type": "error", **{key: error.get(key) for key in ("code", "message", "param")}}
     return encode(SseEvent(json.dumps(said), event="error"))
 
 
-def _anthropic(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
-    error = envelope.get("error") or {}
-    return {"type": "error", "error": {**error, "type": error.get("type", "api_error")}}
+def _anthropic(envelope: Mapping[str, object]) -> Mapping[str, object]:
+    error = envelope.get("error")
+    known: Mapping[str, object] = error if isinstance(error, Mapping) else {}
+    return {"type": "error", "error": {**known, "type": known.get("type", "api_error")}}
 
 
-def _anthropic_error(error: Mapping[str, Any]) -> bytes:
+def _anthropic_error(error: Mapping[str, object]) -> bytes:
     return encode(SseEvent(json.dumps(_anthropic({"error": error})), event="error"))
 
 
@@ -50,20 +51,3 @@ RESPONSES: Final = Api(
     lambda envelope: envelope,
 )
 ANTHROPIC: Final = Api((b"event: message_stop",), _anthropic_error, _anthropic)
-
-_APIS: Final[Mapping[str, Api]] = {
-    "/v1/responses": RESPONSES,
-    "/responses": RESPONSES,
-    "/v1/messages": ANTHROPIC,
-    "/v1/messages/count_tokens": ANTHROPIC,
-}
-
-
-_UPSTREAM: Final = "/upstream/"
-
-
-def api_of(path: str) -> Api:
-    """The API of a path; of one below /upstream/MODEL the API of the engine's path."""
-    if path.startswith(_UPSTREAM):
-        return next((api for name, api in _APIS.items() if path.endswith(name)), OPENAI)
-    return _APIS.get(path, OPENAI)

@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from supervisor.core.stream.fold import ChunkFold, extend_lists
 
 
+def is_one(count: object) -> bool:
+    """Whether a request's `n`, of whatever type, asks for one answer."""
+    return count is None or count == 1
+
+
 class ChatFold(ChunkFold):
     """Collects the chunks of one chat answer."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from supervisor.core.stream.sse import DONE, SseDecoder, SseEvent
 from supervisor.core.text.foreignjson import NotJson, parse
@@ -47,7 +47,7 @@ class Collector(Protocol):
         """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
         ...
 
-    def response(self) -> Any:
+    def response(self) -> object:
         """The answer so far, complete when the stream is."""
         ...
 
@@ -134,7 +134,7 @@ class StreamFold:
         for event in self._decoder.feed(data):
             self._event(event)
 
-    def response(self) -> Any:
+    def response(self) -> object:
         """The answer. Raises `EngineLost` when the stream is not `done` or has an `error`."""
         if self.error is not None:
             raise EngineLost(f"The engine failed while answering: {self.error.get('message', 'no reason given')}")
@@ -158,12 +158,13 @@ class StreamFold:
         self._chunks.feed(chunk)
 
 
-def said_by_engine(text: str | bytes, what: str) -> Any:
+def said_by_engine(text: str | bytes, what: str) -> object:
     """What JSON of the engine says; `what` it is, for the error. Raises `EngineStreamInvalid`."""
     try:
-        return parse(text)
+        value: object = parse(text)
     except NotJson as error:
         raise EngineStreamInvalid(f"{what} is not JSON: {error}.") from error
+    return value
 
 
 @contextmanager
@@ -171,11 +172,11 @@ def well_shaped() -> Iterator[None]:
     """What a chunk of another shape leads to becomes `EngineStreamInvalid`."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise EngineStreamInvalid(f"A chunk of the engine's stream has an unknown shape: {error!r}.") from error
 
 
-def unstreamed(told: object) -> dict[str, Any]:
+def unstreamed(told: object) -> dict[str, object]:
     """The engine's last event as that of a request that was not streamed."""
     found = dict(told) if isinstance(told, Mapping) else {}
     settings = found.get("generation_settings")

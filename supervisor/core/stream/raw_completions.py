@@ -7,11 +7,20 @@ what the events before it said: text, tokens and probabilities. Several of them 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Final, NotRequired, TypedDict, cast
 
 from supervisor.core.stream.fold import unstreamed, well_shaped
 
-_PROBABILITIES = "completion_probabilities"
+_PROBABILITIES: Final = "completion_probabilities"
+
+
+class _Event(TypedDict):
+    """An event, as far as it is looked at."""
+
+    index: int
+    content: str
+    stop: bool
+    completion_probabilities: NotRequired[list[object]]
 
 
 class RawFold:
@@ -25,28 +34,29 @@ class RawFold:
         self._fields = fields
         self._texts: dict[int, list[str]] = {}
         self._probabilities: dict[int, list[object]] = {}
-        self._ended: dict[int, Mapping[str, Any]] = {}
+        self._ended: dict[int, Mapping[str, object]] = {}
 
     @property
     def done(self) -> bool:
         """Whether the last event has come of each prompt and choice that has begun."""
         return bool(self._ended) and self._ended.keys() == self._texts.keys()
 
-    def feed(self, event: Mapping[str, Any]) -> None:
+    def feed(self, event: Mapping[str, object]) -> None:
         """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
         with well_shaped():
-            index = int(event["index"])
-            self._texts.setdefault(index, []).append(str(event["content"]))
-            self._probabilities.setdefault(index, []).extend(event.get(_PROBABILITIES) or ())
-            if event["stop"]:
+            told = cast(_Event, event)
+            index = int(told["index"])
+            self._texts.setdefault(index, []).append(str(told["content"]))
+            self._probabilities.setdefault(index, []).extend(told.get(_PROBABILITIES) or ())
+            if told["stop"]:
                 self._ended[index] = event
 
-    def response(self) -> Any:
+    def response(self) -> object:
         """An object, or a list of several."""
         answers = [self._answer(index) for index in sorted(self._ended)]
         return answers[0] if len(answers) == 1 else answers
 
-    def _answer(self, index: int) -> Mapping[str, Any]:
+    def _answer(self, index: int) -> Mapping[str, object]:
         answer = {**unstreamed(self._ended[index]), "content": "".join(self._texts[index])}
         if self._probabilities[index]:
             answer[_PROBABILITIES] = self._probabilities[index]
@@ -56,7 +66,7 @@ class RawFold:
         return {path: hit[0] for path, hit in hits.items() if hit}
 
 
-def _at(value: Any, keys: list[str]) -> tuple[Any, ...]:
+def _at(value: object, keys: list[str]) -> tuple[object, ...]:
     """The value there; empty where there is none."""
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:

@@ -1,6 +1,6 @@
 """Tool calls that models write as text: found in every dialect while the text streams, typed by the tools' schemas."""
 
-from supervisor.core.toolcalls.dialects import DIALECTS
+from supervisor.core.toolcalls.dialects import REGISTRY
 from supervisor.core.toolcalls.events import (
     CallArguments,
     CallEnd,
@@ -15,7 +15,7 @@ from supervisor.core.toolcalls.options import Options
 from supervisor.core.toolcalls.recoverer import Recoverer, counted_ids
 
 __all__ = [
-    "DIALECTS",
+    "REGISTRY",
     "CallArguments",
     "CallEnd",
     "CallStart",

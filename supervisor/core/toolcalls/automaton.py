@@ -11,24 +11,15 @@ import re
 from typing import Final, TypeAlias
 
 from supervisor.core.toolcalls.block import Block
-from supervisor.core.toolcalls.dialects import (
-    ANYWHERE,
-    ANYWHERE_LITERALS,
-    LINE,
-    LINE_LITERALS,
-    OPENER_LITERALS,
-    PREFIXED,
-    Reader,
-)
-from supervisor.core.toolcalls.dialects.closers import CLOSER_LITERALS, CLOSERS, END_LITERALS, THINK_CLOSERS
 from supervisor.core.toolcalls.events import Channel, Dropped, LeftAsText, Text
 from supervisor.core.toolcalls.lead import read_whole
 from supervisor.core.toolcalls.markdown import Code
 from supervisor.core.toolcalls.options import Options
 from supervisor.core.toolcalls.reading import Reading
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.source import (
     Aside,
-    Found,
+    CompleteCall,
     Literals,
     Piece,
     Source,
@@ -40,9 +31,8 @@ from supervisor.core.toolcalls.source import (
 )  # fmt: skip
 from supervisor.core.toolcalls.tools import Tools
 
-Item: TypeAlias = Text | Dropped | LeftAsText | Found | Piece
+Item: TypeAlias = Text | Dropped | LeftAsText | CompleteCall | Piece
 
-_CANDIDATE: Final = re.compile(r"[<\[\]✿\n]")
 _BLANKS: Final = re.compile(r"[ \t]*")
 _MAX_BLANKS: Final = 64
 _FREE: Final = 512  # characters that an attempt may cost without being counted
@@ -55,14 +45,21 @@ class Automaton:
     """One channel.
 
     Args:
+        registry: the dialects that are looked for.
         may_stream: calls may be given out in pieces.
     """
 
-    def __init__(self, channel: Channel, tools: Tools, options: Options, *, may_stream: bool) -> None:
+    def __init__(
+        self, channel: Channel, tools: Tools, options: Options, registry: Registry, *, may_stream: bool
+    ) -> None:
         self.channel = channel
         self.items: list[Item] = []
         self._tools = tools
         self._options = options
+        self._registry = registry
+        self._anywhere = registry.anywhere_literals
+        self._line = registry.line_literals
+        self._pattern_firsts = registry.pattern_firsts
         self._may_stream = may_stream
         self._src = Source()
         self._sent = 0  # what has been given out
@@ -134,11 +131,11 @@ class Automaton:
             opener = yield from self._next_opener()
             if not opener:
                 return
-            if opener in THINK_CLOSERS:
+            if opener in self._registry.think_closers:
                 self._src.pos += len(opener)
                 self._see()
                 yield from self._lead()
-            elif opener in CLOSERS:
+            elif opener in self._registry.closers:
                 yield from self._trailing()
             else:
                 yield from self._attempts(opener)
@@ -146,8 +143,9 @@ class Automaton:
     def _next_opener(self) -> Wait[str]:
         """The next marker outside of code, with the source at it; empty at the end."""
         src = self._src
+        candidate = self._registry.candidate
         while True:
-            found = src.find(_CANDIDATE)
+            found = src.find(candidate)
             src.pos = src.end if found < 0 else found
             if found < 0:
                 self._see()
@@ -168,7 +166,7 @@ class Automaton:
         """The marker at this start of a line, if there is one of those that stand only there."""
         src = self._src
         yield from run_of(src, _BLANKS, _MAX_BLANKS)
-        opener = yield from one_of(src, LINE_LITERALS)
+        opener = yield from one_of(src, self._line)
         if not opener:
             return ""
         self._see()
@@ -179,10 +177,18 @@ class Automaton:
         self._see()
         if self._code.is_code():
             return ""
-        opener = yield from one_of(self._src, ANYWHERE_LITERALS)
-        if not opener and self._src.ahead(1) == "<":
-            opener = yield from PREFIXED.opener(self._src)
+        opener = yield from one_of(self._src, self._anywhere)
+        if not opener and self._src.ahead(1) in self._pattern_firsts:
+            opener = yield from self._pattern_opener()
         return opener
+
+    def _pattern_opener(self) -> Wait[str]:
+        """The marker that stands here, if it is one of those that no list holds."""
+        for pattern in self._registry.patterns:
+            opener = yield from pattern.opener(self._src)
+            if opener:
+                return opener
+        return ""
 
     def _lead(self) -> Wait[None]:
         """The start of the message: forms that are calls only if they are all of it."""
@@ -192,10 +198,10 @@ class Automaton:
         char = yield from peek(src)
         if not char:
             return
-        opener = yield from one_of(src, ANYWHERE_LITERALS)
+        opener = yield from one_of(src, self._anywhere)
         if opener:
             return
-        opener = yield from one_of(src, LINE_LITERALS)
+        opener = yield from one_of(src, self._line)
         if opener:
             yield from self._attempts(opener)
         else:
@@ -207,7 +213,7 @@ class Automaton:
         at = src.pos
         self._say(at)
         self._held = True
-        literals = END_LITERALS if self._failed else CLOSER_LITERALS
+        literals = self._registry.end_literals if self._failed else self._registry.closer_literals
         if self._calls:
             yield from self._skip_closers(at + _MAX_TRAIL, literals)
         if self._calls and src.at_end():
@@ -216,7 +222,7 @@ class Automaton:
             src.seek(at + 1)
         self._held = False
 
-    def _skip_closers(self, limit: int, literals: Literals = CLOSER_LITERALS, *, brackets: bool = False) -> Wait[None]:
+    def _skip_closers(self, limit: int, literals: Literals, *, brackets: bool = False) -> Wait[None]:
         src = self._src
         while src.pos < limit:
             yield from skip_space(src)
@@ -248,12 +254,11 @@ class Automaton:
         if self._spent > _PER_CHARACTER * at + _ALLOWANCE:
             self._fail(opener, "budget", at)
             return False
-        reader: Reader = ANYWHERE.get(opener) or LINE.get(opener) or PREFIXED.read
         src.pos = at + len(opener)
-        block = Block(src, self._tools, self._options, self._may_stream)
+        block = Block(src, self._tools, self._options, self._registry, self._may_stream)
         state = Reading(self, block)
         self._asides.clear()
-        good = yield from state.drive(reader(block, opener))
+        good = yield from state.drive(self._registry.reader(opener)(block, opener))
         self._held = True
         if state.cut_off:
             self._fail(opener, "unknown_tool" if state.passing else "not_a_call", src.end)
@@ -261,7 +266,7 @@ class Automaton:
         if state.passing or (good and not state.last_is_call):
             self.items.append(LeftAsText(opener, "unknown_tool"))
             self._failed = True
-            yield from self._skip_closers(src.pos + _MAX_TRAIL)
+            yield from self._skip_closers(src.pos + _MAX_TRAIL, self._registry.closer_literals)
             self._say(src.pos)
             self._coded = src.pos
             return False
@@ -291,7 +296,7 @@ class Automaton:
         self._code.line_start = True
         while True:
             yield from skip_space(src)
-            closer = yield from one_of(src, CLOSER_LITERALS)
+            closer = yield from one_of(src, self._registry.closer_literals)
             char = yield from peek(src)
             stray = self._brackets and char in {"}", "]"}
             if closer or stray:
@@ -306,26 +311,27 @@ class Automaton:
                 return ""
             if self._code.is_code():
                 return ""
-            opener = yield from one_of(src, ANYWHERE_LITERALS)
+            opener = yield from one_of(src, self._anywhere)
             if not opener:
-                opener = yield from one_of(src, LINE_LITERALS)
-            if not opener and char == "<":
-                opener = yield from PREFIXED.opener(src)
-            return "" if opener in THINK_CLOSERS else opener
+                opener = yield from one_of(src, self._line)
+            if not opener and char in self._pattern_firsts:
+                opener = yield from self._pattern_opener()
+            return "" if opener in self._registry.think_closers else opener
 
     def _is_begun_closer(self) -> bool:
         """Whether the text ends here, inside a closing tag."""
-        rest = self._src.ahead(CLOSER_LITERALS.longest)
-        return self._src.closed and rest in CLOSER_LITERALS.prefixes and rest not in OPENER_LITERALS.prefixes
+        closers, openers = self._registry.closer_literals, self._registry.opener_literals
+        rest = self._src.ahead(closers.longest)
+        return self._src.closed and rest in closers.prefixes and rest not in openers.prefixes
 
-    def give(self, signal: Found | Piece) -> None:
+    def give(self, signal: CompleteCall | Piece) -> None:
         """A call, or a piece of one, is certain."""
         self._failed = False
         for aside in self._asides:
             self._drop(aside.start)
             self._say(aside.stop)
         self._asides.clear()
-        if isinstance(signal, Found):
+        if isinstance(signal, CompleteCall):
             self._drop(self._src.pos)
             self._calls += 1
         else:
@@ -352,11 +358,12 @@ class Automaton:
         at = src.pos
         self._say(at)
         self._held = True
-        block = Block(src, self._tools, self._options, whole=True)
+        block = Block(src, self._tools, self._options, self._registry, whole=True)
         state = Reading(self, block)
         good = yield from state.drive(read_whole(block))
         if good and state.found:
-            yield from self._skip_closers(src.pos + _MAX_TRAIL, brackets=state.found[-1].brackets)
+            brackets = state.found[-1].brackets
+            yield from self._skip_closers(src.pos + _MAX_TRAIL, self._registry.closer_literals, brackets=brackets)
         if good and state.found and src.at_end() and not src.cut:
             self._drop(src.pos)
             self._calls += len(state.found)

@@ -7,7 +7,8 @@ from typing import Final
 
 from supervisor.core.toolcalls.jsontext import Json, dumps, quote
 from supervisor.core.toolcalls.options import Options
-from supervisor.core.toolcalls.source import Found, Piece, Source, Unknown, Wait
+from supervisor.core.toolcalls.registry import Registry
+from supervisor.core.toolcalls.source import CompleteCall, Piece, Source, Unknown, Wait
 from supervisor.core.toolcalls.tools import Tool, Tools
 
 NOWHERE: Final = Tool("")
@@ -19,6 +20,7 @@ class Block:
     """One attempt to read calls.
 
     Attributes:
+        registry: the dialects that are looked for.
         may_stream: long arguments may be given out while they arrive.
         whole: only whole messages count here, so a call needs its arguments and no doubt.
     """
@@ -26,6 +28,7 @@ class Block:
     src: Source
     tools: Tools
     options: Options
+    registry: Registry
     may_stream: bool = False
     whole: bool = False
 
@@ -111,7 +114,7 @@ class CallWriter:
             yield self._piece("}", last=True)
         elif self.tool is not NOWHERE:
             text = "{" + ", ".join(f"{quote(key)}: {item}" for key, item in self._items.items()) + "}"
-            yield Found(self.tool.name, text, self.dialect, self.id, self.repaired, self.brackets)
+            yield CompleteCall(self.tool.name, text, self.dialect, self.id, self.repaired, self.brackets)
 
     def broken(self) -> Wait[bool]:
         """The text ended, or turned out to be no call. True if something had been given out, so it counts."""

@@ -24,7 +24,7 @@ class CallStart:
         index: dense, from 0.
         name: as the request declared it.
         id: the model's own where its format has ids, else from the maker that was handed in.
-        dialect: a key of `dialects.DIALECTS`.
+        dialect: the id of one of the registry.
     """
 
     index: int

@@ -6,18 +6,13 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block
-from supervisor.core.toolcalls.dialects import ANYWHERE, ANYWHERE_LITERALS
-from supervisor.core.toolcalls.dialects.closers import CLOSER_LITERALS
 from supervisor.core.toolcalls.dialects.fences import FENCE, close_fence
-from supervisor.core.toolcalls.dialects.lines import read_name_line
 from supervisor.core.toolcalls.dialects.marked import read_json_or_python
-from supervisor.core.toolcalls.dialects.mistral import read_named
 from supervisor.core.toolcalls.objects import BARE, read_calls
-from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, run_of, skip_space, take, take_one
+from supervisor.core.toolcalls.source import Wait, one_of, peek, run_of, skip_space, take, take_one
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _INFO: Final = re.compile(r"[\w\-]*")
-_AFTER_NAME: Final = Literals(["\n{", "[ARGS]", "[CALL_ID]"])
 
 
 def read_whole(block: Block) -> Wait[bool]:
@@ -48,23 +43,21 @@ def _read_list(block: Block) -> Wait[bool]:
 
 
 def _read_named(block: Block) -> Wait[bool]:
-    """A declared name, then its arguments as Functionary or Mistral write them."""
-    src = block.src
+    """A declared name, then its arguments in one of the forms that begin with it."""
+    src, registry = block.src, block.registry
     while True:
         rest = src.ahead(MAX_NAME)
-        name = next((one for one in block.tools.names if rest.startswith(one)), "")
-        if name or src.closed or not any(one.startswith(rest) for one in block.tools.names):
+        name = block.tools.longest(rest)
+        if name or src.closed or not block.tools.begins(rest):
             break
         yield None
     if not name:
         return False
     start = src.pos
     src.pos += len(name)
-    after = yield from one_of(src, _AFTER_NAME)
+    after = yield from one_of(src, registry.after_name_literals)
     src.seek(start)
-    if not after:
-        return False
-    return (yield from read_name_line(block) if after == "\n{" else read_named(block))
+    return bool(after) and (yield from registry.after_name[after](block))
 
 
 def _read_fence(block: Block) -> Wait[bool]:
@@ -80,7 +73,7 @@ def _read_fence(block: Block) -> Wait[bool]:
         closed = any_call and ((yield from close_fence(block)) or src.at_end())
         if closed:
             return True
-        closer = yield from take_one(src, CLOSER_LITERALS)
+        closer = yield from take_one(src, block.registry.closer_literals)
         if closer and any_call:
             continue
         good = yield from _read_in_fence(block)
@@ -90,14 +83,12 @@ def _read_fence(block: Block) -> Wait[bool]:
 
 
 def _read_in_fence(block: Block) -> Wait[bool]:
-    src = block.src
+    src, registry = block.src, block.registry
     char = yield from peek(src)
-    if char in {"{", "["}:
-        marker = yield from one_of(src, ANYWHERE_LITERALS)
-        if not marker:
-            return (yield from read_calls(block, BARE) if char == "{" else _read_list(block))
-    opener = yield from one_of(src, ANYWHERE_LITERALS)
-    if opener not in ANYWHERE:
+    opener = yield from one_of(src, registry.anywhere_literals)
+    if not opener and char in {"{", "["}:
+        return (yield from read_calls(block, BARE) if char == "{" else _read_list(block))
+    if opener not in registry.openers:
         return False
     yield from take(src, opener)
-    return (yield from ANYWHERE[opener](block, opener))
+    return (yield from registry.openers[opener](block, opener))

@@ -52,11 +52,6 @@ class Code:
         self._end_run()
         return bool(self._fence[1] or self._span)
 
-    def in_fence(self) -> bool:
-        """Whether what comes next stands in a fence."""
-        self._end_run()
-        return bool(self._fence[1])
-
     def _end_run(self) -> None:
         (char, count), self._run = self._run, _NOTHING
         if not count:

@@ -9,4 +9,4 @@ ToolMode = Literal["auto", "native", "recover", "raw", "off"]
 read by us. auto: `recover`, and `raw` once the engine's parser has failed on a model's answers. native: only what the
 engine has parsed, seen to that it is well-formed. off: everything as it comes."""
 
-TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
+TOOL_MODES: tuple[ToolMode, ...] = get_args(ToolMode)

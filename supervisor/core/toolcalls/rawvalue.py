@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, TypedDict
 
 from supervisor.core.toolcalls.block import Block, CallWriter
 from supervisor.core.toolcalls.jsontext import quote
@@ -46,6 +46,13 @@ _HELD: Final = 2  # the longest line break
 _CDATA: Final = "<![CDATA["
 _CDATA_END: Final = "]]>"
 _CDATA_CLOSES: Final = re.compile(re.escape(_CDATA_END))
+
+
+class RawForm(TypedDict):
+    """How the value of a tag stands there; see `RawValue`."""
+
+    framing: Framing
+    cdata: bool
 
 
 class RawValue:

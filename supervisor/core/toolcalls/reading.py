@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from supervisor.core.toolcalls.block import Block
-from supervisor.core.toolcalls.source import Aside, Found, Piece, Resume, Unknown, Wait
+from supervisor.core.toolcalls.source import Aside, CompleteCall, Piece, Resume, Unknown, Wait
 
 
 class Receiver(Protocol):
     """The automaton, as far as a reading needs it."""
 
-    def give(self, signal: Found | Piece) -> None: ...
+    def give(self, signal: CompleteCall | Piece) -> None: ...
 
     def set_aside(self, aside: Aside) -> None: ...
 
@@ -35,7 +35,7 @@ class Reading:
         self.automaton = automaton
         self.block = block
         self.calls = 0
-        self.found: list[Found] = []
+        self.found: list[CompleteCall] = []
         self.passing = False
         self.last_is_call = False
         self.too_long = False
@@ -79,7 +79,7 @@ class Reading:
         self.too_long = self.automaton.held() > self.block.options.max_hold
         return self.too_long
 
-    def _heed(self, signal: Found | Piece | Unknown | Resume | Aside) -> bool:
+    def _heed(self, signal: CompleteCall | Piece | Unknown | Resume | Aside) -> bool:
         if isinstance(signal, Unknown):
             self.passing, self.last_is_call = True, False
             return not self.block.whole
@@ -96,7 +96,7 @@ class Reading:
         if self.too_long or (allowed is not None and signal.dialect not in allowed):
             return False
         if self.block.whole:
-            if isinstance(signal, Found):
+            if isinstance(signal, CompleteCall):
                 self.found.append(signal)
             return True
         self.automaton.give(signal)

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Final
 
 from supervisor.core.toolcalls.automaton import Automaton, Item
+from supervisor.core.toolcalls.dialects import REGISTRY
 from supervisor.core.toolcalls.events import (
     CallArguments,
     CallEnd,
@@ -18,7 +19,8 @@ from supervisor.core.toolcalls.events import (
     Text,
 )  # fmt: skip
 from supervisor.core.toolcalls.options import Options
-from supervisor.core.toolcalls.source import Found, Piece
+from supervisor.core.toolcalls.registry import Registry
+from supervisor.core.toolcalls.source import CompleteCall, Piece
 from supervisor.core.toolcalls.think import ThinkSplitter
 from supervisor.core.toolcalls.tools import Tools
 
@@ -34,16 +36,23 @@ def counted_ids() -> Callable[[], str]:
     return lambda: f"call_{next(numbers)}"
 
 
+def tools_of(tools: object, tool_choice: object = None, options: Options = DEFAULTS) -> Tools:
+    """The tools of a request, read once for all its answers: that takes time where there are thousands."""
+    return Tools(tools, tool_choice, coerce=options.coerce, forward_unknown=options.forward_unknown)
+
+
 class Recoverer:
     """Turns an answer's text into text and calls.
 
     However the text is cut into pieces, the events say the same.
 
     Args:
-        tools: those of the request. None or an empty list: everything is handed on untouched.
+        tools: those of the request, or what `tools_of` made of them. None or an empty list: everything is handed on
+            untouched.
         tool_choice: that of the request.
         options: see `Options`.
         make_id: gives each call without an id of its own a new one.
+        registry: the dialects that are looked for.
     """
 
     def __init__(
@@ -52,15 +61,11 @@ class Recoverer:
         tool_choice: object = None,
         options: Options = DEFAULTS,
         make_id: Callable[[], str] | None = None,
+        registry: Registry = REGISTRY,
     ) -> None:
         self._options = options
         self._make_id = make_id or counted_ids()
-        self._tools = Tools(
-            tools,
-            tool_choice,
-            coerce=options.coerce,
-            forward_unknown=options.forward_unknown,
-        )
+        self._tools = tools if isinstance(tools, Tools) else tools_of(tools, tool_choice, options)
         self._passing = not (options.enabled and self._tools)
         self._events: list[Event] = []
         self._late: list[Event] = []  # with `tool_calls_last`
@@ -69,10 +74,15 @@ class Recoverer:
         self._muted = False  # a call that is not wanted is
         self._has_content = False
         self._ids: set[str] = set()
-        self._reasoning = Thoughts(self._tools, options)
-        self._content = Automaton("content", self._tools, options, may_stream=True)
+        self._reasoning = Thoughts(self._tools, options, registry)
+        self._content = Automaton("content", self._tools, options, registry, may_stream=True)
         self._splitter = ThinkSplitter(
-            self._think, self._answer, self._drop, self._close_thoughts, is_open=options.think_open
+            registry,
+            think=self._think,
+            content=self._answer,
+            drop=self._drop,
+            closed=self._close_thoughts,
+            is_open=options.think_open,
         )
 
     @property
@@ -139,14 +149,14 @@ class Recoverer:
 
     def _take(self, items: list[Item]) -> None:
         for item in items:
-            if isinstance(item, Found):
+            if isinstance(item, CompleteCall):
                 self._call(item)
             elif isinstance(item, Piece):
                 self._piece(item)
             else:
                 self._events.append(item)
 
-    def _call(self, found: Found) -> None:
+    def _call(self, found: CompleteCall) -> None:
         if self._starts(found):
             self._events.append(CallArguments(self._calls - 1, found.arguments))
             self._events.append(CallEnd(self._calls - 1, True, found.repaired))
@@ -162,7 +172,7 @@ class Recoverer:
             if not self._muted:
                 self._events.append(CallEnd(self._calls - 1, piece.complete, piece.repaired))
 
-    def _starts(self, call: Found | Piece) -> bool:
+    def _starts(self, call: CompleteCall | Piece) -> bool:
         if self._calls and not self._options.parallel_tool_calls:
             self._events.append(LeftAsText(call.name, "parallel"))
             return False
@@ -190,8 +200,8 @@ class Thoughts:
     Only if the reasoning was never closed and nothing came after it, they are calls.
     """
 
-    def __init__(self, tools: Tools, options: Options) -> None:
-        self._automaton: Automaton | None = Automaton("reasoning", tools, options, may_stream=False)
+    def __init__(self, tools: Tools, options: Options, registry: Registry) -> None:
+        self._automaton: Automaton | None = Automaton("reasoning", tools, options, registry, may_stream=False)
         self._options = options
         self._waiting: list[Item] = []
         self._size = 0
@@ -236,7 +246,7 @@ def _as_text(items: list[Item]) -> list[Item]:
     for item in items:
         if isinstance(item, Dropped):
             out.append(Text(item.channel, item.text))
-        elif isinstance(item, Found):
+        elif isinstance(item, CompleteCall):
             out.append(LeftAsText(item.name, "reasoning"))
         else:
             out.append(item)

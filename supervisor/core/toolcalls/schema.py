@@ -22,38 +22,69 @@ ANY_JSON: Final[Types] = frozenset({"integer", "number", "boolean", "object", "a
 _KNOWN: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 _CONTAINERS: Final = frozenset({"object", "array"})
 _MAX_REFS: Final = 16  # schemas may refer to themselves
+_MAX_REF: Final = 1024  # characters of a reference
+_MOST_READ: Final = 1 << 15
 _INTEGER: Final = re.compile(r"-?[0-9]+")
 _INTEGRAL: Final = re.compile(r"(-?[0-9]+)\.0+")
 _BOOLEANS: Final[Mapping[str, Json]] = {"true": True, "True": True, "false": False, "False": False}
 _MAX_DIGITS: Final = 15
 
 
-def types_of(schema: object, root: Schema, left: int = _MAX_REFS) -> Types:
-    """The types a schema admits; {"string"} where it says nothing usable.
+class SchemaTypes:
+    """Which types schemas admit, for all tools of one request.
+
+    Schemas may refer to themselves, and each of many alternatives may do so again: what has been read is remembered,
+    and there is an end to reading. What lies beyond it admits nothing that is known.
 
     Args:
-        root: the tool's whole schema, in which `$ref` is looked up.
-        left: how many more levels may be followed.
+        most: schemas, and values and names in them, that are read.
     """
-    return _admitted(schema, root, left) or STRING
 
+    def __init__(self, most: int = _MOST_READ) -> None:
+        self._left = most
+        self._known: dict[tuple[int, int, int], Types] = {}
 
-def _admitted(schema: object, root: Schema, left: int) -> Types:
-    if not isinstance(schema, Mapping) or left <= 0:
-        return frozenset()
-    if "$ref" in schema:
-        return _admitted(_resolved(schema["$ref"], root), root, left - 1)
-    found = _named(schema.get("type"))
-    if not found:
-        values = schema.get("enum") if "enum" in schema else [schema["const"]] if "const" in schema else ()
-        found = frozenset(map(_type_of, values)) if isinstance(values, Sequence) else frozenset()
-    for word in ("anyOf", "oneOf"):
-        found |= frozenset().union(*(_admitted(one, root, left - 1) for one in _items(schema.get(word))))
-    if not found:
-        found = _all_of([_admitted(one, root, left - 1) for one in _items(schema.get("allOf"))])
-    if not found and ("properties" in schema or "items" in schema):
-        found = frozenset({"object" if "properties" in schema else "array"})
-    return found | {"null"} if found and schema.get("nullable") is True else found
+    def of(self, schema: object, root: Schema) -> Types:
+        """The types a schema admits; {"string"} where it says nothing usable.
+
+        root: the tool's whole schema, in which `$ref` is looked up. Both have to stay alive as long as this reader.
+        """
+        return self._admitted(schema, root, _MAX_REFS) or STRING
+
+    def _admitted(self, schema: object, root: Schema, left: int) -> Types:
+        """left: how many more levels may be followed."""
+        if not isinstance(schema, Mapping) or left <= 0:
+            return frozenset()
+        key = id(schema), id(root), left
+        if key not in self._known:
+            self._known[key] = self._read(schema, root, left - 1)
+        return self._known[key]
+
+    def _read(self, schema: Schema, root: Schema, left: int) -> Types:
+        if "$ref" in schema:
+            return self._admitted(_resolved(schema["$ref"], root), root, left)
+        kind = schema.get("type")
+        kinds = self._some([kind] if isinstance(kind, str) else kind)
+        found = frozenset(one for one in kinds if isinstance(one, str)) & _KNOWN
+        if not found:
+            values = schema.get("enum") if "enum" in schema else [schema["const"]] if "const" in schema else ()
+            found = frozenset(map(_type_of, self._some(values)))
+        for word in ("anyOf", "oneOf"):
+            found |= frozenset().union(*self._each(schema.get(word), root, left))
+        if not found:
+            found = _all_of(self._each(schema.get("allOf"), root, left))
+        if not found and ("properties" in schema or "items" in schema):
+            found = frozenset({"object" if "properties" in schema else "array"})
+        return found | {"null"} if found and schema.get("nullable") is True else found
+
+    def _each(self, schemas: object, root: Schema, left: int) -> list[Types]:
+        return [self._admitted(one, root, left) for one in self._some(schemas)]
+
+    def _some(self, values: object) -> Sequence[object]:
+        """The values of a list, as many as may still be read."""
+        items = values[: self._left] if isinstance(values, Sequence) and not isinstance(values, str) else ()
+        self._left -= len(items)
+        return items
 
 
 def _all_of(parts: Sequence[Types]) -> Types:
@@ -61,15 +92,6 @@ def _all_of(parts: Sequence[Types]) -> Types:
     if not parts:
         return frozenset()
     return frozenset.intersection(*parts) or frozenset().union(*parts)
-
-
-def _named(kind: object) -> Types:
-    names = [kind] if isinstance(kind, str) else kind if isinstance(kind, Sequence) else ()
-    return frozenset(name for name in names if isinstance(name, str)) & _KNOWN
-
-
-def _items(value: object) -> Sequence[object]:
-    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
 
 
 def _type_of(value: object) -> str:
@@ -83,7 +105,7 @@ def _type_of(value: object) -> str:
 
 def _resolved(reference: object, root: Schema) -> object:
     """What a local reference (`#/$defs/Name`) names, or None."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
+    if not isinstance(reference, str) or not reference.startswith("#") or len(reference) > _MAX_REF:
         return None
     at: object = root
     for part in reference[1:].split("/")[1:]:

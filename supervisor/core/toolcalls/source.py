@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CompleteCall:
     """Signal: a call is complete, the source stands behind it.
 
     Attributes:
@@ -71,7 +72,7 @@ class Aside:
     stop: int
 
 
-Signal: TypeAlias = Found | Piece | Unknown | Resume | Aside | None
+Signal: TypeAlias = CompleteCall | Piece | Unknown | Resume | Aside | None
 Wait: TypeAlias = Generator[Signal, None, T]
 
 _BLOCK: Final = 4096
@@ -88,7 +89,13 @@ class Literals:
         self.pattern = re.compile("|".join(map(re.escape, ordered)))
         self.prefixes = frozenset(text[:length] for text in ordered for length in range(len(text)))
         self.texts = frozenset(ordered)
-        self.longest = len(ordered[0])
+        self.longest = len(ordered[0]) if ordered else 0
+
+
+@lru_cache(maxsize=64)
+def literals_of(texts: frozenset[str], *more: str) -> Literals:
+    """Literals of a set and of a few more texts, made once."""
+    return Literals([*texts, *more])
 
 
 class Source:

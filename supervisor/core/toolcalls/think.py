@@ -10,14 +10,11 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from supervisor.core.toolcalls.dialects.closers import THINK
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, peek, skip_space
 
-_OPENERS: Final = Literals(THINK)
-_ANY_CLOSER: Final = Literals(set(THINK.values()) - {"<|end|>"})
 _SPACE: Final = " \t\r\n"
 _MAX_SPACE: Final = 27
-_AFTER: Final = Literals(["<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"])
 
 Say = Callable[[str], None]
 """Receives text."""
@@ -27,19 +24,30 @@ class ThinkSplitter:
     """Routes content.
 
     Args:
+        registry: the dialects whose tags count.
         think: receives what was thought; `content`: the rest; `drop`: the tags and the space around them.
         closed: called once when the block is over.
         is_open: the content begins inside the block.
     """
 
-    def __init__(self, think: Say, content: Say, drop: Say, closed: Callable[[], None], *, is_open: bool) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        think: Say,
+        content: Say,
+        drop: Say,
+        closed: Callable[[], None],
+        is_open: bool,
+    ) -> None:
+        self._registry = registry
         self._think = think
         self._content = content
         self._drop = drop
         self._closed = closed
         self._src = Source()
         self._sent = 0
-        self._closers = _ANY_CLOSER
+        self._closers = registry.think_closer_literals
         self._is_open = is_open
         self._over = False
         self._run = self._split()
@@ -72,7 +80,7 @@ class ThinkSplitter:
             if closed:
                 self._closed()
             yield from skip_space(src)
-            after = yield from one_of(src, _AFTER)
+            after = yield from one_of(src, self._registry.answer_literals)
             src.pos += len(after)
             self._give(self._drop, src.pos)
         self._over = True
@@ -83,9 +91,9 @@ class ThinkSplitter:
         space = yield from self._leading_space()
         if not space:
             return self._is_open
-        opener = yield from one_of(src, _OPENERS)
+        opener = yield from one_of(src, self._registry.think_literals)
         if opener:
-            self._closers = Literals([THINK[opener]])
+            self._closers = Literals([self._registry.think[opener]])
         elif not self._is_open:
             return False
         src.pos += len(opener)

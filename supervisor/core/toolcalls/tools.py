@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from supervisor.core.toolcalls.jsontext import Json
-from supervisor.core.toolcalls.schema import Schema, Types, fitted, typed, types_of
+from supervisor.core.toolcalls.schema import Schema, SchemaTypes, Types, fitted, typed
 
 MAX_NAME: Final = 256
 _NAMESPACES: Final = ("functions.", "function.", "tools.", "default_api.")
@@ -83,15 +84,15 @@ class Tools:
         wanted = _wanted(tool_choice)
         self._forward = forward_unknown
         self._exact: dict[str, Tool] = {}
+        types = SchemaTypes()
         if tool_choice != "none":
             for name, schema in _declared(tools):
                 if wanted is None or name == wanted:
-                    self._exact[name] = _tool(name, schema, coerce=coerce)
+                    self._exact[name] = _tool(name, schema, types, coerce=coerce)
         self._folded: dict[str, Tool | None] = {}
         for name, tool in self._exact.items():
             self._folded[_fold(name)] = None if _fold(name) in self._folded else tool
-        self._beginnings = frozenset(name[:count] for name in self._folded for count in range(len(name) + 1))
-        self.names = tuple(sorted(self._exact, key=len, reverse=True))
+        self._names = sorted(self._exact)
 
     def __bool__(self) -> bool:
         return bool(self._exact)
@@ -110,20 +111,20 @@ class Tools:
         bare = _bare(name)
         return Tool(bare, types={}) if self._forward and self._exact and _ANY_NAME.fullmatch(bare) else None
 
-    def may_begin(self, written: str) -> bool:
-        """Whether the name of a tool may begin like this."""
-        if self._forward:
-            return True
-        name = written.lstrip()
-        for one in _NAMESPACES:
-            if one.startswith(name):
-                return True
-        folded = (_fold(_NUMBER.sub("", one).rstrip()) for one in (name, _unprefixed(name)))
-        return any(one in self._beginnings for one in folded)
-
     def longest(self, text: str) -> str:
         """The longest declared name that `text` begins with; nothing if there is none."""
-        return next((name for name in self.names if text.startswith(name)), "")
+        beginnings = (text[:count] for count in range(min(len(text), MAX_NAME), 0, -1))
+        return next((name for name in beginnings if name in self._exact), "")
+
+    def begins(self, text: str) -> bool:
+        """Whether `text` is the beginning of a declared name, or all of it."""
+        return _begins_one(text, self._names)
+
+
+def _begins_one(text: str, names: list[str]) -> bool:
+    """Whether one of the sorted names begins with the text."""
+    at = bisect_left(names, text)
+    return at < len(names) and names[at].startswith(text)
 
 
 def _fold(name: str) -> str:
@@ -164,7 +165,7 @@ def _declared(tools: object) -> list[tuple[str, Schema]]:
     return found
 
 
-def _tool(name: str, schema: Schema, *, coerce: bool) -> Tool:
+def _tool(name: str, schema: Schema, types: SchemaTypes, *, coerce: bool) -> Tool:
     properties = schema.get("properties")
     described: Mapping[str, object] = properties if isinstance(properties, Mapping) else {}
     listed = schema.get("required")
@@ -172,8 +173,8 @@ def _tool(name: str, schema: Schema, *, coerce: bool) -> Tool:
     others = schema.get("additionalProperties")
     return Tool(
         name=name,
-        order=(*required, *(key for key in described if key not in required)),
-        types={key: types_of(one, schema) for key, one in described.items()},
-        other=types_of(others, schema) if isinstance(others, Mapping) and others else None,
+        order=tuple(dict.fromkeys((*required, *described))),
+        types={key: types.of(one, schema) for key, one in described.items()},
+        other=types.of(others, schema) if isinstance(others, Mapping) and others else None,
         coerce=coerce,
     )

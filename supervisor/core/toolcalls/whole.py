@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from supervisor.core.toolcalls.dialects import REGISTRY
 from supervisor.core.toolcalls.events import CallArguments, CallEnd, CallStart, Dropped, Event, LeftAsText, Text
 from supervisor.core.toolcalls.options import Options
 from supervisor.core.toolcalls.recoverer import Recoverer
+from supervisor.core.toolcalls.registry import Registry
 
 
 @dataclass(slots=True)
@@ -63,16 +65,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What of a request matters here: its tools, its choice among them, and how to recover."""
+    """What of a request matters here: its tools, its choice among them, and how to recover; and what is looked for."""
 
     tools: object
     tool_choice: object = None
     options: Options = field(default_factory=Options)
     make_id: Callable[[], str] | None = None
+    registry: Registry = REGISTRY
 
     def recoverer(self) -> Recoverer:
         """A new one for one answer."""
-        return Recoverer(self.tools, self.tool_choice, self.options, self.make_id)
+        return Recoverer(self.tools, self.tool_choice, self.options, self.make_id, self.registry)
 
 
 def read_answer(

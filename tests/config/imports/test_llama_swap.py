@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from supervisor.config.document import read_document, to_yaml
 from supervisor.config.imports import Carried, from_llama_swap, from_preset
 from supervisor.config.load import load_settings
+from supervisor.config.options import launch_options
 from supervisor.config.write import as_text
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import barred_by
@@ -88,6 +90,21 @@ def test_what_has_a_counterpart_is_carried() -> None:
     }
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [(100, 30), (31, 30), (30, 30), (-30, -30), (-31, -30), (-100, -30)])
+def test_a_priority_is_carried_as_far_as_there_are_any(theirs: int, ours: int) -> None:
+    fifo = f"{{fifo: {{priority: {{a: {theirs}}}}}}}"
+    text = f"models: {{a: {{cmd: llama-server -m x.gguf}}}}\nrouting: {{scheduler: {{settings: {fifo}}}}}"
+    found: Any = from_llama_swap(text).data
+    assert found["models"]["a"]["priority"] == ours
+
+
+@pytest.mark.parametrize(("deep", "left"), [(10, False), (11, True)])
+def test_macros_of_macros_are_followed_ten_deep(deep: int, left: bool) -> None:
+    macros = ", ".join(f"m{n}: '${{m{n - 1}}}'" for n in range(2, deep + 1))
+    text = f"macros: {{m1: x.gguf, {macros}}}\nmodels: {{a: {{cmd: 'llama-server -m ${{m{deep}}}'}}}}"
+    assert ("${m1}" in str(from_llama_swap(text))) is left
+
+
 @pytest.mark.parametrize(
     "told",
     [
@@ -113,7 +130,7 @@ def test_the_result_is_valid(tmp_path: Path) -> None:
     path.write_text(as_text(found.data, found.notes))
     settings = load_settings(path, {"HOME": "/h", "A_KEY": "long-enough"})
     assert settings.models["emb"].file == "/h/e.gguf"
-    assert settings.models["qwen"].flash_attn == "on"
+    assert launch_options(settings.models["qwen"]).flash_attn == "on"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +176,7 @@ def test_the_documented_groups_come_to_the_same() -> None:
         frozenset(("llama", "qwen")),
         *(frozenset((one, other)) for one in alone for other in others),
     }
-    known = found.data["models"]
+    known = found.models
     assert [name for name in known if known[name].get("pin")] == ["forever-1", "forever-2"]
     assert any("models of no group one at a time; here as many run as fit: loose" in note for note in found.notes)
 
@@ -205,7 +222,7 @@ groups:
 def test_groups_become_who_may_not_go_together(groups: str, expected: list[str], pins: list[str]) -> None:
     found = from_llama_swap(models("a", "b", "c") + f"groups:\n  {groups}\n")
     assert refused(found.data) == {frozenset(pair) for one in expected for pair in combinations(one, 2)}
-    assert [name for name, one in found.data["models"].items() if one.get("pin")] == pins
+    assert [name for name, one in found.models.items() if one.get("pin")] == pins
 
 
 def test_groups_of_the_newer_place_count_too() -> None:
@@ -218,7 +235,9 @@ apiKeys: [s3cret-one-of-many, s3cret]
 models:
   m:
     cmd: llama-server -m /m.gguf --api-key s3cret --hf-token=s3cret --auth-token s3cret s3cret --jinja s3cret -c s3cret
-    env: [HF_TOKEN=s3cret, OPENAI_API_KEY=s3cret, DB_PASSWORD=s3cret, s3cret]
+    env: [HF_TOKEN=s3cret, OPENAI_API_KEY=s3cret, DB_PASSWORD=s3cret, s3cret, A_PAT=s3cret, COOKIES=s3cret,
+      PGPASS=s3cret, "HTTPS_PROXY=http://me:s3cret@proxy:3128"]
+    filters: {setParams: {api_key: s3cret, max_tokens: 100}}
   n: {cmd: "KEY=s3cret llama-server -m /n.gguf"}
 """
 
@@ -229,6 +248,14 @@ def test_no_secret_leaves_an_import() -> None:
     assert "s3cret" not in str(found.notes) + str(found.data)
     preset = from_preset("[m]\nmodel = /x.gguf\napi-key = s3cret\nhf-token = s3cret\ns3cret\nctx-size = s3cret\n")
     assert "s3cret" not in str(preset.notes) + str(preset.data)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028", "\u2029"])
+def test_what_is_not_carried_over_stays_a_comment(end: str) -> None:
+    name = f"x{end}engine: {{path: /tmp/other}}{end}"
+    found = from_llama_swap(to_yaml({"models": {name: {"cmd": "other"}, "m": {"cmd": "llama-server -m /m.gguf"}}}))
+    assert "engine: {path: /tmp/other}" in found.notes[0]
+    assert read_document(as_text(found.data, found.notes)).data == {"models": {"m": {"file": "/m.gguf"}}}
 
 
 def test_macros_of_a_command_are_bounded() -> None:
@@ -282,5 +309,5 @@ def test_our_own_file_is_known(text: str, ours: bool) -> None:
 )
 def test_arguments_of_a_command(arguments: str, settings: dict[str, Any]) -> None:
     found = from_llama_swap(f'models: {{m: {{cmd: "llama-server -m /m.gguf {arguments}"}}}}\n')
-    assert found.data["models"]["m"] == {"file": "/m.gguf", **settings}
+    assert found.models["m"] == {"file": "/m.gguf", **settings}
     assert found.notes == []

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from supervisor.config.imports import from_preset
 from supervisor.config.imports.arguments import QUIET, read_arguments
 from supervisor.config.load import load_settings
+from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
 from supervisor.config.write import as_text
 from supervisor.core.launch import LaunchOptions, ModelFacts
 from supervisor.core.launch.emit import typed_arguments
 from supervisor.core.launch.rules import RULES
-from supervisor.models.targets import launch_options
 
 PRESET = """version = 1
 ; a comment
@@ -56,7 +56,7 @@ def test_sections_become_models_and_the_star_defaults(tmp_path: Path) -> None:
     }
     path = tmp_path / "supervisor.yaml"
     path.write_text(as_text(found.data, found.notes))
-    assert load_settings(path, {}).models["mine"].kv_offload is False
+    assert launch_options(load_settings(path, {}).models["mine"]).kv_offload is False
 
 
 @pytest.mark.parametrize(

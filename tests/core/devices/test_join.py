@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.devices import Device, Host, names_in_child, rpc_endpoints, visible_env
 from supervisor.core.devices.engine_list import MIB, Listed, parse_device_list
-from supervisor.core.devices.join import Found, Joined, is_known, join, listing_env
+from supervisor.core.devices.join import DriverReport, Joined, is_known, join, listing_env
 from supervisor.core.devices.nvidia import parse_nvml
 from supervisor.core.devices.physical import APPLE, Gpu
 from supervisor.core.devices.unlisted import guess_list, unused_gpus
@@ -25,24 +25,24 @@ def listed(*names: str, description: str = "NVIDIA H200", total: int = 24 * GIB)
     return list(parse_device_list("\n".join(f"  {n}: {description} ({total // MIB} MiB, 100 MiB free)" for n in names)))
 
 
-def joined(lines: list[Listed], found: Found, **env: str) -> Joined:
+def joined(lines: list[Listed], found: DriverReport, **env: str) -> Joined:
     return join(lines, found, env, HOST)
 
 
 def test_the_list_is_asked_for_in_pci_order() -> None:
     uuids = ",".join(gpu.uuid or "" for gpu in TWO)
-    assert listing_env(Found(TWO), {}) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuids}
-    assert listing_env(Found(TWO), {"CUDA_VISIBLE_DEVICES": "1"}) == {}  # who knows which
-    assert listing_env(Found(TWO), {"CUDA_VISIBLE_DEVICES": ""})["CUDA_VISIBLE_DEVICES"] == ""
-    assert listing_env(Found(amd_gpus((1, 0))), {"HIP_VISIBLE_DEVICES": "1"}) == {
+    assert listing_env(DriverReport(TWO), {}) == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuids}
+    assert listing_env(DriverReport(TWO), {"CUDA_VISIBLE_DEVICES": "1"}) == {}  # who knows which
+    assert listing_env(DriverReport(TWO), {"CUDA_VISIBLE_DEVICES": ""})["CUDA_VISIBLE_DEVICES"] == ""
+    assert listing_env(DriverReport(amd_gpus((1, 0))), {"HIP_VISIBLE_DEVICES": "1"}) == {
         "ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "0",
     }  # fmt: skip
-    assert listing_env(Found(), {}) == {}
+    assert listing_env(DriverReport(), {}) == {}
 
 
 def test_cuda_devices_get_their_physical_identity() -> None:
     lines = [*listed("CUDA0", description=TWO[0].name), *listed("CUDA1", description=TWO[1].name)]
-    first, second = joined(lines, Found(TWO)).devices
+    first, second = joined(lines, DriverReport(TWO)).devices
     assert (first.index, first.uuid, first.pci) == (0, TWO[0].uuid, "0000:01:00.0")
     assert (second.index, second.selector, second.processes) == (1, TWO[1].uuid, {4711: 209715200})
     assert second.compute_capability == "8.6"
@@ -51,17 +51,17 @@ def test_cuda_devices_get_their_physical_identity() -> None:
 
 
 def test_free_is_never_more_than_the_total() -> None:
-    (device,) = joined(listed("CUDA0", total=GIB), Found(nvidia_gpus(1))).devices
+    (device,) = joined(listed("CUDA0", total=GIB), DriverReport(nvidia_gpus(1))).devices
     assert device.free_bytes == device.total_bytes == GIB
 
 
 def test_a_mask_keeps_the_physical_number() -> None:
-    (device,) = joined(listed("CUDA0"), Found(nvidia_gpus(4)), CUDA_VISIBLE_DEVICES="2").devices
+    (device,) = joined(listed("CUDA0"), DriverReport(nvidia_gpus(4)), CUDA_VISIBLE_DEVICES="2").devices
     assert (device.name, device.index) == ("CUDA0", 2)
 
 
 def test_names_decide_where_the_mask_is_not_sure() -> None:
-    found = Found(TWO)
+    found = DriverReport(TWO)
     told = joined(listed("CUDA0", description="NVIDIA GeForce RTX 3090"), found, CUDA_VISIBLE_DEVICES="1")
     assert told.devices[0].uuid == TWO[1].uuid
     assert told.problems == ()
@@ -69,23 +69,23 @@ def test_names_decide_where_the_mask_is_not_sure() -> None:
 
 def test_what_cannot_be_told_stays_unknown() -> None:
     alike = (*nvidia_gpus(2), replace(TWO[0], index=2))
-    told = joined(listed("CUDA0"), Found(alike), CUDA_VISIBLE_DEVICES="1")
+    told = joined(listed("CUDA0"), DriverReport(alike), CUDA_VISIBLE_DEVICES="1")
     assert (told.devices[0].uuid, told.devices[0].selector, told.devices[0].index) == (None, None, None)
     assert told.devices[0].total_bytes == 24 * GIB
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in told.problems[0].message
 
 
 def test_one_gpu_is_not_two_devices() -> None:
-    told = joined(listed("CUDA0", "CUDA1"), Found(nvidia_gpus(1)))  # by GGML_CUDA_DEVICES
+    told = joined(listed("CUDA0", "CUDA1"), DriverReport(nvidia_gpus(1)))  # by GGML_CUDA_DEVICES
     assert [device.uuid for device in told.devices] == [None, None]
     assert told.problems
 
 
 def test_hip_devices_are_told_by_place_and_size() -> None:
     lines = listed("ROCm0", "ROCm1", description="AMD Radeon RX 7900 XTX")
-    first, second = joined(lines, Found(amd_gpus((1, 0)))).devices
+    first, second = joined(lines, DriverReport(amd_gpus((1, 0)))).devices
     assert (first.index, first.selector, second.index, second.selector) == (1, "0", 0, "1")
-    odd = joined(listed("ROCm0", "ROCm1", total=8 * GIB), Found(amd_gpus((1, 0))))
+    odd = joined(listed("ROCm0", "ROCm1", total=8 * GIB), DriverReport(amd_gpus((1, 0))))
     assert [device.index for device in odd.devices] == [None, None]
     assert odd.problems
 
@@ -97,19 +97,21 @@ def test_vulkan_devices_are_told_by_vulkans_own_list() -> None:
         *listed("Vulkan1", description="AMD Radeon RX 7900 XTX (RADV NAVI31)"),
         *listed("Vulkan2", description="NVIDIA GeForce RTX 4090"),
     ]
-    small, card, nvidia = joined(lines, Found((*amd_gpus((0, 1, 2)), *TWO), records)).devices
+    small, card, nvidia = joined(lines, DriverReport((*amd_gpus((0, 1, 2)), *TWO), records)).devices
     assert (small.selector, small.shares_host, small.pci) == ("1", True, None)
     assert (card.selector, card.pci, card.shares_host) == ("3", "0000:03:00.0", False)
     assert (nvidia.selector, nvidia.uuid) == ("4", TWO[0].uuid)
-    unasked = joined(lines, Found(TWO))
+    unasked = joined(lines, DriverReport(TWO))
     assert [device.selector for device in unasked.devices] == [None] * 3
     assert unasked.problems == ()
 
 
 def test_apples_memory_is_the_hosts() -> None:
-    (device,) = joined(listed("MTL0", description="Apple M2 Max"), Found((Gpu(APPLE, 0, "Apple M2 Max"),))).devices
+    (device,) = joined(
+        listed("MTL0", description="Apple M2 Max"), DriverReport((Gpu(APPLE, 0, "Apple M2 Max"),))
+    ).devices
     assert device.shares_host
-    assert joined(listed("MTL0"), Found()).devices[0].shares_host
+    assert joined(listed("MTL0"), DriverReport()).devices[0].shares_host
 
 
 def test_a_worker_in_the_hosts_memory_is_recognised() -> None:
@@ -118,34 +120,34 @@ def test_a_worker_in_the_hosts_memory_is_recognised() -> None:
         parse_device_list(line.format(where, size // MIB))[0]
         for where, size in [("127.0.0.1:50052", 64 * GIB), ("10.0.0.2:50052", 64 * GIB), ("127.0.0.1:50053", 8 * GIB)]
     )
-    shared = [joined([one], Found()).devices[0].shares_host for one in (near, far, gpu)]
+    shared = [joined([one], DriverReport()).devices[0].shares_host for one in (near, far, gpu)]
     assert shared == [True, False, False]
 
 
 def test_whether_a_driver_tells_what_is_free() -> None:
     gpus = nvidia_gpus(1)
-    (device,) = joined(listed("CUDA0"), Found(gpus)).devices
+    (device,) = joined(listed("CUDA0"), DriverReport(gpus)).devices
     assert is_known(device, gpus)
     assert not is_known(device, [replace(gpus[0], free_bytes=None)])
     assert not is_known(replace(device, uuid=None, pci=None), gpus)
 
 
 def test_without_an_engine_the_drivers_gpus_are_named() -> None:
-    lines = guess_list(Found((*TWO, *amd_gpus((0,)))), {"CUDA_VISIBLE_DEVICES": TWO[1].uuid or ""})
+    lines = guess_list(DriverReport((*TWO, *amd_gpus((0,)))), {"CUDA_VISIBLE_DEVICES": TWO[1].uuid or ""})
     assert next((one.name, one.description) for one in lines) == ("CUDA0", "NVIDIA GeForce RTX 3090")
 
 
 def test_gpus_that_the_engine_cannot_use_are_a_problem() -> None:
-    (problem,) = unused_gpus(Found(TWO), (), {})
+    (problem,) = unused_gpus(DriverReport(TWO), (), {})
     assert "--backend cuda" in problem.message
-    assert unused_gpus(Found(TWO), (), {"CUDA_VISIBLE_DEVICES": ""}) == ()
-    assert unused_gpus(Found(TWO), joined(listed("CUDA0"), Found(TWO)).devices, {}) == ()
+    assert unused_gpus(DriverReport(TWO), (), {"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert unused_gpus(DriverReport(TWO), joined(listed("CUDA0"), DriverReport(TWO)).devices, {}) == ()
 
 
 # -- engines that see what was chosen ----------------------------------------------------------------------------------
 
-CUDA = joined(listed("CUDA0", "CUDA1", "CUDA2", "CUDA3"), Found(nvidia_gpus(4))).devices
-HIP = joined(listed("ROCm0", "ROCm1", "ROCm2"), Found(amd_gpus((2, 0, 1)))).devices
+CUDA = joined(listed("CUDA0", "CUDA1", "CUDA2", "CUDA3"), DriverReport(nvidia_gpus(4))).devices
+HIP = joined(listed("ROCm0", "ROCm1", "ROCm2"), DriverReport(amd_gpus((2, 0, 1)))).devices
 
 
 @given(st.permutations(CUDA), st.integers(1, 4))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,9 @@ from supervisor.core.launch import (
     check_options,
     child_environment,
 )
+from supervisor.core.options import Option, Way, options_of
 from supervisor.errors import InvalidRequest, OptionNotSupported
+from tests.support.option_values import another
 
 FLAGS = parse_help((Path(__file__).parents[2] / "llamacpp/data/help-b11434.txt").read_text(encoding="utf-8"))
 BARE = ("/bin/llama-server", "-m", "/m/x.gguf", "--host", "/run/1.sock", "--alias", "x")
@@ -168,38 +169,20 @@ def test_how_they_are_written_for_older_builds(options: dict[str, Any], expected
     assert launch(LaunchOptions(**options), flags=OLD).argv[len(BARE) :] == tuple(expected.split())
 
 
-EVERY = {
-    "chat_template_kwargs": {"x": 1}, "device": ("CUDA0",), "lora": (LoraAdapter("/l.gguf", 2.0),), "flash_attn": "on",
-    "load_mode": "dio", "spec_type": ("ngram-mod",), "override_tensor": ("x=CPU",), "embeddings": "on",
-    "spec_draft_override_tensor": ("x=CPU",),
-}  # fmt: skip
+SILENT = {"mmproj_auto"}  # it says whether `mmproj` is looked for
+ROWS = [row for row in options_of(LaunchOptions) if row.way is not Way.NONE and row.name not in SILENT]
 
 
-def example(field: Field[Any]) -> Any:
-    """A value that is not the field's default."""
-    if field.name in EVERY:
-        return EVERY[field.name]
-    kind = str(field.type)
-    for name, value in (("bool", True), ("int", 7), ("float", 0.5), ("tuple[str", ("x",)), ("tuple[float", (1.0,))):
-        if kind.startswith(name):
-            return value
-    return "on"
-
-
-NO_FLAG = {"extra_args", "env", "mmproj_auto", "keep_kv", "overcommit"}
-FIELDS = [field for field in fields(LaunchOptions) if field.name not in NO_FLAG]
-
-
-@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
-def test_no_field_is_dropped(field: Field[Any]) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_no_field_is_dropped(row: Option) -> None:
     """Each says something to a build that knows it, and is refused by its name for one that does not."""
-    options = LaunchOptions(**{field.name: example(field)})
+    options = LaunchOptions(**{row.name: another(row)})
     argv = launch(options, flags=FLAGS).argv[len(BARE) :]
     assert argv != launch(flags=FLAGS).argv[len(BARE) :]
     assert all(flag in FLAGS for flag in argv if flag.startswith("--"))
     with pytest.raises(OptionNotSupported) as caught:
         launch(options, flags={"--x": 0})
-    assert caught.value.param == field.name
+    assert caught.value.param == row.name
 
 
 @pytest.mark.parametrize(

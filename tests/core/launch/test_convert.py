@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
-
 import pytest
 
 from supervisor.core.launch import LaunchOptions, LoraAdapter, ModelFacts, estimate_options, explicit_of
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.memory.patterns import matcher
+from supervisor.core.options import Mark, Option, options_of
 from supervisor.core.plan import Explicit
 from supervisor.errors import InvalidRequest
+from tests.support.option_values import values_of
 
-# Fields that change no byte that the estimate counts, or that the estimate does not know yet (adapters, draft models).
-ELSEWHERE = {
-    *(
-        "threads",
-        "threads_batch",
-        "context_shift",
-        "rpc",
-        "fit",
-        "overcommit",
-        "load_mode",
-        "jinja",
-        "skip_chat_parsing",
-        "lora",
-    ),
-    *("chat_template", "chat_template_file", "chat_template_kwargs", "slot_save_path", "keep_kv", "extra_args", "env"),
-    *("mmproj", "mmproj_auto", "mmproj_offload", "mmproj_device", "split_mode", "main_gpu"),
-}
-PREFIXES = ("reasoning", "rope_", "yarn_", "spec_")
-CHANGED: dict[str, Any] = {
-    "ctx_size": 1, "parallel": 2, "kv_unified": True, "batch_size": 3, "ubatch_size": 4, "cache_type_k": "q8_0",
-    "cache_type_v": "q4_0", "flash_attn": "on", "swa_full": True, "cache_ram": 0, "ctx_checkpoints": 0,
-    "device": ("CUDA0",), "n_gpu_layers": 0, "tensor_split": (1.0,), "cpu_moe": True, "n_cpu_moe": 1, "n_cpu_ffn": 1,
-    "override_tensor": ("x=CPU",), "kv_offload": False, "op_offload": False, "repack": False, "embeddings": "on",
-    "pooling": "mean", "reranking": True,
-    "spec_type": ("draft-mtp",), "spec_draft_n_max": 9, "spec_draft_type_k": "q8_0", "spec_draft_type_v": "q8_0",
-}  # fmt: skip
+ROWS = options_of(LaunchOptions)
 
 
-def test_every_field_that_takes_memory_is_told() -> None:
-    counted = {f.name for f in fields(LaunchOptions)} - ELSEWHERE
-    assert {name for name in counted if not name.startswith(PREFIXES)} <= CHANGED.keys()
-
-
-@pytest.mark.parametrize("name", CHANGED)
-def test_and_makes_a_difference(name: str) -> None:
-    changed = LaunchOptions(**{name: CHANGED[name]})
-    assert estimate_options(changed, ModelFacts()) != estimate_options(LaunchOptions(), ModelFacts())
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_what_counts_is_told_and_nothing_else(row: Option) -> None:
+    """The table says which options the estimate counts (it does not know adapters and draft models yet)."""
+    told = {
+        estimate_options(LaunchOptions(**{row.name: value}), ModelFacts(encoder=encoder)) != bare
+        for encoder in (False, True)
+        for bare in [estimate_options(LaunchOptions(), ModelFacts(encoder=encoder))]
+        for value in values_of(row)
+    }
+    assert (True in told) == (Mark.COUNTED in row.marks)
 
 
 def test_what_is_not_asked_for_is_the_default() -> None:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.engine_output.capabilities import Flags, parse_help
-from supervisor.core.launch import MACHINE_FIELDS, LaunchOptions, check_extra, check_options
+from supervisor.core.launch import LaunchOptions, check_extra, check_options
 from supervisor.core.launch.extra import Trust, spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of
+from supervisor.core.options import Way, options_of
 from supervisor.errors import InvalidRequest, OptionNotSupported, SupervisorError
 
 FLAGS = parse_help((Path(__file__).parents[2] / "llamacpp/data/help-b11434.txt").read_text(encoding="utf-8"))
@@ -33,10 +34,9 @@ def test_the_classes_say_what_they_mean() -> None:
     assert all(rule.text for rule in RULES.values() if rule.level != "anybody")
 
 
-def test_every_field_has_an_option_and_those_of_the_machine_are_fields() -> None:
-    ours = {"extra_args", "env", "keep_kv", "overcommit"}
+def test_every_field_has_an_option() -> None:
+    ours = {row.name for row in options_of(LaunchOptions) if row.way is Way.NONE}
     assert FIELDS - ours == {rule.text for rule in RULES.values() if rule.level == "field"}
-    assert MACHINE_FIELDS <= FIELDS
 
 
 def refused(args: tuple[str, ...], trust: Trust = "configuration", flags: Flags | None = FLAGS) -> str:

@@ -6,8 +6,9 @@ from functools import cache
 
 import gguf
 
-from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo
+from supervisor.core.gguf import GgufHeader, GgufValue, TensorInfo, row_bytes
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, estimate
+from supervisor.core.memory.cache import Cache
 from supervisor.core.spec import ModelSpec, read_spec
 from tests.evidence.architectures import Metadata, Wide
 from tests.evidence.make import ALIGNMENT, Tensor
@@ -53,3 +54,11 @@ def estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
     found = estimate(spec, options)
     assert isinstance(found, MemoryEstimate), found
     return found
+
+
+def k_bytes(cache: Cache) -> int:
+    return sum(row_bytes(cache.type_k, layer.k_width) for layer in cache.layers) * cache.cells * cache.streams
+
+
+def v_bytes(cache: Cache) -> int:
+    return sum(row_bytes(cache.type_v, layer.v_width) for layer in cache.layers) * cache.cells * cache.streams

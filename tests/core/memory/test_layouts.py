@@ -13,7 +13,7 @@ import pytest
 from supervisor.core.memory.context import resolve_context
 from supervisor.core.memory.facts import facts_of
 from supervisor.core.spec import ModelSpec, read_spec
-from tests.core.memory.support import MIB, estimated, header_of, spec_of
+from tests.core.memory.support import MIB, estimated, header_of, k_bytes, spec_of, v_bytes
 from tests.evidence.architectures import Metadata
 from tests.evidence.compare import options_of
 from tests.evidence.settings import EVERY, Setting
@@ -82,8 +82,8 @@ def check(spec: ModelSpec, case: Case) -> None:
     caches = [rule.allocate(context, options.cache_type_k, options.cache_type_v) for rule in facts.caches]
     groups = [f"{c.cells}×{len(c.layers)}" + (f"×{c.streams}" if c.streams > 1 else "") for c in caches]
     assert " ".join(groups) == case.groups
-    assert sum(cache.k_bytes for cache in caches) / MIB == pytest.approx(case.k, abs=0.0006)
-    assert sum(cache.v_bytes for cache in caches) / MIB == pytest.approx(case.v, abs=0.0006)
+    assert sum(map(k_bytes, caches)) / MIB == pytest.approx(case.k, abs=0.0006)
+    assert sum(map(v_bytes, caches)) / MIB == pytest.approx(case.v, abs=0.0006)
     assert sum(facts.states) * context.states / MIB == pytest.approx(case.state, abs=0.0006)
 
 

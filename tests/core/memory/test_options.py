@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -207,7 +208,7 @@ def test_the_inverse_of_a_budget() -> None:
 
 
 def test_the_json_has_the_documented_names() -> None:
-    found = estimated(LLAMA, ONE).to_json()
+    found: Any = estimated(LLAMA, ONE).to_json()
     assert list(found) == [
         *("arch", "n_ctx", "n_ctx_seq", "n_seq", "weights_bytes", "kv_bytes", "recurrent_bytes", "compute_bytes"),
         *("host_compute_bytes", "output_bytes", "projector_bytes", "total_bytes", "layers", "non_layer_weights_bytes"),

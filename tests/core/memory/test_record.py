@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
 from supervisor.core.memory.context import resolve_context
 from supervisor.core.memory.facts import facts_of
-from tests.core.memory.support import MIB, estimated, spec_of
+from tests.core.memory.support import MIB, estimated, k_bytes, spec_of, v_bytes
 from tests.evidence.compare import options_of
 from tests.evidence.matrix import recorded
 from tests.evidence.measure import Measurement
@@ -63,7 +63,7 @@ def _caches_agree(measured: Measurement) -> bool:
     if options.drafts:
         types = options.cache_type_k_draft, options.cache_type_v_draft
         caches += [rule.allocate(context, *types) for rule in facts.draft]
-    ours = sorted((c.cells, len(c.layers), c.streams, c.k_bytes / MIB, c.v_bytes / MIB) for c in caches)
+    ours = sorted((c.cells, len(c.layers), c.streams, k_bytes(c) / MIB, v_bytes(c) / MIB) for c in caches)
     theirs = sorted((c.cells, c.layers, c.streams, c.k, c.v) for c in measured.caches if c.layers)
     states = sum(facts.states) * context.states / MIB
     return (
@@ -147,6 +147,12 @@ def test_compute_buffers_of_the_host_are_never_under() -> None:
     found = ratios(KNOWN, host=True)
     assert found[0][0] >= LEAST, found[:5]
     assert found[len(found) * 9 // 10][0] < 1.05
+
+
+def test_states_on_the_host_are_scanned_there_and_no_more_is_counted_than_that() -> None:
+    [measured] = [one for one in COMPUTED if (one.subject, one.setting) == ("nemotron-nano-9b-v2", "2dev-nkvo")]
+    host = estimate_of(measured).devices[-1]
+    assert 1 <= host.compute_bytes / MIB / measured.compute[host.name] < 1.1
 
 
 MAINSTREAM = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.plan import Explicit, PlanRequest, Policy, Resident
@@ -98,12 +99,13 @@ def test_what_the_engine_would_refuse_is_refused() -> None:
     assert found.refusal.code == "unknown_cache_type"
     assert found.message == found.refusal.message
     slots = replace(request("llama-3.1-8b"), options=EstimateOptions(parallel=1000))
-    assert fails(slots, machine(80, host=60)).to_json()["refusal"]["code"] == "too_many_slots"
+    shown: Any = fails(slots, machine(80, host=60)).to_json()
+    assert shown["refusal"]["code"] == "too_many_slots"
     drafted = replace(request("llama-3.1-8b"), draft=replace(spec_of("llama-3.1-8b"), n_ctx_train=0))
     assert fails(drafted, machine(80, host=60)).refusal
 
 
 def test_a_refusal_as_json() -> None:
-    shown = fails(request("deepseek-v3"), machine(24, host=64)).to_json()
+    shown: Any = fails(request("deepseek-v3"), machine(24, host=64)).to_json()
     assert (shown["fits"], shown["later"], shown["refusal"]) == (False, False, None)
     assert shown["shortages"][0]["missing_bytes"] > 200 * GIB

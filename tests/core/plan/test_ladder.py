@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -262,7 +263,7 @@ def test_a_cache_type_that_the_model_cannot_have_is_passed_over(budgets: Budgets
 
 def test_a_placement_as_json() -> None:
     found = places(request("gemma-3-27b"), TWO_24)
-    shown = found.to_json()
+    shown: Any = found.to_json()
     assert (shown["fits"], shown["devices"], shown["ctx_size"]) == (True, ["CUDA0", "CUDA1"], 131_072)
     assert shown["parts"][0]["total_bytes"] == found.used_bytes["CUDA0"]
     assert shown["estimate"]["n_ctx"] == shown["request_ctx"] == 131_072

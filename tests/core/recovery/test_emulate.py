@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.recovery.emulate import TemplateFacts, emulated
+from supervisor.core.recovery import emulate
+from supervisor.core.recovery.emulate import TemplateFacts
 from tests.core.toolcalls.corpus import TOOLS
 
 GEMMA = TemplateFacts(tools=False, system=False, text="{{ '<start_of_turn>' }}")
@@ -21,6 +22,10 @@ HISTORY: list[dict[str, Any]] = [
     {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
 ]
 BODY: dict[str, Any] = {"model": "m", "messages": HISTORY, "tools": TOOLS, "tool_choice": "auto", "temperature": 0}
+
+
+def emulated(body: dict[str, Any], facts: TemplateFacts) -> dict[str, Any]:
+    return emulate.emulated(body, facts)
 
 
 def test_hermes_form_for_most() -> None:
@@ -65,6 +70,28 @@ def test_a_call_that_must_be_is_enforced_by_a_schema(choice: object, names: list
 def test_odd_requests_pass() -> None:
     for messages in (None, "x", [1], [{"role": "tool"}], [{"role": "assistant", "tool_calls": [{}]}]):
         assert json.dumps(emulated({"messages": messages, "tools": [1, {}]}, GEMMA))
+
+
+@pytest.mark.parametrize("facts", [GEMMA, PHI])
+@pytest.mark.parametrize(
+    "wrong", [None, 1, "x", [], [1], [[]], {}, {"x": 1}, {"properties": 1}, {"properties": {"a": 1}}]
+)
+def test_what_is_of_the_wrong_shape_is_left_to_the_engine(facts: TemplateFacts, wrong: Any) -> None:
+    calls = [{"role": "assistant", "tool_calls": one} for one in (wrong, [wrong], [{"function": wrong}])]
+    calls += [{"role": "assistant", "tool_calls": [{"id": wrong, "function": {"name": wrong, "arguments": wrong}}]}]
+    tools = [wrong, {"function": wrong}, {"function": {"name": wrong, "parameters": wrong, "description": wrong}}]
+    results = [{"role": wrong, "content": wrong, "tool_call_id": wrong}, {"role": "tool", "tool_call_id": wrong}]
+    for choice in (wrong, {"function": wrong}, "required"):
+        assert json.dumps(emulated({"messages": [*calls, *results], "tools": tools, "tool_choice": choice}, facts))
+    assert json.dumps(emulated({"messages": wrong, "tools": wrong}, facts))
+
+
+def test_parameters_and_required_ones_take_linear_time() -> None:
+    many = [f"p{number}" for number in range(20_000)]  # compared with each other, this would take minutes
+    schema = {"properties": {key: {"type": "string"} for key in many}, "required": [*many[1:], *many[1:]]}
+    said = emulated({"messages": [], "tools": [{"function": {"name": "f", "parameters": schema}}]}, GEMMA)
+    assert "p1: str, " in said["messages"][0]["content"]
+    assert "p0: str = None)" in said["messages"][0]["content"]
 
 
 def test_neighbours_of_one_role_are_one_message_however_many_they_are() -> None:

@@ -63,7 +63,7 @@ def test_no_announcements(text: str) -> None:
 
 def test_a_nudge_says_what_was_said_and_asks_for_the_call() -> None:
     before: list[Any] = [{"role": "user", "content": "Hi"}]
-    after = nudged(before, "I'll look.")
+    after: list[Any] = nudged(before, "I'll look.")
     assert [one["role"] for one in after] == ["user", "assistant", "user"]
     assert after[1]["content"] == "I'll look."
     assert len(before) == 1
@@ -84,7 +84,7 @@ USER: dict[str, Any] = {"role": "user", "content": "Hi"}
 
 def test_a_call_made_again_gets_a_note_in_its_result() -> None:
     messages = [USER, *turn(("f", {"a": 1, "b": 2}), ("f", {"b": 2, "a": 1}), ("f", {"a": 1}))]
-    warned = with_warnings(messages)
+    warned: Any = with_warnings(messages)
     assert warned is not None
     results = [one["content"] for one in warned if one["role"] == "tool"]
     assert results[0] == results[2] == "nothing"
@@ -95,7 +95,7 @@ def test_a_call_made_again_gets_a_note_in_its_result() -> None:
 def test_parts_stay_parts() -> None:
     messages = [USER, *turn(("f", {}), ("f", {}))]
     messages[-1]["content"] = [{"type": "text", "text": "nothing"}]
-    warned = with_warnings(messages)
+    warned: Any = with_warnings(messages)
     assert warned is not None
     assert [part["type"] for part in warned[-1]["content"]] == ["text", "text"]
 
@@ -110,7 +110,7 @@ def test_what_would_take_long_to_compare_is_compared_as_text() -> None:
     """Together for one request: each of many calls may be small."""
     many: dict[str, Any] = {"a": [[]] * 1000}
     same = [("f", many)] * 40
-    warned = with_warnings([USER, *turn(*same)])
+    warned: Any = with_warnings([USER, *turn(*same)])
     assert warned is not None
     assert "call number 2 " in warned[4]["content"]
     messages = turn(*same)
@@ -128,6 +128,6 @@ def test_deep_arguments_are_compared_as_text(deep: str) -> None:
     messages = turn(("f", 0), ("f", 0), ("f", 0))
     for message, text in zip(messages[::2], (deep, deep, deep + " "), strict=True):
         message["tool_calls"][0]["function"]["arguments"] = text
-    warned = with_warnings([USER, *messages])
+    warned: Any = with_warnings([USER, *messages])
     assert warned is not None
     assert [one["content"] == "nothing" for one in warned if one["role"] == "tool"] == [True, False, True]

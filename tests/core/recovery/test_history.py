@@ -24,6 +24,7 @@ from supervisor.core.recovery.history import mended_arguments, mended_input, men
         ("{'a': True}", '{"a": true}'),
         ('{"a": "x\ny"}', '{"a": "x\\ny"}'),
         ('"{\\"a\\": 1}"', '{"a": 1}'),
+        (json.dumps(json.dumps(json.dumps({"a": 1}))), "{}"),
         ('{"a": NaN}', "{}"),
     ],
 )
@@ -58,7 +59,7 @@ def test_items_of_the_other_api() -> None:
 
 def test_very_many_broken_arguments_are_emptied() -> None:
     broken = [{"tool_calls": [{"function": {"name": "f", "arguments": '{"a": [' + "1," * 5000}}]} for _ in range(3)]
-    mended = mended_messages([*broken, {"tool_calls": [{"function": {"name": "f", "arguments": '{"a": 1}'}}]}])
+    mended: Any = mended_messages([*broken, {"tool_calls": [{"function": {"name": "f", "arguments": '{"a": 1}'}}]}])
     assert mended is not None
     arguments = [json.loads(message["tool_calls"][0]["function"]["arguments"]) for message in mended]
     assert len(arguments[0]["a"]) == 5000

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from supervisor.core.recovery.raw import RawChunks, can_go_raw, completion_request, opens_thought, template_request
-from supervisor.core.toolcalls.dialects.closers import ENDS
+from supervisor.core.recovery.typed import RawEvent
+from supervisor.core.toolcalls import REGISTRY
 
 BODY: dict[str, Any] = {
     "model": "m",
@@ -43,14 +44,15 @@ def test_what_needs_the_engine_s_parser_does_not_go_raw(more: dict[str, Any]) ->
 
 def test_the_prompt_is_rendered_and_continued() -> None:
     assert template_request(BODY) == {key: BODY[key] for key in BODY if key not in {"stream", "stream_options"}}
-    asked = completion_request(BODY, "<|im_start|>Hi")
+    asked: dict[str, Any] = completion_request(BODY, "<|im_start|>Hi")
     shown = asked.pop("preserved_tokens")
     assert asked == {
         **{"temperature": 0.5, "n_predict": 7, "prompt": "<|im_start|>Hi", "stream": True, "return_progress": True},
     }
     assert {"<tool_call>", "</tool_call>", "<think>", "[ARGS]"} <= set(shown)
-    assert not set(shown) & {*ENDS, "<|channel|>"}
-    assert "<|channel|>" in completion_request(BODY, "<|channel|>")["preserved_tokens"]
+    assert not set(shown) & {*REGISTRY.ends, "<|channel|>"}
+    channelled: Any = completion_request(BODY, "<|channel|>")
+    assert "<|channel|>" in channelled["preserved_tokens"]
     assert completion_request({"max_completion_tokens": 3}, "")["n_predict"] == 3
     assert "n_predict" not in completion_request({}, "")
 
@@ -68,7 +70,13 @@ def test_events_become_chunks() -> None:
         {"content": "Hi"},
     ]
     assert [chunks.done] == [False]
-    end = {"stop": True, "stop_type": "limit", "tokens_evaluated": 5, "tokens_predicted": 2, "timings": {"cache_n": 3}}
+    end: RawEvent = {
+        "stop": True,
+        "stop_type": "limit",
+        "tokens_evaluated": 5,
+        "tokens_predicted": 2,
+        "timings": {"cache_n": 3},
+    }
     last, usage = chunks.feed(end)
     assert chunks.done
     assert last["choices"][0]["finish_reason"] == "length"

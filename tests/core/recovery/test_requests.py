@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.recovery.forms import FORMS
+from supervisor.core.recovery.forms import MESSAGES_FORM, RESPONSES_FORM
 from supervisor.core.recovery.messages_request import chat_of_messages
 from supervisor.core.recovery.policy import offers_tools, only_named
 from supervisor.core.recovery.responses_request import chat_of_responses
@@ -72,10 +72,10 @@ def test_a_conversation_of_messages() -> None:
 
 def test_a_stamp_that_changes_with_every_request_is_made_even() -> None:
     system = "x-anthropic-billing-header: v=1; cch=a5145;You are"
-    chat = chat_of_messages({"system": system, "messages": []})
+    chat: Any = chat_of_messages({"system": system, "messages": []})
     assert chat is not None
     assert chat["messages"][0]["content"] == "x-anthropic-billing-header: v=1; cch=fffff;You are"
-    other = chat_of_messages({"system": "cch=a5145;", "messages": []})
+    other: Any = chat_of_messages({"system": "cch=a5145;", "messages": []})
     assert other is not None
     assert other["messages"][0]["content"] == "cch=a5145;"
 
@@ -141,7 +141,7 @@ def test_what_an_assistant_says_in_a_row_is_one_message() -> None:
         {"type": "reasoning", "content": thoughts},
         {"type": "reasoning", "summary": [], "content": []},
     ]
-    chat = chat_of_responses({"input": [*items, {"role": "user", "content": "Hi"}, items[0]]})
+    chat: Any = chat_of_responses({"input": [*items, {"role": "user", "content": "Hi"}, items[0]]})
     assert chat is not None
     said, user, again = chat["messages"]
     assert [part["text"] for part in said["content"]] == ["I look.", "There."]
@@ -178,7 +178,7 @@ def test_items_that_only_the_engine_can_judge(asked: dict[str, Any]) -> None:
 
 
 def test_a_named_tool_becomes_the_only_one() -> None:
-    named = only_named({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "ping"}}})
+    named: Any = only_named({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "ping"}}})
     assert named["tool_choice"] == "required"
     assert [tool["function"]["name"] for tool in named["tools"]] == ["ping"]
     for choice in ("auto", None, {"type": "function", "function": {"name": "nobody"}}, {"type": "function"}):
@@ -204,9 +204,9 @@ def test_what_else_the_engine_is_told() -> None:
     found = chat_of_messages({"messages": [], "metadata": {"user_id": "me"}})
     assert found == {"messages": [], "max_tokens": 4096, "__metadata_user_id": "me"}
     usage = {"stream_options": {"include_usage": True}}
-    assert FORMS["/v1/responses"].needs({}) == usage
-    assert FORMS["/v1/messages"].needs({}) == usage
-    assert FORMS["/v1/messages"].needs({"stop": ["x"]}) == {**usage, "verbose": True}
+    assert RESPONSES_FORM.needs({}) == usage
+    assert MESSAGES_FORM.needs({}) == usage
+    assert MESSAGES_FORM.needs({"stop": ["x"]}) == {**usage, "verbose": True}
 
 
 def test_the_parts_of_a_system_prompt_are_joined_as_they_are() -> None:

@@ -14,8 +14,8 @@ from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, Nudge
 from supervisor.core.recovery.arguments import ArgumentsGuard
 from supervisor.core.recovery.stream import Ways
 from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.relay import Relay
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
 from tests.core.toolcalls.corpus import TOOLS
@@ -53,7 +53,7 @@ class Client:
         recovery = ChatRecovery(Request(TOOLS, None, Options(**options)), lambda: f"call_{next(numbers)}", self.tally)
         self.now = 0.0
         self.stream = RecoveredStream(
-            Relay(drop_progress=True), recovery, lambda: self.now, Ways(again=again, judge=judge, lead=lead)
+            StreamFilter(drop_progress=True), recovery, lambda: self.now, Ways(again=again, judge=judge, lead=lead)
         )
         self.sent = b""
 
@@ -65,8 +65,9 @@ class Client:
     def choice(self, index: int = 0) -> dict[str, Any]:
         fold = StreamFold(ChatFold())
         fold.feed(self.sent)
-        choices: Any = fold.response()["choices"]
-        return choices[index]  # type: ignore[no-any-return]  # of parsed JSON
+        answer: Any = fold.response()
+        choices: list[dict[str, Any]] = answer["choices"]
+        return choices[index]
 
     def calls(self) -> list[tuple[str, str]]:
         calls = self.choice()["message"].get("tool_calls", [])
@@ -236,11 +237,11 @@ def test_an_answer_in_one_piece() -> None:
     tally = Tally()
     recovery = ChatRecovery(Request(TOOLS), lambda: "call_x", tally)
     message = {"role": "assistant", "content": f"Hi. {CALL}", "refusal": None}
-    answer = {
+    answer: Any = {
         "id": "a",
         "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": []}}],
     }
-    choice = recovery.whole(answer)["choices"][0]
+    choice: Any = recovery.whole(answer)["choices"][0]
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["content"] == "Hi. "
     assert choice["message"]["tool_calls"][0]["function"] == {"name": "get_weather", "arguments": '{"city": "Paris"}'}
@@ -330,3 +331,26 @@ def test_a_quote_behind_a_backslash_does_not_end_a_string(size: int) -> None:
     said = "".join(guard.feed(text[start : start + size]) for start in range(0, len(text), size))
     assert said == guard.text == '{"a": "b\\"\\n", "c": "d\\\\"\n}'
     assert guard.is_whole()
+
+
+@pytest.mark.parametrize("fact", ["prompt_progress", "__verbose"])
+def test_what_a_chunk_says_beside_its_text_goes_on_while_that_is_held_back(fact: str) -> None:
+    recovery = ChatRecovery(Request(TOOLS, None, Options()), lambda: "call", Tally())
+    held: Any = {**HEAD, "choices": [{"finish_reason": None, "index": 0, "delta": {"content": "<tool_"}}]}
+    with_fact: Any = dict(held) | {fact: {"total": 9}}
+    told: Any
+    [told] = recovery.feed(with_fact)
+    assert (told[fact], told["choices"][0]["delta"]) == ({"total": 9}, {})
+    more: Any = {"finish_reason": None, "index": 0, "delta": {"content": "call>"}}
+    going_on: Any = dict(held) | {"choices": [more]}
+    assert recovery.feed(going_on) == []
+
+
+def test_a_call_that_the_model_does_not_end_is_told_as_too_short() -> None:
+    """Its beginning is out already: to a client that is a call which the limit of tokens has cut."""
+    client = Client(pieces_after=4)
+    client.feed(chunk({"content": '<tool_call>{"name": "write_file", "arguments": {"content": "abcdefghijkl'}))
+    sent = client.feed(END)
+    assert (
+        json.loads(sent.removesuffix(b"\n\n" + DONE).removeprefix(b"data: "))["choices"][0]["finish_reason"] == "length"
+    )

@@ -12,11 +12,12 @@ from hypothesis import given
 
 from supervisor.core.recovery.messages_voice import MessagesVoice
 from supervisor.core.recovery.responses_voice import ResponsesVoice
+from supervisor.core.recovery.typed import Chunk
 from supervisor.core.recovery.voices import Voice
 from supervisor.core.stream.chat import ChatFold
 from supervisor.core.stream.sse import SseDecoder
 
-HEAD = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+HEAD: Chunk = {"id": "chatcmpl-7", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 USAGE = {"prompt_tokens": 9, "completion_tokens": 4, "total_tokens": 13, "prompt_tokens_details": {"cached_tokens": 2}}
 Step = tuple[str, str]
 
@@ -27,8 +28,8 @@ STEPS = st.lists(
 """What a model does, one after the other; a `piece` belongs to the call before it."""
 
 
-def deltas(steps: list[Step]) -> list[dict[str, Any]]:
-    out: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
+def deltas(steps: list[Step]) -> list[Any]:
+    out: list[Any] = [{"role": "assistant", "content": None}]
     calls = 0
     for kind, text in steps:
         if kind == "call":
@@ -42,7 +43,7 @@ def deltas(steps: list[Step]) -> list[dict[str, Any]]:
     return out
 
 
-def chunks(steps: list[Step], reason: str) -> list[dict[str, Any]]:
+def chunks(steps: list[Step], reason: str) -> list[Any]:
     said = [{**HEAD, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas(steps)]
     said.append({**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     return [*said, {**HEAD, "choices": [], "usage": USAGE}]
@@ -150,14 +151,15 @@ def test_whole_answers_are_the_same(reason: str, stop: str, status: str) -> None
     fold = ChatFold()
     for chunk in chunks(steps, reason):
         fold.feed(chunk)
-    message = MessagesVoice().whole(fold.response())
+    answer: Any = fold.response()
+    message: Any = MessagesVoice().whole(answer)
     assert message["stop_reason"] == stop == spoken(MessagesVoice(), steps, reason)[-2]["delta"]["stop_reason"]
     kinds = [block["type"] for block in message["content"]]
     assert kinds == ["thinking", "text", "tool_use", "tool_use"]
     assert [block["input"] for block in message["content"][2:]] == [{"a": 1}, {}]
     assert message["id"] == "msg_7"
     asked = {"tools": [{"type": "function", "name": "f"}], "parallel_tool_calls": False}
-    response = ResponsesVoice(asked).whole(fold.response())
+    response = ResponsesVoice(asked).whole(answer)
     last = spoken(ResponsesVoice(asked), steps, reason)[-1]
     assert last["type"] == f"response.{status}"
     assert response == last["response"]
@@ -199,7 +201,7 @@ def test_tokens_of_a_response(details: object) -> None:
     voice = ResponsesVoice({})
     for created, delta in enumerate(deltas([("content", "Hi")])):
         voice.chunk({**HEAD, "created": created, "choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]})
-    usage = {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": details}
+    usage: Any = {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": details}
     voice.chunk({**HEAD, "choices": [], "usage": usage})
     found = json.loads(SseDecoder().feed(voice.end())[-1].data)["response"]["usage"]
     assert (found["input_tokens"], found["output_tokens"], found["total_tokens"]) == (7, 2, 9)
@@ -208,8 +210,8 @@ def test_tokens_of_a_response(details: object) -> None:
 
 def test_a_message_begins_once_it_is_known_how_long_its_prompt_is() -> None:
     voice = MessagesVoice()
-    role = {"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}
-    progress = {"total": 9, "cache": 2, "processed": 2, "time_ms": 0}
+    role: Any = {"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}
+    progress: Any = {"total": 9, "cache": 2, "processed": 2, "time_ms": 0}
     assert voice.chunk({**HEAD, "choices": [role]}) == b""
     (start,) = SseDecoder().feed(voice.chunk({**HEAD, "choices": [role], "prompt_progress": progress}))
     usage = json.loads(start.data)["message"]["usage"]
@@ -220,3 +222,11 @@ def test_a_message_begins_once_it_is_known_how_long_its_prompt_is() -> None:
 def test_a_message_without_a_word_has_a_beginning_and_an_end() -> None:
     kinds = [event["type"] for event in spoken(MessagesVoice(), [], "stop")]
     assert kinds == ["message_start", "message_delta", "message_stop"]
+
+
+def test_an_item_of_a_response_is_in_progress_until_it_is_done() -> None:
+    events = spoken(ResponsesVoice({}), [("reasoning_content", "Hm."), ("content", "Hi")], "stop")
+    added = [event["item"]["status"] for event in events if event["type"] == "response.output_item.added"]
+    done = [event["item"]["status"] for event in events if event["type"] == "response.output_item.done"]
+    assert added == ["in_progress"] * len(done)
+    assert done == ["completed"] * len(added) != []

@@ -8,8 +8,6 @@ from supervisor.core.plan import DoesNotFit, Resident
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.events import (
     CheckRoom,
-    EngineBecameReady,
-    EngineSpawned,
     LoadAsked,
     PolicyChanged,
     RefuseRequest,
@@ -246,15 +244,6 @@ def test_room_that_the_own_engines_take_again_and_again_is_waited_for() -> None:
     ((engine, model),) = starts(bench.gone(engine))
     assert model == "b"
     assert grants(bench.up(engine)) == [(1, engine)]
-
-
-def test_the_memory_that_was_measured_counts() -> None:
-    bench = Bench(sizes={"a": 4, "b": 5})
-    bench.tell(LoadAsked("a"))
-    bench.tell(EngineSpawned(1), EngineBecameReady(1, 1, {"GPU0": 6}))
-    (resident,) = bench.scheduler.residents(bench.now)
-    assert (resident.used_bytes, resident.evictable) == ({"GPU0": 6}, True)
-    assert stops(bench.arrive(1, "b")) == [1]
 
 
 def test_a_planner_that_cannot_plan_the_model_refuses_with_its_reason() -> None:

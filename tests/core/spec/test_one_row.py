@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.gguf import GgufHeader, GgufValue
-from supervisor.core.launch.options import facts_of as launch_facts
+from supervisor.core.launch import facts_of as launch_facts
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, context_demand, estimate, refuse
 from supervisor.core.spec import ARCHITECTURES, Architecture, describe, lookup, read_spec
 from tests.core.memory.support import header_of
@@ -34,6 +34,7 @@ NOT_ARCHITECTURES: Mapping[str, str] = {
     "toolcalls": "names of dialects",
     "gguf/kind.py": "the mark of a projector, before its header is read",
     "catalog/names.py": "marks in the names of files",
+    "options/launch.py": "words that llama-server takes as values",
 }
 """Where in the core a word may be the name of an architecture, and why."""
 

@@ -74,13 +74,13 @@ KNOWN: list[tuple[str, str, tuple[bool, str | None, bool | None, str | None, boo
     ("chatml", _LOOP, (False, None, None, None, False, True)),
     ("qwen3", QWEN3, (True, "hermes", True, "enable_thinking", False, True)),
     ("qwen3-coder", QWEN3_CODER, (True, "qwen3-coder", True, None, False, True)),
-    ("glm-4.7", GLM, (True, "glm", True, "enable_thinking", True, True)),
+    ("glm-4.7", GLM, (True, "glm-4.7", True, "enable_thinking", True, True)),
     ("gpt-oss", GPT_OSS, (True, "harmony", False, "reasoning_effort", False, True)),
-    ("deepseek-v3.1", DEEPSEEK_V31, (False, "deepseek", True, "thinking", False, True)),
+    ("deepseek-v3.1", DEEPSEEK_V31, (False, "deepseek-v3.1", True, "thinking", False, True)),
     ("deepseek-r1", DEEPSEEK_R1, (False, None, None, "always", False, True)),
-    ("llama-3.1", LLAMA31, (True, "llama3", False, None, False, True)),
-    ("mistral", MISTRAL, (True, "mistral", True, None, False, True)),
-    ("ministral-3", MINISTRAL, (True, "mistral", True, "always", False, True)),
+    ("llama-3.1", LLAMA31, (True, "llama-3-json", False, None, False, True)),
+    ("mistral", MISTRAL, (True, "mistral-v7", True, None, False, True)),
+    ("ministral-3", MINISTRAL, (True, "mistral-v7", True, "always", False, True)),
     ("gemma-2", GEMMA2, (False, None, None, None, False, False)),
     ("llama-2", LLAMA2, (False, None, None, None, False, False)),
     ("defaulted", HERMES_SET, (False, None, None, "enable_thinking", False, True)),
@@ -139,6 +139,30 @@ THINKING = {
     "moonshotai-Kimi-K2": None,
     "ibm-granite-granite-4.0": None,
 }
+
+
+@pytest.mark.parametrize(
+    ("marks", "dialect"),
+    [
+        ("<function_usage> function_call", "gigachat-3"),
+        ("<|message_sep|> <|role_sep|>", "gigachat-3"),
+        ("Action: ```json", "command-r-plus"),
+        ("List of tools: ", "lfm2"),
+        ("functools[", "phi-4-mini"),
+        ("<|open|> <|close|>", "kimi-k3"),
+        ("<arg_key <tool_sep", "hunyuan-hy3"),
+        ("<tool_calls>[", "hunyuan-a13b"),
+        ("<tool_calls>", "minimax-m1"),
+        ('<function name=" <param name="', "minicpm5"),
+        ("<function=", "functionary-v3.1"),
+        ("<tool_call> <function=", "qwen3-coder"),
+        ("<seed:tool_call>", "seed-oss"),
+        ("<|tool_call:begin|>", "solar-open"),
+        (">>>", "functionary-v3.2"),
+    ],
+)
+def test_a_dialect_is_known_by_its_marks(marks: str, dialect: str) -> None:
+    assert read_template("{% if tools %}{{ '" + marks + "' }}{% endif %}").tool_dialect == dialect
 
 
 def test_every_template_of_the_source() -> None:

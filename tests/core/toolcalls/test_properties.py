@@ -14,16 +14,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.toolcalls import CallStart, Dropped, Options, Recoverer, Text, counted_ids
-from supervisor.core.toolcalls.dialects import ANYWHERE, LINE
-from supervisor.core.toolcalls.dialects.closers import CLOSERS, THINK
+from supervisor.core.toolcalls import REGISTRY, CallStart, Dropped, Options, Recoverer, Text, counted_ids
 from tests.core.toolcalls.corpus import TOOLS, Case, closers, dialects, malformations, negatives
 from tests.core.toolcalls.support import folded, recover
 from tests.support.llama_source import llama_source
 
 CASES = [*dialects.CASES, *malformations.CASES, *closers.CASES, *negatives.CASES]
 FRAGMENTS = [
-    *(*ANYWHERE, *LINE, *CLOSERS, *THINK, *THINK.values()),
+    *(*REGISTRY.openers, *REGISTRY.line_openers, *sorted(REGISTRY.closers)),
+    *(*REGISTRY.think, *REGISTRY.think.values()),
     *(
         "get_weather",
         "city",
@@ -87,7 +86,7 @@ def test_any_text_in_any_pieces(text: str, reason: str | None, sizes: list[int],
     assert len(fed) == len(text)
     assert fed == text or whole.raw["reasoning"]
     if not whole.calls and not whole.raw["reasoning"]:
-        assert whole.content == text or text.lstrip().startswith(tuple(THINK))
+        assert whole.content == text or text.lstrip().startswith(tuple(REGISTRY.think))
     for complete, (_, arguments) in zip(whole.complete, whole.calls, strict=True):
         assert not complete or folded_object(arguments)
 

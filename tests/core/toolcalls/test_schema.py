@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.toolcalls.jsontext import Number
-from supervisor.core.toolcalls.schema import fitted, typed, types_of
+from supervisor.core.toolcalls.schema import SchemaTypes, fitted, typed
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,21 @@ ROOT: dict[str, Any] = {
     ],
 )
 def test_types_of_a_schema(schema: object, types: set[str]) -> None:
-    assert types_of(schema, ROOT) == types
+    assert SchemaTypes().of(schema, ROOT) == types
+
+
+def looping(width: int) -> dict[str, Any]:
+    """A schema that refers to itself in every one of many alternatives."""
+    return {"$defs": {"Any": {"anyOf": [{"$ref": "#/$defs/Any"}] * width + [{"type": "null"}]}}}
+
+
+def test_a_schema_that_refers_to_itself_many_times_over_is_read() -> None:
+    root = looping(64)  # each read anew, that would be 64 to the power of eight
+    assert SchemaTypes().of({"$ref": "#/$defs/Any"}, root) == {"null"}
+
+
+def test_there_is_an_end_to_reading() -> None:
+    types, many, further = SchemaTypes(most=8), {"enum": [*range(20), None]}, {"type": "integer"}
+    assert types.of(many, ROOT) == {"integer"}
+    assert types.of(further, ROOT) == {"string"}, "nothing known"
+    assert SchemaTypes().of({"$ref": "#" + "/$defs" * 1000}, ROOT) == {"string"}

@@ -6,9 +6,11 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects.xml import read_functions
 from supervisor.core.toolcalls.source import Literals, Wait, one_of, run_of, skip_space, take
 
+_ID: Final = "deepseek-v3.2"
 _PREFIX: Final = "｜DSML｜"
 _WORD: Final = re.compile(r"[a-z_ ]*")
 _WRAPPERS: Final = frozenset({"function_calls", "tool_calls", "calls"})
@@ -31,7 +33,16 @@ def read_dsml(block: Block, opener: str) -> Wait[bool]:
     else:
         return False
     spaced = yield from one_of(src, _SPACED)
-    return (yield from read_functions(block, "deepseek-v3.2", f"{_PREFIX} " if spaced else _PREFIX, "pair"))
+    return (yield from read_functions(block, _ID, f"{_PREFIX} " if spaced else _PREFIX, "pair"))
 
 
-READERS: Final = {f"<{_PREFIX}": read_dsml}
+DIALECTS: Final = (
+    Dialect(
+        id=_ID,
+        models="DeepSeek V3.2, V4 (DSML)",
+        openers={f"<{_PREFIX}": read_dsml},
+        closers=tuple(f"</{_PREFIX}{word}>" for word in ("invoke", "function_calls", "tool_calls", " calls", "calls")),
+        tokens=(_PREFIX,),
+        marks=(("DSML",),),
+    ),
+)

@@ -10,18 +10,30 @@ import re
 from typing import Final, cast
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
-from supervisor.core.toolcalls.dialects.closers import CLOSERS
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.jsonscan import JsonScan
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, Json, loads
 from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.schema import ANY_JSON, typed
-from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, run_of, skip_space, take, take_one
+from supervisor.core.toolcalls.source import (
+    Literals,
+    Wait,
+    literals_of,
+    one_of,
+    peek,
+    run_of,
+    skip_space,
+    take,
+    take_one,
+)
 from supervisor.core.toolcalls.tools import MAX_NAME
 
 _NAME: Final = re.compile(r"[\w.:\-]*")
 _KEY: Final = re.compile(r"[^\s:=,{}\[\]()\"'<>]*")
 _TOKENS: Final = Literals(['<|"|>', "<escape>"])
-_BEHIND_CALL: Final = Literals([*CLOSERS, "<|tool_call>", "<start_function_call>", "call:"])
+_MARKER: Final = "<|tool_call>"
+_FUNCTION_MARKER: Final = "<start_function_call>"
+_CALL: Final = "call:"
 _BARE: Final = re.compile(r"[^,{}\[\]()<]*")
 _BRACKETS: Final = {"{": "}", "(": ")"}
 
@@ -29,7 +41,7 @@ _BRACKETS: Final = {"{": "}", "(": ")"}
 def read_marked(block: Block, opener: str) -> Wait[bool]:
     """Calls behind `<|tool_call>` or `<start_function_call>`, one after another."""
     yield from skip_space(block.src)
-    return (yield from read_call(block, "functiongemma" if "function" in opener else "gemma-4"))
+    return (yield from read_call(block, "functiongemma" if opener == _FUNCTION_MARKER else "gemma-4"))
 
 
 def read_bare(block: Block, opener: str) -> Wait[bool]:
@@ -41,7 +53,7 @@ def read_bare(block: Block, opener: str) -> Wait[bool]:
 def read_call(block: Block, dialect: str) -> Wait[bool]:
     """One call; the source stands at `call:`."""
     src = block.src
-    begins = yield from take(src, "call:")
+    begins = yield from take(src, _CALL)
     if not begins:
         return False
     yield from skip_space(src)
@@ -61,7 +73,7 @@ def read_call(block: Block, dialect: str) -> Wait[bool]:
         if isinstance(value, _Bare):
             yield from writer.value(key, tool.from_text(key, value.text, ANY_JSON))
         else:
-            yield from writer.value(key, tool.from_json(key, settled(value)))
+            yield from writer.value(key, tool.from_json(key, resolved(value)))
     if tool is not NOWHERE:
         yield from writer.end()
     return True
@@ -76,14 +88,14 @@ class _Bare:
         self.text = text
 
 
-def settled(value: object) -> Json:
+def resolved(value: object) -> Json:
     """The value with bare ones inside read as what they look like."""
     if isinstance(value, _Bare):
         return typed(value.text, ANY_JSON)
     if isinstance(value, dict):
-        return {key: settled(item) for key, item in value.items()}
+        return {key: resolved(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [settled(item) for item in value]
+        return [resolved(item) for item in value]
     return cast(Json, value)
 
 
@@ -94,6 +106,7 @@ class _Values:
         self.block = block
         self.src = block.src
         self.repaired = False
+        self._behind_call = literals_of(block.registry.closers, _MARKER, _FUNCTION_MARKER, _CALL)
         self._open: list[str] = []  # the brackets that have to be closed
 
     def members(self, closer: str) -> Wait[dict[str, object] | None]:
@@ -222,7 +235,7 @@ class _Values:
             yield from skip_space(src)
             sure = yield from self._begins(left[-1])
         else:
-            sure = bool((yield from one_of(src, _BEHIND_CALL)))
+            sure = bool((yield from one_of(src, self._behind_call)))
         return Ending(resume, sure) if sure or len(left) < len(self._open) else None
 
     def _begins(self, closer: str) -> Wait[bool]:
@@ -293,5 +306,24 @@ class _Values:
         return begins or quoted
 
 
-READERS: Final = {"<|tool_call>": read_marked, "<start_function_call>": read_marked}
-LINE_READERS: Final = {"call:": read_bare}
+DIALECTS: Final = (
+    Dialect(
+        id="gemma-4",
+        models="Gemma 4",
+        openers={_MARKER: read_marked},
+        line_openers={_CALL: read_bare},
+        closers=("<tool_call|>",),
+        ends=("<turn|>",),
+        think={"<|channel>thought": "<channel|>"},
+        tokens=('<|"|>', "<|channel>"),
+        marks=((_MARKER,),),
+        swallowed=((_MARKER,),),
+    ),
+    Dialect(
+        id="functiongemma",
+        models="FunctionGemma",
+        openers={_FUNCTION_MARKER: read_marked},
+        closers=("<end_function_call>",),
+        tokens=("<escape>",),
+    ),
+)

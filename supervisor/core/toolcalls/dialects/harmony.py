@@ -6,10 +6,12 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.objects import read_bare_arguments
 from supervisor.core.toolcalls.source import Literals, Wait, one_of, run_of
 from supervisor.core.toolcalls.tools import MAX_NAME
 
+_ID: Final = "harmony"
 _WORDS: Final = re.compile(r"[\w .:=/\-]*")
 _TOKENS: Final = Literals(["<|channel|>", "<|constrain|>", "<|message|>"])
 _RECIPIENT: Final = re.compile(r"\bto=(?:functions?[./])?([\w.:\-]+)")
@@ -36,11 +38,21 @@ def read_message(block: Block, opener: str) -> Wait[bool]:
     if not recipient:
         return False
     tool = yield from block.resolve(recipient)
-    return (yield from read_bare_arguments(block, CallWriter(block, tool, "harmony")))
+    return (yield from read_bare_arguments(block, CallWriter(block, tool, _ID)))
 
 
-READERS: Final = {
-    "<|channel|>commentary": read_message,
-    "<|channel|>analysis": read_message,
-    "<|start|>assistant": read_message,
-}
+DIALECTS: Final = (
+    Dialect(
+        id=_ID,
+        models="gpt-oss",
+        openers=dict.fromkeys(
+            ("<|channel|>commentary", "<|channel|>analysis", "<|start|>assistant"),
+            read_message,
+        ),
+        ends=("<|call|>", "<|end|>", "<|return|>"),
+        think={"<|channel|>analysis<|message|>": "<|end|>"},
+        answer_headers=("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
+        turn_tokens=("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"),
+        marks=(("<|channel|>",),),
+    ),
+)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects import python
 from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.source import (
@@ -252,4 +253,28 @@ class _Call:
         return Ending(resume) if key and (key in types or not types) else None
 
 
-READERS: Final = {"<tool_calls:": read_suffixed, "<tool_call:": read_suffixed}
+DIALECTS: Final = (
+    Dialect(
+        id="glm-4.5",
+        models="GLM 4.5, 4.6",
+        ends=("<|role_end|>",),
+        marks=(("<tool_call>", "<arg_key>", "/nothink"),),
+        precedence=1,
+    ),
+    Dialect(
+        id="glm-4.7",
+        models="GLM 4.7 and later, Spark 2.5, Laguna, Ling 3.0",
+        closers=("</tool_call>", "</arg_value>"),
+        tokens=("<arg_key>", "</arg_key>", "<arg_value>"),
+        marks=(("<tool_call>", "<arg_key>"),),
+        precedence=1,
+    ),
+    Dialect(
+        id="hunyuan-hy3",
+        models="Hunyuan Hy3, Hy4",
+        openers={"<tool_calls:": read_suffixed, "<tool_call:": read_suffixed},
+        marks=(("<arg_key", "<tool_sep"),),
+        precedence=1,
+    ),
+    Dialect(id="pythonic", models="Python in `<tool_call>`"),
+)

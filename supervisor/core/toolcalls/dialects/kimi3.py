@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
-from supervisor.core.toolcalls.dialects.closers import ENDS
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.jsonscan import JsonScan
 from supervisor.core.toolcalls.objects import write_text
 from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
-from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, run_of, skip_space, take
+from supervisor.core.toolcalls.source import Literals, Source, Wait, literals_of, one_of, run_of, skip_space, take
 from supervisor.core.toolcalls.tools import MAX_NAME
 
+_ID: Final = "kimi-k3"
 _CALL: Final = '<|open|>call tool="'
 _TOOLS: Final = "<|open|>tools<|sep|>"
 _ARGUMENT: Final = "<|open|>argument "
@@ -24,8 +25,6 @@ _ATTRIBUTE: Final = re.compile(r'\b(\w++)="([^"]*+)"')
 _CALL_END: Final = "<|close|>call<|sep|>"
 _ENDS: Final = Literals(["<|close|>argument<|sep|>", _CALL_END, _CALL])
 _TOOLS_END: Final = "<|close|>tools<|sep|>"
-_NEXT: Final = Literals([_CALL, *ENDS])
-_BEHIND_CALL: Final = Literals([_CALL, _TOOLS_END, *ENDS])
 _HINTS: Final[Mapping[str, Types]] = {"string": STRING}
 
 
@@ -42,7 +41,7 @@ def read_call(block: Block, opener: str) -> Wait[bool]:
     if attributes is None:
         return False
     tool = yield from block.resolve(attributes.partition('"')[0])
-    writer = CallWriter(block, tool, "kimi-k3")
+    writer = CallWriter(block, tool, _ID)
     good = yield from _arguments(block, writer)
     if not good:
         return (yield from writer.broken())
@@ -108,6 +107,8 @@ class _Judge:
 
     def __init__(self, block: Block) -> None:
         self.src = block.src
+        self._next = literals_of(block.registry.ends, _CALL)
+        self._behind_call = literals_of(block.registry.ends, _CALL, _TOOLS_END)
         self._inside = 0
 
     def judge(self, literal: str) -> Wait[Ending | None]:
@@ -125,14 +126,14 @@ class _Judge:
         if literal == _CALL_END:
             yield from take(src, _TOOLS_END)
             yield from skip_space(src)
-            sure = yield from self._follows(_NEXT)
+            sure = yield from self._follows(self._next)
             return Ending(start, sure)
         resume = src.pos
         another = yield from take(src, _ARGUMENT)
         if not another:
             closed = yield from take(src, _CALL_END)
             yield from skip_space(src)
-            another = yield from self._follows(_BEHIND_CALL)
+            another = yield from self._follows(self._behind_call)
             if not closed and not src.at_end():
                 return None
         return Ending(resume, sure=another and not self._inside)
@@ -142,4 +143,15 @@ class _Judge:
         return bool(found) or (self.src.at_end() and not self.src.cut)
 
 
-READERS: Final = {_TOOLS: read_section, _CALL: read_call}
+DIALECTS: Final = (
+    Dialect(
+        id=_ID,
+        models="Kimi K3",
+        openers={_TOOLS: read_section, _CALL: read_call},
+        closers=(_CALL_END, _TOOLS_END),
+        ends=("<|end_of_msg|>",),
+        think={"<|open|>think<|sep|>": "<|close|>think<|sep|>"},
+        tokens=("<|sep|>", "<|open|>", "<|close|>"),
+        marks=(("<|open|>", "<|close|>"),),
+    ),
+)

@@ -9,9 +9,9 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects import python
 from supervisor.core.toolcalls.dialects.fences import close_fence
-from supervisor.core.toolcalls.dialects.toolcode import read_tool_code
 from supervisor.core.toolcalls.objects import read_bare_arguments, read_calls
 from supervisor.core.toolcalls.source import Resume, Wait, peek, run_of, skip_space, take
 from supervisor.core.toolcalls.tools import MAX_NAME
@@ -92,10 +92,34 @@ def read_python_tag(block: Block, opener: str) -> Wait[bool]:
             return last >= 0
 
 
-READERS: Final = {"✿FUNCTION✿": read_flowers}
-LINE_READERS: Final = {
-    ">>>": read_functionary,
-    "Action:": read_action,
-    "```tool_code": read_tool_code,
-    "<|python_tag|>": read_python_tag,
-}
+DIALECTS: Final = (
+    Dialect(
+        id="functionary-v3.2",
+        models="Functionary v3.2",
+        line_openers={">>>": read_functionary},
+        after_name={"\n{": read_name_line},
+        marks=((">>>",),),
+    ),
+    Dialect(
+        id="command-r-plus",
+        models="Command R+",
+        line_openers={"Action:": read_action},
+        marks=(("Action:", "```json"),),
+        precedence=1,
+    ),
+    Dialect(
+        id="qwen-agent",
+        models="Qwen-Agent's prompt",
+        openers={"✿FUNCTION✿": read_flowers},
+        closers=("✿RESULT✿",),
+    ),
+    Dialect(
+        id="llama-3-json",
+        models="Llama 3.x, JSON",
+        line_openers={"<|python_tag|>": read_python_tag},
+        ends=("<|eom_id|>", "<|eot_id|>"),
+        marks=(('{"name": function name, "parameters":',),),
+        precedence=2,
+    ),
+    Dialect(id="llama-3-builtin", models="Llama 3.1, built-in tools"),
+)

@@ -6,22 +6,23 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
-from supervisor.core.toolcalls.dialects.closers import ENDS
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, Json
 from supervisor.core.toolcalls.rawvalue import Ending, RawValue
 from supervisor.core.toolcalls.schema import ANY_JSON, typed
-from supervisor.core.toolcalls.source import Literals, Resume, Wait, one_of, peek, skip_space, take, until
+from supervisor.core.toolcalls.source import Literals, Resume, Wait, literals_of, one_of, peek, skip_space, take, until
 from supervisor.core.toolcalls.tools import MAX_NAME, Tool
 
+_ID: Final = "minimax-m3"
 _MARK: Final = "]<]minimax[>["
 _OPENER: Final = f"{_MARK}<tool_call>"
 _INVOKE: Final = f'{_MARK}<invoke name="'
 _INVOKE_END: Final = f"{_MARK}</invoke>"
-_BEHIND_CALL: Final = Literals([f"{_MARK}</tool_call>", _INVOKE, *ENDS])
 _BRACKET: Final = re.compile(r"\]")
 _FIND: Final = re.compile(re.escape(_MARK))
 _STOP: Final = re.compile(r"[<>\n]")
-_ENDS: Final = Literals([f"{_MARK}</tool_call>", _INVOKE])
+_CLOSER: Final = f"{_MARK}</tool_call>"
+_ENDS: Final = Literals([_CLOSER, _INVOKE])
 
 
 def read_block(block: Block, opener: str) -> Wait[bool]:
@@ -50,7 +51,7 @@ def read_invoke(block: Block, opener: str) -> Wait[bool]:
     if not name or not closed:
         return False
     tool = yield from block.resolve(name.rstrip().removesuffix('"'))
-    writer = CallWriter(block, tool, "minimax-m3")
+    writer = CallWriter(block, tool, _ID)
     tree = _Tree(block, tool)
     count = 0
     while True:
@@ -83,6 +84,7 @@ class _Tree:
         self.block = block
         self.src = block.src
         self.tool = tool
+        self._behind_call = literals_of(block.registry.ends, _CLOSER, _INVOKE)
         self._open: list[str] = []  # tags that hold nested ones
 
     def opening(self) -> Wait[str]:
@@ -151,7 +153,7 @@ class _Tree:
             another = ended or (yield from self.opening())
             return Ending(resume) if another else None
         yield from skip_space(src)
-        follows = yield from one_of(src, _BEHIND_CALL)
+        follows = yield from one_of(src, self._behind_call)
         return Ending(resume, sure=bool(follows) or (src.at_end() and not src.cut))
 
 
@@ -162,4 +164,14 @@ def _collected(nested: list[tuple[str, Json]]) -> Json:
     return dict(nested)
 
 
-READERS: Final = {_OPENER: read_block, _INVOKE: read_invoke}
+DIALECTS: Final = (
+    Dialect(
+        id=_ID,
+        models="MiniMax M3",
+        openers={_OPENER: read_block, _INVOKE: read_invoke},
+        closers=(_INVOKE_END, _CLOSER),
+        think={"<mm:think>": "</mm:think>"},
+        tokens=(_MARK,),
+        marks=((_MARK,),),
+    ),
+)

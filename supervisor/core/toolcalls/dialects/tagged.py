@@ -7,32 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects.gemma import read_call as read_gemma
 from supervisor.core.toolcalls.dialects.keyvalue import read_pairs
 from supervisor.core.toolcalls.dialects.tagvalue import tags_of
-from supervisor.core.toolcalls.dialects.xml import read_functions
+from supervisor.core.toolcalls.dialects.xml import read_bare, read_functions
 from supervisor.core.toolcalls.objects import read_calls
 from supervisor.core.toolcalls.rawvalue import Framing
 from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, peek, skip_space, take
 
-
-@dataclass(frozen=True, slots=True)
-class _Wrapper:
-    """What a wrapper's inside is called, by its form."""
-
-    json: str
-    tags: str
-    pairs: str
-    framing: Framing = "each"
-    pairs_prefix: str = ""
-
-
-_WRAPPERS: Final = {
-    "<tool_call>": _Wrapper("hermes", "qwen3-coder", "glm-4.7"),
-    "<seed:tool_call>": _Wrapper("hermes", "seed-oss", "glm-4.7", "pair"),
-    "<longcat_tool_call>": _Wrapper("hermes", "qwen3-coder", "longcat", "each", "longcat_"),
-    "<minimax:tool_call>": _Wrapper("hermes", "minimax-m2", "glm-4.7", "pair"),
-}
 _CALL: Final = Literals(["call:"])
 
 _PREFIX: Final = re.compile(r"<([A-Za-z][A-Za-z0-9_.\-]{0,10}:)(invoke |function_calls>|tool_calls?>)")
@@ -43,27 +26,41 @@ _WORDS: Final = frozenset(
 _LONGEST: Final = 28
 
 
-def read_wrapped(block: Block, opener: str) -> Wait[bool]:
-    """What stands in a wrapper."""
-    src = block.src
-    inside = _WRAPPERS[opener]
-    start = src.pos
-    yield from skip_space(src)
-    char = yield from peek(src)
-    if char in {"{", "["}:
-        return (yield from read_calls(block, inside.json))
-    if char == "<":
-        return (yield from read_functions(block, inside.tags, framing=inside.framing))
-    gemma = yield from one_of(src, _CALL)
-    if gemma:
-        return (yield from read_gemma(block, "gemma-4"))
-    src.seek(start)
-    yield from skip_space(src)
-    return (yield from read_pairs(block, inside.pairs, inside.pairs_prefix))
+@dataclass(frozen=True, slots=True)
+class _Wrapped:
+    """Reads what stands in a wrapper.
+
+    Attributes:
+        json, tags, pairs: the dialect, by the form of the inside.
+    """
+
+    json: str = "hermes"
+    tags: str = "qwen3-coder"
+    pairs: str = "glm-4.7"
+    framing: Framing = "each"
+    pairs_prefix: str = ""
+
+    def __call__(self, block: Block, opener: str) -> Wait[bool]:
+        src = block.src
+        start = src.pos
+        yield from skip_space(src)
+        char = yield from peek(src)
+        if char in {"{", "["}:
+            return (yield from read_calls(block, self.json))
+        if char == "<":
+            return (yield from read_functions(block, self.tags, framing=self.framing))
+        gemma = yield from one_of(src, _CALL)
+        if gemma:
+            return (yield from read_gemma(block, "gemma-4"))
+        src.seek(start)
+        yield from skip_space(src)
+        return (yield from read_pairs(block, self.pairs, self.pairs_prefix))
 
 
 class _Prefixed:
     """Tags with any prefix: `<PREFIX:invoke name="…">`, bare or in `<PREFIX:function_calls>`."""
+
+    first = "<"
 
     def opener(self, src: Source) -> Wait[str]:
         """Such a tag's beginning, if it stands here. Does not move."""
@@ -77,6 +74,10 @@ class _Prefixed:
             if len(rest) >= _LONGEST or src.closed or not ((begun and word in _WORDS) or rest == "<"):
                 return ""
             yield None
+
+    def is_opener(self, text: str) -> bool:
+        """Whether it is such a beginning."""
+        return _PREFIX.fullmatch(text) is not None
 
     def read(self, block: Block, opener: str) -> Wait[bool]:
         """The calls behind it."""
@@ -93,7 +94,7 @@ class _Prefixed:
             if char in {"{", "["}:
                 return (yield from read_calls(block, "hermes"))
         yield from skip_space(src)
-        own = yield from one_of(src, tags_of(prefix).calls)
+        own = yield from one_of(src, tags_of(block.registry, prefix).calls)
         good = yield from read_functions(block, dialect, prefix if own else "", framing)
         if good and word.endswith(">"):
             last = src.pos
@@ -103,5 +104,45 @@ class _Prefixed:
         return good
 
 
-PREFIXED: Final = _Prefixed()
-READERS: Final = dict.fromkeys(_WRAPPERS, read_wrapped)
+DIALECTS: Final = (
+    Dialect(
+        id="hermes",
+        models="Hermes 2/3, Qwen2.5, Qwen3, QwQ, Granite 4, MiMo, Ernie 4.5, Bielik, Reka Edge",
+        openers={"<tool_call>": _Wrapped()},
+        closers=("</tool_call>",),
+        ends=("<|im_end|>", "<|endoftext|>"),
+        think={"<think>": "</think>"},
+        marks=(("<tool_call>",),),
+        precedence=2,
+    ),
+    Dialect(
+        id="seed-oss",
+        models="Seed-OSS",
+        openers={"<seed:tool_call>": _Wrapped(tags="seed-oss", framing="pair")},
+        closers=("</seed:tool_call>",),
+        think={"<seed:think>": "</seed:think>"},
+        marks=(("<seed:tool_call>",),),
+    ),
+    Dialect(
+        id="longcat",
+        models="LongCat",
+        openers={"<longcat_tool_call>": _Wrapped(pairs="longcat", pairs_prefix="longcat_")},
+        closers=("</longcat_tool_call>",),
+    ),
+    Dialect(
+        id="minimax-m2",
+        models="MiniMax M2",
+        openers={"<minimax:tool_call>": _Wrapped(tags="minimax-m2", framing="pair")},
+        closers=("</minimax:tool_call>",),
+        marks=(("<minimax:tool_call>",),),
+    ),
+    Dialect(
+        id="anthropic",
+        models="models distilled from Claude, Muse Glimmer",
+        openers={"<invoke name=": read_bare},
+        pattern=_Prefixed(),
+        closers=("</invoke>", "</function_calls>", "</atem:invoke>", "</atem:function_calls>"),
+        ends=("<|eom|>", "<|eot|>"),
+        marks=(("<atem:function_calls>",),),
+    ),
+)

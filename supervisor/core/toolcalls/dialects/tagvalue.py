@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
-from supervisor.core.toolcalls.dialects.closers import CLOSERS, END_LITERALS
-from supervisor.core.toolcalls.rawvalue import EARLIER, Ending, RawValue
+from supervisor.core.toolcalls.rawvalue import EARLIER, Ending, RawForm, RawValue
+from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
 from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, peek, skip_space, take, take_one, until
 from supervisor.core.toolcalls.tools import MAX_NAME
@@ -65,7 +65,7 @@ class Tags:
 
 
 @lru_cache(maxsize=64)
-def tags_of(prefix: str) -> Tags:
+def tags_of(registry: Registry, prefix: str) -> Tags:
     """The tags with this prefix before each name."""
     parameter = {f"</{prefix}parameter>", f"</{prefix}param>"}
     call = {f"</{prefix}function>", f"</{prefix}invoke>"}
@@ -80,7 +80,7 @@ def tags_of(prefix: str) -> Tags:
         outer_closers=Literals(outer),
         calls=Literals([f"<{prefix}function", f"<{prefix}invoke"]),
         openers=Literals(openers),
-        behind=Literals(CLOSERS - parameter - call - {"</parameter>", "</arg_value>"} | outer),
+        behind=Literals(registry.closers - parameter - call - {"</parameter>", "</arg_value>"} | outer),
         inside=Literals([begin, *call]),
         candidates=Literals([*parameter, *call, *outer, *openers, begin]),
     )
@@ -122,7 +122,7 @@ class TagValue:
         repaired: a closing tag was missing.
     """
 
-    def __init__(self, block: Block, tags: Tags, key: str, hint: Types | None, raw: Mapping[str, Any]) -> None:
+    def __init__(self, block: Block, tags: Tags, key: str, hint: Types | None, raw: RawForm) -> None:
         self.src = block.src
         self.tags = tags
         self.key = key
@@ -130,6 +130,7 @@ class TagValue:
         self.splits: list[_Split] = []
         self.repaired = False
         self._raw = RawValue(block, tags.candidates, self._judge, **raw)
+        self._ends = block.registry.end_literals
         self._types: Set[str] = frozenset()
         self._seen: Set[str] = frozenset()
         self._inside = 0  # calls that are open inside of the value
@@ -154,7 +155,7 @@ class TagValue:
         Args:
             seen: all parameters of the call.
         """
-        splits = self._settled(writer, seen)
+        splits = self._real_splits(writer, seen)
         before = writer.item(self.key)
         yield from self._raw.write(writer, self.key, self.hint, stop=splits[0].start if splits else None)
         if before and not self._raw.ended:
@@ -165,7 +166,7 @@ class TagValue:
             yield from writer.value(one.key, writer.tool.from_text(one.key, text, one.hint))
             writer.repaired = True
 
-    def _settled(self, writer: CallWriter, seen: Set[str]) -> list[_Split]:
+    def _real_splits(self, writer: CallWriter, seen: Set[str]) -> list[_Split]:
         """Those of the splits that are parameters: nobody else gives them, and their text is of their type."""
         found: list[_Split] = []
         stop = self._raw.stop
@@ -226,7 +227,7 @@ class TagValue:
         outer = yield from take_one(src, tags.outer_closers if literal in tags.call_closers.texts else _NOTHING)
         if outer:
             yield from skip_space(src)
-        sure = yield from self._follows(END_LITERALS if outer else _NOTHING)
+        sure = yield from self._follows(self._ends if outer else _NOTHING)
         if not sure and not outer:
             return None
         self._doubted |= not sure and not self._inside

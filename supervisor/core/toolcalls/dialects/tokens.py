@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects.xml import read_functions
 from supervisor.core.toolcalls.objects import read_bare_arguments, read_calls
 from supervisor.core.toolcalls.source import (
@@ -39,6 +40,7 @@ _KIMI_ID: Final = re.compile(r"functions\.[\w.\-]+:[0-9]+")
 _ANGLE: Final = re.compile(r"<")
 _MAX_BETWEEN: Final = 256
 
+_SOLAR_CALL: Final = "<|tool_call:begin|>"
 _SOLAR_ID: Final = re.compile(r"[\w.:\-]*")
 
 
@@ -142,17 +144,39 @@ def read_solar(block: Block, opener: str) -> Wait[bool]:
 def read_bar_tool_calls(block: Block, opener: str) -> Wait[bool]:
     """`<|tool_calls|>`: Solar's calls, or an array."""
     yield from skip_space(block.src)
-    solar = yield from take(block.src, "<|tool_call:begin|>")
+    solar = yield from take(block.src, _SOLAR_CALL)
     if solar:
         return (yield from read_solar(block, opener))
     return (yield from read_calls(block, "phi-4-mini"))
 
 
-READERS: Final = {
-    **dict.fromkeys(_SECTIONS, read_deepseek_section),
-    **dict.fromkeys(_BEGINS.texts, read_deepseek),
-    _KIMI_SECTION: read_kimi_section,
-    _KIMI_CALL: read_kimi,
-    "<|tool_call:begin|>": read_solar,
-    "<|tool_calls|>": read_bar_tool_calls,
-}
+DIALECTS: Final = (
+    Dialect(
+        id="deepseek-v3",
+        models="DeepSeek V3, R1",
+        openers={**dict.fromkeys(_SECTIONS, read_deepseek_section), **dict.fromkeys(_BEGINS.texts, read_deepseek)},
+        closers=tuple(f"<｜tool{joint}{call}{joint}end｜>" for joint in _JOINTS for call in ("call", "calls")),
+        ends=("<｜end▁of▁sentence｜>",),
+        tokens=("<｜tool▁sep｜>",),
+        marks=((_SECTIONS[0], "```json"),),
+    ),
+    Dialect(id="deepseek-v3.1", models="DeepSeek V3.1", marks=((_SECTIONS[0],),)),
+    Dialect(id="step3", models="Step3", closers=("</steptml:invoke>",), tokens=("<｜tool_sep｜>",)),
+    Dialect(
+        id="kimi-k2",
+        models="Kimi K2, K2.5",
+        openers={_KIMI_SECTION: read_kimi_section, _KIMI_CALL: read_kimi},
+        closers=("<|tool_call_end|>", "<|tool_calls_section_end|>"),
+        tokens=("<|tool_call_argument_begin|>",),
+        marks=((_KIMI_SECTION,),),
+    ),
+    Dialect(
+        id="solar-open",
+        models="Solar Open",
+        openers={_SOLAR_CALL: read_solar, "<|tool_calls|>": read_bar_tool_calls},
+        closers=("<|tool_call:end|>",),
+        ends=("<|calls|>", "<|end|>"),
+        tokens=("<|tool_call:name|>", "<|tool_call:args|>"),
+        marks=((_SOLAR_CALL,),),
+    ),
+)

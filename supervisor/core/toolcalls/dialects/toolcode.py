@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from typing import Final
 
 from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects import python
 from supervisor.core.toolcalls.dialects.fences import FENCE, close_fence
 from supervisor.core.toolcalls.jsontext import Json
-from supervisor.core.toolcalls.source import Found, Unknown, Wait, one_of, peek, run_of, skip_space, take
+from supervisor.core.toolcalls.source import CompleteCall, Unknown, Wait, one_of, peek, run_of, skip_space, take
 from supervisor.core.toolcalls.tools import MAX_NAME, Tool
 
-_DIALECT: Final = "gemma-3"
+_ID: Final = "gemma-3"
 _LINE: Final = re.compile(r"[^\n]*")
 _BLANKS: Final = re.compile(r"[ \t]*")
 _INFO: Final = re.compile(r"\w*")
@@ -44,7 +46,7 @@ def read_tool_code(block: Block, opener: str) -> Wait[bool]:
             yield None
         elif isinstance(signal, Unknown):
             return False
-        elif isinstance(signal, Found):
+        elif isinstance(signal, CompleteCall):
             fence.calls.append(signal)
     closed = yield from close_fence(block)
     if not good or not fence.calls or (block.src.cut and not closed):
@@ -63,8 +65,8 @@ class _Fence:
 
     def __init__(self, block: Block) -> None:
         self.src = block.src
-        self.block = Block(block.src, block.tools, block.options, whole=True)
-        self.calls: list[Found] = []
+        self.block = replace(block, may_stream=False, whole=True)
+        self.calls: list[CompleteCall] = []
         self.names: set[str] = set()
 
     def read(self) -> Wait[bool]:
@@ -97,7 +99,7 @@ class _Fence:
         char = yield from peek(src)
         if char == "(":
             src.seek(start)
-            good = yield from python.read_call(self.block, _DIALECT, variables=self.names)
+            good = yield from python.read_call(self.block, _ID, variables=self.names)
         elif name in self.names:
             good = True
         else:
@@ -134,7 +136,7 @@ class _Fence:
         arguments = arguments_of(line, tool)
         if arguments is None:
             return False
-        writer = CallWriter(self.block, tool, _DIALECT)
+        writer = CallWriter(self.block, tool, _ID)
         writer.repaired = True
         for key, value in arguments.items():
             yield from writer.value(key, value)
@@ -170,3 +172,8 @@ def arguments_of(line: str, tool: Tool) -> dict[str, Json] | None:
 
 def _key(written: str, tool: Tool) -> str:
     return written if written in tool.types else written.replace("-", "_")
+
+
+DIALECTS: Final = (
+    Dialect(id=_ID, models="Gemma 3", line_openers={"```tool_code": read_tool_code}, ends=("<end_of_turn>",)),
+)

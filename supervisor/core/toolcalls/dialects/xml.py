@@ -11,9 +11,10 @@ import re
 from typing import Final
 
 from supervisor.core.toolcalls.block import NOWHERE, Block, CallWriter
+from supervisor.core.toolcalls.dialect import Dialect
 from supervisor.core.toolcalls.dialects.tagvalue import STOP, Tags, TagValue, read_header, tags_of
 from supervisor.core.toolcalls.objects import read_bare_arguments
-from supervisor.core.toolcalls.rawvalue import Framing
+from supervisor.core.toolcalls.rawvalue import Framing, RawForm
 from supervisor.core.toolcalls.source import Resume, Wait, one_of, peek, skip_space, take, take_one, until
 from supervisor.core.toolcalls.tools import MAX_NAME
 
@@ -23,7 +24,7 @@ _NAME: Final = re.compile(r"""\s*+=?\s*+(?:name\s*+=\s*+)?["']?([^"'<>=\n]++)["'
 
 def read_functions(block: Block, dialect: str, prefix: str = "", framing: Framing = "each") -> Wait[bool]:
     """Calls one after another; the source stands at the first one's tag, or white space before it."""
-    src, tags = block.src, tags_of(prefix)
+    src, tags = block.src, tags_of(block.registry, prefix)
     last = -1
     while True:
         yield from skip_space(src)
@@ -51,7 +52,7 @@ class _Function:
         self.block = block
         self.src = block.src
         self.tags = tags
-        self.raw = {"framing": framing, "cdata": dialect == "minicpm5"}
+        self.raw: RawForm = {"framing": framing, "cdata": dialect == "minicpm5"}
         self.dialect = dialect
         self.writer = CallWriter(block, NOWHERE, dialect)
         self.values: list[TagValue] = []  # read, but not written: one before them may turn out to be several
@@ -129,4 +130,27 @@ class _Function:
         return True
 
 
-READERS: Final = dict.fromkeys(_BARE, read_bare)
+DIALECTS: Final = (
+    Dialect(
+        id="qwen3-coder",
+        models="Qwen3-Coder, Qwen3.5 and later, Nemotron 3 Nano, Step 3.5 Flash",
+        openers={"<function=": read_bare},
+        closers=("</function>", "</parameter>"),
+        marks=(("<tool_call>", "<function="),),
+        precedence=1,
+        swallowed=(("<tool_call>", "<function=", "<parameter="),),
+    ),
+    Dialect(
+        id="functionary-v3.1",
+        models="Functionary v3.1, Llama 3 with custom tools",
+        marks=(("<function=",),),
+        precedence=1,
+    ),
+    Dialect(
+        id="minicpm5",
+        models="MiniCPM5",
+        openers={"<function name=": read_bare},
+        marks=(('<function name="', '<param name="'),),
+        precedence=1,
+    ),
+)

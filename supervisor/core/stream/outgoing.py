@@ -2,7 +2,7 @@
 
 llama-server notices that a client is gone at once only on a stream that also reports prompt progress: without
 progress it does not look during prefill, without a stream only after a second of silence on a queue that all
-requests share. So generations are always asked for with `stream` and `return_progress`; `relay.py` takes out what the
+requests share. So generations are always asked for with `stream` and `return_progress`; `filter.py` takes out what the
 client did not ask for, `fold.py` makes one object of the stream for a client that wanted one.
 
 Some single answers cannot be folded faithfully from a stream (`why_not_folded`); those are passed on as they are
@@ -17,29 +17,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from supervisor.core.stream.chat import ChatFold
+from supervisor.core.stream.chat import ChatFold, is_one
 from supervisor.core.stream.completions import CompletionFold
 from supervisor.core.stream.fold import Collector, StreamFold
 from supervisor.core.stream.raw_completions import RawFold
 from supervisor.core.stream.responses import ResponsesFold
 
 Kind = Literal["chat", "completion", "responses", "raw"]
-
-KINDS: Mapping[str, Kind] = {
-    "/v1/chat/completions": "chat",
-    "/chat/completions": "chat",
-    "/v1/completions": "completion",
-    "/v1/responses": "responses",
-    "/responses": "responses",
-    "/completion": "raw",
-    "/completions": "raw",
-    "/infill": "raw",
-}
-"""The engine's paths whose streams can report progress. `raw`: the engine's own form, not OpenAI's."""
+"""Of answers that can be folded from a stream. `raw`: the engine's own form, not OpenAI's."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpstreamPlan:
+class OutgoingRequest:
     """How to ask.
 
     Attributes:
@@ -72,18 +61,17 @@ class UpstreamPlan:
                 return RawFold(self.fields)
 
 
-def plan_upstream(path: str, body: Mapping[str, object]) -> UpstreamPlan:
-    """The plan for a client's parsed JSON body; paths that generate nothing get the empty plan."""
-    kind = KINDS.get(path)
+def outgoing_request(kind: Kind | None, body: Mapping[str, object]) -> OutgoingRequest:
+    """The plan for a client's parsed JSON body; where nothing can be folded (None) it is the empty one."""
     if kind is None or not _well_formed(body):
-        return UpstreamPlan()
+        return OutgoingRequest()
     if body.get("stream"):
         if body.get("return_progress"):
-            return UpstreamPlan()
-        return UpstreamPlan({"return_progress": True}, drop_progress=True)
+            return OutgoingRequest()
+        return OutgoingRequest({"return_progress": True}, drop_progress=True)
     reason = why_not_folded(kind, body)
     if reason is not None:
-        return UpstreamPlan(reason=reason)
+        return OutgoingRequest(reason=reason)
     changes: dict[str, object] = {"stream": True, "return_progress": True}
     fields: tuple[str, ...] = ()
     if kind == "chat":  # a streamed text completion always ends with its usage
@@ -94,7 +82,7 @@ def plan_upstream(path: str, body: Mapping[str, object]) -> UpstreamPlan:
     if kind == "raw" and body.get("response_fields"):  # they would be taken out of the last event only
         fields = tuple(map(str, cast(list[object], body["response_fields"])))
         changes["response_fields"] = []
-    return UpstreamPlan(changes, kind=kind, fields=fields)
+    return OutgoingRequest(changes, kind=kind, fields=fields)
 
 
 def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
@@ -158,7 +146,7 @@ _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
     ),
     "responses": (
         (_wants_probabilities, "a streamed chat with probabilities is refused together with tools"),
-        (lambda body: body.get("n") not in {None, 1}, "the answers of several choices cannot be told apart"),
+        (lambda body: not is_one(body.get("n")), "the answers of several choices cannot be told apart"),
         _INDENTED,
     ),
     "raw": (

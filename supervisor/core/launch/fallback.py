@@ -24,7 +24,7 @@ _AS_IT_WAS = f"{_KILLED}: started once more as it was."
 
 
 @dataclass(frozen=True, slots=True)
-class Detour:
+class Fallback:
     """How a model is started otherwise than its options say, because of starts that failed.
 
     Attributes:
@@ -44,67 +44,67 @@ class Detour:
     steps: tuple[str, ...] = ()
 
 
-def next_detour(
-    detour: Detour, failure: Failure, options: LaunchOptions, plan: Placement, names: Mapping[str, str]
-) -> Detour | None:
+def next_fallback(
+    fallback: Fallback, failure: Failure, options: LaunchOptions, plan: Placement, names: Mapping[str, str]
+) -> Fallback | None:
     """The next thing to try; None: there is none.
 
     Args:
-        detour: what was tried so far.
+        fallback: what was tried so far.
         failure: how the last start ended.
         options: what the user asked for.
         plan: where that start was to go.
         names: the plan's name of a device → the engine's, where they differ.
     """
     match failure.code:
-        case code if code == OUT_OF_MEMORY and detour.shortages < len(_SHARES):
-            return _planned_again(detour, failure, plan, names)
-        case code if code == KILLED and not detour.killed:
-            return replace(_planned_again(detour, failure, plan, names), killed=True)
-        case code if code == PROJECTOR and options.mmproj is None and not detour.text_only:
-            return _with(detour, "The projector could not be loaded: text only.", text_only=True)
-        case code if code == DRAFT and not detour.no_draft:
-            found = without_draft(options, detour)
+        case code if code == OUT_OF_MEMORY and fallback.shortages < len(_SHARES):
+            return _planned_again(fallback, failure, plan, names)
+        case code if code == KILLED and not fallback.killed:
+            return replace(_planned_again(fallback, failure, plan, names), killed=True)
+        case code if code == PROJECTOR and options.mmproj is None and not fallback.text_only:
+            return _with(fallback, "The projector could not be loaded: text only.", text_only=True)
+        case code if code == DRAFT and not fallback.no_draft:
+            found = without_draft(options, fallback)
             return found if found.no_draft else None
-        case code if code == FLASH_ATTENTION and _may_do_without(options) and not detour.no_flash_attn:
-            return _with(detour, "Flash attention does not work here: without it.", no_flash_attn=True)
+        case code if code == FLASH_ATTENTION and _may_do_without(options) and not fallback.no_flash_attn:
+            return _with(fallback, "Flash attention does not work here: without it.", no_flash_attn=True)
         case _:
             return None
 
 
-def without_draft(options: LaunchOptions, detour: Detour) -> Detour:
+def without_draft(options: LaunchOptions, fallback: Fallback) -> Fallback:
     """The same without a draft model; as it was where there is none."""
-    if detour.no_draft or (options.spec_draft_model is None and not any(map(_drafts, options.spec_type))):
-        return detour
-    return _with(detour, "The draft model could not be used: without it.", no_draft=True)
+    if fallback.no_draft or (options.spec_draft_model is None and not any(map(_drafts, options.spec_type))):
+        return fallback
+    return _with(fallback, "The draft model could not be used: without it.", no_draft=True)
 
 
-def unguessed(detour: Detour) -> Detour:
+def unguessed(fallback: Fallback) -> Fallback:
     """The same where nothing fitted with what is kept free because the engine was killed: it does not say so."""
-    steps = tuple(_AS_IT_WAS if step.startswith(f"{_KILLED}:") else step for step in detour.steps)
-    return replace(detour, steps=steps)
+    steps = tuple(_AS_IT_WAS if step.startswith(f"{_KILLED}:") else step for step in fallback.steps)
+    return replace(fallback, steps=steps)
 
 
-def detoured(options: LaunchOptions, detour: Detour) -> LaunchOptions:
+def with_fallback(options: LaunchOptions, fallback: Fallback) -> LaunchOptions:
     """The options with what is left out."""
-    if detour.text_only:
+    if fallback.text_only:
         options = replace(options, mmproj_auto=False)
-    if detour.no_flash_attn:
+    if fallback.no_flash_attn:
         options = replace(options, flash_attn="off")
-    if detour.no_draft:
+    if fallback.no_draft:
         plain: dict[str, Any] = {one.name: one.default for one in fields(options) if one.name.startswith("spec_draft_")}
         kinds = tuple(kind for kind in options.spec_type if not _drafts(kind))
         options = replace(options, **plain, spec_type=kinds)
     return options
 
 
-def _planned_again(detour: Detour, failure: Failure, plan: Placement, names: Mapping[str, str]) -> Detour:
+def _planned_again(fallback: Fallback, failure: Failure, plan: Placement, names: Mapping[str, str]) -> Fallback:
     """More is kept free than the last plan left, so that the next one is another.
 
     How much was missing is not known, only the buffer that did not fit: a part of it at first, all of it in the end.
     """
-    share = _SHARES[min(detour.shortages, len(_SHARES) - 1)]
-    short = dict(detour.short)
+    share = _SHARES[min(fallback.shortages, len(_SHARES) - 1)]
+    short = dict(fallback.short)
     said = []
     for part in _parts(failure, plan, names):
         more = max(_LEAST, (failure.lacking or part.total_bytes) // share)
@@ -112,7 +112,7 @@ def _planned_again(detour: Detour, failure: Failure, plan: Placement, names: Map
         said.append(f"{short[part.name] >> 20} MiB more are kept free on {part.name}")
     what = _KILLED if failure.code == KILLED else "Memory ran out"
     sentence = f"{what}: planned again, {' and '.join(said)}."
-    return _with(replace(detour, short=short, shortages=detour.shortages + 1), sentence)
+    return _with(replace(fallback, short=short, shortages=fallback.shortages + 1), sentence)
 
 
 def _parts(failure: Failure, plan: Placement, names: Mapping[str, str]) -> Sequence[DevicePlan]:
@@ -136,5 +136,5 @@ def _may_do_without(options: LaunchOptions) -> bool:
     return options.flash_attn in {None, "auto"} and options.cache_type_v in _QUANTISED_NOT
 
 
-def _with(detour: Detour, step: str, **changed: Any) -> Detour:
-    return replace(detour, steps=(*detour.steps, step), **changed)
+def _with(fallback: Fallback, step: str, **changed: Any) -> Fallback:
+    return replace(fallback, steps=(*fallback.steps, step), **changed)

@@ -1,6 +1,6 @@
 """The fast byte path of a streamed answer: whole events through, progress chunks out.
 
-The engine is always asked for prompt progress (see `core/stream/upstream.py`); a client that did not ask for it gets
+The engine is always asked for prompt progress (see `core/stream/outgoing.py`); a client that did not ask for it gets
 exactly the stream it would have had without. Measured on llama-server b11434: a progress chunk carries its own
 copy of the role delta, and the role delta of the first token is sent all the same, so dropping every progress
 chunk whole restores that stream byte for byte. One exception: when the engine continues an assistant message that
@@ -37,7 +37,7 @@ _IN_PROGRESS = b"event: response.in_progress\n"
 _DONE_EVENT = encode(SseEvent(DONE))
 
 
-class Relay:
+class StreamFilter:
     """Filter between the engine's bytes and the client's.
 
     Args:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES
-from supervisor.core.stream.relay import Relay
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.sse import SseDecoder
 from supervisor.errors import EngineStreamInvalid
 
@@ -34,7 +34,7 @@ PLAIN = [event(ROLE), WORD, PING, QUOTED, NAMED]
 ERROR = event({"error": {"code": 500, "message": "no", "type": "server_error"}})
 
 
-def relay_in_pieces(relay: Relay, stream: bytes, cuts: list[int]) -> bytes:
+def relay_in_pieces(relay: StreamFilter, stream: bytes, cuts: list[int]) -> bytes:
     edges = [0, *sorted(cuts), len(stream)]
     return b"".join(relay.feed(stream[a:b]) for a, b in pairwise(edges))
 
@@ -42,7 +42,7 @@ def relay_in_pieces(relay: Relay, stream: bytes, cuts: list[int]) -> bytes:
 @pytest.mark.parametrize("drop", [True, False])
 def test_without_progress_it_is_the_identity(drop: bool) -> None:
     stream = b"".join([*PLAIN, FINISH, DONE])
-    relay = Relay(drop_progress=drop)
+    relay = StreamFilter(drop_progress=drop)
     assert relay.feed(stream) == stream
     assert relay.done
     assert not relay.failed
@@ -50,22 +50,22 @@ def test_without_progress_it_is_the_identity(drop: bool) -> None:
 
 def test_progress_is_dropped_where_it_was_not_asked_for() -> None:
     stream = b"".join([PROGRESS, PING, PROGRESS, *PLAIN, PROGRESS, FINISH, DONE])
-    assert Relay(drop_progress=True).feed(stream) == b"".join([PING, *PLAIN, FINISH, DONE])
-    assert Relay(drop_progress=False).feed(stream) == stream
+    assert StreamFilter(drop_progress=True).feed(stream) == b"".join([PING, *PLAIN, FINISH, DONE])
+    assert StreamFilter(drop_progress=False).feed(stream) == stream
 
 
 def test_text_completions_likewise() -> None:
     choice = {"text": "", "index": 0, "logprobs": None, "finish_reason": None}
     progress = event({"choices": [choice], "prompt_progress": {"total": 1}})
     token = event({"choices": [choice | {"text": "prompt_progress"}]})
-    assert Relay(drop_progress=True).feed(progress + token + DONE) == token + DONE
+    assert StreamFilter(drop_progress=True).feed(progress + token + DONE) == token + DONE
 
 
 def test_a_message_begun_by_the_client_keeps_its_beginning_and_one_role() -> None:
     progress = {"prompt_progress": {"total": 9}}
     begun = delta(content="Begün ")
     stream = [event(ROLE), event(begun | progress), PROGRESS, event(ROLE), WORD, event(ROLE), DONE]
-    relay = Relay(drop_progress=True)
+    relay = StreamFilter(drop_progress=True)
     relayed = b"".join(map(relay.feed, stream))
     assert [json.loads(e.data) for e in SseDecoder().feed(relayed.removesuffix(DONE))] == [
         ROLE,
@@ -78,12 +78,12 @@ def test_a_message_begun_by_the_client_keeps_its_beginning_and_one_role() -> Non
 def test_second_roles_are_dropped_per_choice() -> None:
     begun = delta(content="Begun ") | {"prompt_progress": {}}
     other = event(delta(index=1, role="assistant", content=None))
-    relay = Relay(drop_progress=True)
+    relay = StreamFilter(drop_progress=True)
     assert relay.feed(event(begun) + other + event(ROLE) + WORD) == event(delta(content="Begun ")) + other + WORD
 
 
 def test_only_whole_events_pass() -> None:
-    relay = Relay(drop_progress=True)
+    relay = StreamFilter(drop_progress=True)
     assert relay.feed(WORD + b"data: {") == WORD
     assert relay.partial == b"data: {"
     assert relay.feed(b"}\n") == b""
@@ -95,7 +95,7 @@ def test_only_whole_events_pass() -> None:
 def test_any_chunking_gives_the_same_bytes(events: list[bytes], data: st.DataObject, drop: bool) -> None:
     stream = b"".join(events)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
-    whole, pieces = Relay(drop_progress=drop), Relay(drop_progress=drop)
+    whole, pieces = StreamFilter(drop_progress=drop), StreamFilter(drop_progress=drop)
     assert relay_in_pieces(pieces, stream, cuts) == whole.feed(stream)
     assert (pieces.started, pieces.done, pieces.failed) == (whole.started, whole.done, whole.failed)
     assert pieces.partial == whole.partial == b""
@@ -103,7 +103,7 @@ def test_any_chunking_gives_the_same_bytes(events: list[bytes], data: st.DataObj
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=8))
 def test_arbitrary_bytes_pass_up_to_the_last_blank_line(stream: bytes, cuts: list[int]) -> None:
-    relay = Relay(drop_progress=True)
+    relay = StreamFilter(drop_progress=True)
     cuts = [cut for cut in cuts if cut <= len(stream)]
     assert relay_in_pieces(relay, stream, cuts) + relay.partial == stream
 
@@ -111,7 +111,7 @@ def test_arbitrary_bytes_pass_up_to_the_last_blank_line(stream: bytes, cuts: lis
 @given(st.integers(0, 400))
 def test_cut_off_anywhere_it_ends_in_whole_events(size: int) -> None:
     stream = b"".join([PROGRESS, *PLAIN, FINISH, DONE])[:size]
-    relay = Relay(drop_progress=True)
+    relay = StreamFilter(drop_progress=True)
     sent = relay.feed(stream) + relay.ending({"message": "gone", "type": "server_error", "code": "engine_lost"})
     events = SseDecoder().feed(sent)
     assert sent.endswith(DONE)
@@ -124,7 +124,7 @@ def test_endings() -> None:
     assert OPENAI.stream_error(error) == b"data: " + json.dumps({"error": error}).encode() + b"\n\n" + DONE
 
     def ending_after(*events: bytes) -> bytes:
-        relay = Relay(drop_progress=True)
+        relay = StreamFilter(drop_progress=True)
         for part in events:
             relay.feed(part)
         return relay.ending(error)
@@ -139,14 +139,14 @@ def test_endings() -> None:
 
 
 def test_started_means_an_event_and_not_a_ping() -> None:
-    relay = Relay(drop_progress=True)
+    relay = StreamFilter(drop_progress=True)
     assert (relay.feed(PING), relay.started) == (PING, False)
     assert (relay.feed(PROGRESS), relay.started) == (b"", False)
     assert (relay.feed(PING + WORD), relay.started) == (PING + WORD, True)
 
 
 def test_an_endless_event_is_an_error() -> None:
-    relay = Relay(drop_progress=True, max_event_bytes=100)
+    relay = StreamFilter(drop_progress=True, max_event_bytes=100)
     for _ in range(10):
         assert relay.feed(b"0123456789") == b""
     with pytest.raises(EngineStreamInvalid, match="longer than 100 bytes"):
@@ -156,7 +156,7 @@ def test_an_endless_event_is_an_error() -> None:
 def test_streams_of_other_apis_end_in_their_own_way() -> None:
     error = {"message": "gone", "type": "server_error", "code": "engine_lost", "param": None}
     for api, last in ((ANTHROPIC, b"message_stop"), (RESPONSES, b"response.completed")):
-        broken, whole = (Relay(drop_progress=False, api=api) for _ in range(2))
+        broken, whole = (StreamFilter(drop_progress=False, api=api) for _ in range(2))
         broken.feed(b'event: ping\ndata: {"type":"ping"}\n\n')
         assert not broken.done
         ending = broken.ending(error)
@@ -177,10 +177,10 @@ def test_the_chunks_of_one_answer_share_the_first_one_s_time(later: list[int], c
     times = [100 + sum(later[: at + 1]) for at in range(len(later))]
     quoting = '{"created":1, "created":'
     stream = b"".join([*(dated(time, content=quoting) for time in times), DONE])
-    relay = Relay(drop_progress=True)
+    relay = StreamFilter(drop_progress=True)
     relayed = relay_in_pieces(relay, stream, [cut % len(stream) for cut in cuts])
     assert relayed == b"".join([*(dated(times[0], content=quoting) for _ in times), DONE])
-    own = Relay(drop_progress=True, one_created=False)
+    own = StreamFilter(drop_progress=True, one_created=False)
     assert relay_in_pieces(own, stream, [cut % len(stream) for cut in cuts]) == stream
 
 
@@ -202,6 +202,6 @@ def test_of_responses_one_event_of_progress_is_left_without_it() -> None:
         ([created, begun, quoting], [created, begun, quoting]),
     ):
         for cuts in ([], [7, 90, 200]):
-            relay = Relay(drop_progress=True, api=RESPONSES)
+            relay = StreamFilter(drop_progress=True, api=RESPONSES)
             stream = b"".join(arrived)
             assert relay_in_pieces(relay, stream, [cut for cut in cuts if cut < len(stream)]) == b"".join(left)

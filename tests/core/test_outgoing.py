@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.stream.upstream import UpstreamPlan, plan_upstream, set_fields
+from supervisor.core.routes import kind_of
+from supervisor.core.stream.outgoing import Kind, OutgoingRequest, outgoing_request, set_fields, why_not_folded
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -16,28 +17,28 @@ ASKED = {"stream": True, "return_progress": True}
 
 @pytest.mark.parametrize("stream", [{}, {"stream": False}, {"stream": None}])
 def test_a_single_answer_is_folded_from_a_stream(stream: dict[str, Any]) -> None:
-    assert plan_upstream(CHAT, stream) == UpstreamPlan(
+    assert outgoing_request(kind_of(CHAT), stream) == OutgoingRequest(
         ASKED | {"stream_options": {"include_usage": True}}, kind="chat", drop_progress=False
     )
-    assert plan_upstream(TEXT, stream) == UpstreamPlan(ASKED, kind="completion", drop_progress=False)
+    assert outgoing_request(kind_of(TEXT), stream) == OutgoingRequest(ASKED, kind="completion", drop_progress=False)
 
 
 def test_other_stream_options_stay() -> None:
-    plan = plan_upstream(CHAT, {"stream_options": {"x": 1, "include_usage": False}})
+    plan = outgoing_request(kind_of(CHAT), {"stream_options": {"x": 1, "include_usage": False}})
     assert plan.changes["stream_options"] == {"x": 1, "include_usage": True}
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT, "/chat/completions"])
 def test_a_stream_gets_progress_that_the_client_does_not_see(path: str) -> None:
-    plan = UpstreamPlan({"return_progress": True}, drop_progress=True)
-    assert plan_upstream(path, {"stream": True}) == plan
-    assert plan_upstream(path, {"stream": True, "return_progress": False}) == plan
+    plan = OutgoingRequest({"return_progress": True}, drop_progress=True)
+    assert outgoing_request(kind_of(path), {"stream": True}) == plan
+    assert outgoing_request(kind_of(path), {"stream": True, "return_progress": False}) == plan
     assert plan.new_fold() is None
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_asked_for_progress_is_passed_on(path: str) -> None:
-    assert plan_upstream(path, {"stream": True, "return_progress": True}) == UpstreamPlan()
+    assert outgoing_request(kind_of(path), {"stream": True, "return_progress": True}) == OutgoingRequest()
 
 
 @pytest.mark.parametrize(
@@ -45,30 +46,32 @@ def test_asked_for_progress_is_passed_on(path: str) -> None:
     [("/v1/responses", "responses"), ("/responses", "responses"), ("/completion", "raw"), ("/infill", "raw")],
 )
 def test_so_are_the_other_paths_that_generate(path: str, kind: str) -> None:
-    plan = plan_upstream(path, {})
+    plan = outgoing_request(kind_of(path), {})
     assert (plan.changes, plan.kind, plan.new_fold() is not None) == (ASKED, kind, True)
-    assert plan_upstream(path, {"stream": True}) == UpstreamPlan({"return_progress": True}, drop_progress=True)
+    assert outgoing_request(kind_of(path), {"stream": True}) == OutgoingRequest(
+        {"return_progress": True}, drop_progress=True
+    )
 
 
 def test_fields_of_a_raw_answer_are_chosen_here() -> None:
-    plan = plan_upstream("/completion", {"response_fields": ["content", "a/b"]})
+    plan = outgoing_request(kind_of("/completion"), {"response_fields": ["content", "a/b"]})
     assert (plan.changes, plan.fields) == (ASKED | {"response_fields": []}, ("content", "a/b"))
 
 
 def test_what_is_continued_is_asked_for() -> None:
-    assert plan_upstream(CHAT, {"continue_final_message": "content"}).changes["echo"] is True
-    assert "echo" not in plan_upstream(CHAT, {"continue_final_message": True, "stream": True}).changes
+    assert outgoing_request(kind_of(CHAT), {"continue_final_message": "content"}).changes["echo"] is True
+    assert "echo" not in outgoing_request(kind_of(CHAT), {"continue_final_message": True, "stream": True}).changes
 
 
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/rerank", "/v1/messages/count_tokens", "/tokenize"])
 def test_other_paths_are_passed_on(path: str) -> None:
-    assert plan_upstream(path, {"stream": True}) == UpstreamPlan()
+    assert outgoing_request(kind_of(path), {"stream": True}) == OutgoingRequest()
 
 
 @pytest.mark.parametrize("body", [{"stream": "yes"}, {"stream": 1}, {"return_progress": 0}, {"stream_options": []}])
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_what_the_engine_refuses_is_passed_on(path: str, body: dict[str, Any]) -> None:
-    assert plan_upstream(path, body) == UpstreamPlan()
+    assert outgoing_request(kind_of(path), body) == OutgoingRequest()
 
 
 @pytest.mark.parametrize(
@@ -88,10 +91,10 @@ def test_what_the_engine_refuses_is_passed_on(path: str, body: dict[str, Any]) -
     ],
 )
 def test_what_cannot_be_folded_is_asked_for_as_it_is(path: str, body: dict[str, Any]) -> None:
-    plan = plan_upstream(path, body)
-    assert plan == UpstreamPlan(reason=plan.reason)
+    plan = outgoing_request(kind_of(path), body)
+    assert plan == OutgoingRequest(reason=plan.reason)
     assert plan.reason
-    assert plan_upstream(path, body | {"stream": True}).drop_progress
+    assert outgoing_request(kind_of(path), body | {"stream": True}).drop_progress
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,7 @@ def test_what_cannot_be_folded_is_asked_for_as_it_is(path: str, body: dict[str, 
     ],
 )
 def test_what_can_be_folded_is(path: str, body: dict[str, Any]) -> None:
-    assert plan_upstream(path, body).new_fold() is not None
+    assert outgoing_request(kind_of(path), body).new_fold() is not None
 
 
 OBJECTS = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=4)
@@ -120,3 +123,11 @@ def test_nothing_else_of_the_body_is_touched() -> None:
     raw = b'{"seed": 12345678901234567890, "x": "\\ud83d\\ude00 }", "temperature": 1e-2}'
     assert set_fields(raw, {}) is raw
     assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream": true}'
+
+
+@pytest.mark.parametrize("kind", ["chat", "completion", "responses", "raw"])
+def test_an_answer_that_is_not_folded_has_its_reason_in_words(kind: Kind) -> None:
+    asked = {"logprobs": True, "n_probs": 1, "stop": ["x"]}
+    assert "probabilities" in (why_not_folded(kind, asked) or "")
+    assert "indented" in (why_not_folded(kind, {"n_indent": 2}) or "")
+    assert why_not_folded(kind, {"n": 1}) is None

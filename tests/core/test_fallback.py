@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.launch import LaunchOptions, estimate_options, explicit_of
-from supervisor.core.launch.ladder import Detour, detoured, next_detour, unguessed, without_draft
-from supervisor.core.launch.options import ModelFacts
+from supervisor.core.launch.facts import ModelFacts
+from supervisor.core.launch.fallback import Fallback, next_fallback, unguessed, with_fallback, without_draft
 from supervisor.core.plan import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
 from supervisor.core.schedule.events import Failure
 from tests.core.plan.support import GIB, machine, spec_of
@@ -23,53 +23,53 @@ def oom(device: str | None, lacking: int | None = None) -> Failure:
 
 
 def planned(
-    detour: Detour, budgets: Budgets, options: LaunchOptions | None = None, residents: tuple[Resident, ...] = ()
+    fallback: Fallback, budgets: Budgets, options: LaunchOptions | None = None, residents: tuple[Resident, ...] = ()
 ) -> Placement | DoesNotFit:
     wanted = options or LaunchOptions()
-    request = PlanRequest("m", SPEC, estimate_options(wanted, ModelFacts()), explicit_of(wanted), short=detour.short)
+    request = PlanRequest("m", SPEC, estimate_options(wanted, ModelFacts()), explicit_of(wanted), short=fallback.short)
     return plan(request, budgets, residents, Policy(kv_types=("f16", "q8_0")))
 
 
-def placed(detour: Detour, budgets: Budgets, options: LaunchOptions | None = None) -> Placement:
-    found = planned(detour, budgets, options)
+def placed(fallback: Fallback, budgets: Budgets, options: LaunchOptions | None = None) -> Placement:
+    found = planned(fallback, budgets, options)
     assert isinstance(found, Placement), found
     return found
 
 
-def climbed(detour: Detour, failure: Failure, options: LaunchOptions, found: Placement) -> Detour:
-    after = next_detour(detour, failure, options, found, NO_NAMES)
+def climbed(fallback: Fallback, failure: Failure, options: LaunchOptions, found: Placement) -> Fallback:
+    after = next_fallback(fallback, failure, options, found, NO_NAMES)
     assert after is not None
     return after
 
 
-def asked(found: Placement, detour: Detour) -> int:
+def asked(found: Placement, fallback: Fallback) -> int:
     """What the engine will really ask of the device."""
-    return found.used_bytes["CUDA0"] - detour.short.get("CUDA0", 0) if found.n_gpu_layers else 0
+    return found.used_bytes["CUDA0"] - fallback.short.get("CUDA0", 0) if found.n_gpu_layers else 0
 
 
 @pytest.mark.parametrize("size", [8.0, 12.0, 24.0, 80.0])
 def test_memory_that_ran_out_is_planned_for_and_every_plan_is_another(size: float) -> None:
-    budgets, options, detour = machine(size, host=64), LaunchOptions(), Detour()
-    seen = [placed(detour, budgets)]
-    wanted = asked(seen[0], detour)
+    budgets, options, fallback = machine(size, host=64), LaunchOptions(), Fallback()
+    seen = [placed(fallback, budgets)]
+    wanted = asked(seen[0], fallback)
     for _ in range(3):
-        detour = climbed(detour, oom("CUDA0", 800 * MIB), options, seen[-1])
-        found = placed(detour, budgets)
+        fallback = climbed(fallback, oom("CUDA0", 800 * MIB), options, seen[-1])
+        found = placed(fallback, budgets)
         assert (found.options, found.n_gpu_layers) != (seen[-1].options, seen[-1].n_gpu_layers)
-        assert asked(found, detour) < wanted
-        wanted = asked(found, detour)
+        assert asked(found, fallback) < wanted
+        wanted = asked(found, fallback)
         seen.append(found)
-    assert next_detour(detour, oom("CUDA0", 800 * MIB), options, seen[-1], NO_NAMES) is None
-    assert len(detour.steps) == 3
-    assert all("CUDA0" in step for step in detour.steps)
+    assert next_fallback(fallback, oom("CUDA0", 800 * MIB), options, seen[-1], NO_NAMES) is None
+    assert len(fallback.steps) == 3
+    assert all("CUDA0" in step for step in fallback.steps)
     assert any("ran out of memory there" in why for why in seen[-1].why)
 
 
 def test_what_the_user_set_is_kept_when_memory_ran_out() -> None:
     options = LaunchOptions(ctx_size=65536, cache_type_k="f16", cache_type_v="f16", n_gpu_layers=99)
     budgets = machine(24, host=64)
-    first = placed(Detour(), budgets, options)
-    found = planned(climbed(Detour(), oom("CUDA0", 800 * MIB), options, first), budgets, options)
+    first = placed(Fallback(), budgets, options)
+    found = planned(climbed(Fallback(), oom("CUDA0", 800 * MIB), options, first), budgets, options)
     assert isinstance(found, DoesNotFit), "the same again would fail again"
 
 
@@ -77,47 +77,47 @@ def test_others_leave_when_memory_ran_out() -> None:
     budgets = machine(24, host=8)
     other = Resident(7, "other", {"CUDA0": 10 * GIB}, evictable=True)
     options = LaunchOptions(ctx_size=32768, n_gpu_layers=99, cache_type_k="f16", cache_type_v="f16")
-    first = planned(Detour(), budgets, options, (other,))
+    first = planned(Fallback(), budgets, options, (other,))
     assert isinstance(first, Placement)
     assert first.evict == ()
-    again = planned(climbed(Detour(), oom("CUDA0", 800 * MIB), options, first), budgets, options, (other,))
+    again = planned(climbed(Fallback(), oom("CUDA0", 800 * MIB), options, first), budgets, options, (other,))
     assert isinstance(again, Placement)
     assert again.evict == (7,)
 
 
 def test_a_device_is_known_by_the_engines_name_for_it() -> None:
-    found = placed(Detour(), machine(24, host=64))
-    after = next_detour(Detour(), oom("CUDA3", MIB), LaunchOptions(), found, {"CUDA0": "CUDA3"})
+    found = placed(Fallback(), machine(24, host=64))
+    after = next_fallback(Fallback(), oom("CUDA3", MIB), LaunchOptions(), found, {"CUDA0": "CUDA3"})
     assert after is not None
     assert set(after.short) == {"CUDA0"}
 
 
 def test_memory_of_no_named_device_is_that_of_all_devices_of_the_plan() -> None:
-    found = placed(Detour(), machine(6, 6, host=64))
+    found = placed(Fallback(), machine(6, 6, host=64))
     assert len(found.devices) == 2
-    assert set(climbed(Detour(), oom(None), LaunchOptions(), found).short) == {"CUDA0", "CUDA1"}
-    alone = placed(Detour(), Budgets((), machine(host=64).host))
-    assert set(climbed(Detour(), oom(None), LaunchOptions(), alone).short) == {"CPU"}
+    assert set(climbed(Fallback(), oom(None), LaunchOptions(), found).short) == {"CUDA0", "CUDA1"}
+    alone = placed(Fallback(), Budgets((), machine(host=64).host))
+    assert set(climbed(Fallback(), oom(None), LaunchOptions(), alone).short) == {"CPU"}
 
 
 def test_the_kernels_kill_is_planned_for_once_on_the_host() -> None:
-    found = placed(Detour(), machine(24, host=64))
+    found = placed(Fallback(), machine(24, host=64))
     killed = Failure("engine_killed", "", device="CPU")
-    after = climbed(Detour(), killed, LaunchOptions(), found)
+    after = climbed(Fallback(), killed, LaunchOptions(), found)
     assert set(after.short) == {"CPU"}
-    assert next_detour(after, killed, LaunchOptions(), found, NO_NAMES) is None
+    assert next_fallback(after, killed, LaunchOptions(), found, NO_NAMES) is None
 
 
 def test_a_guess_that_is_not_heeded_is_not_told() -> None:
-    found = placed(Detour(), machine(24, host=64))
-    after = climbed(Detour(steps=("Before.",)), Failure("engine_killed", "", device="CPU"), LaunchOptions(), found)
+    found = placed(Fallback(), machine(24, host=64))
+    after = climbed(Fallback(steps=("Before.",)), Failure("engine_killed", "", device="CPU"), LaunchOptions(), found)
     assert "are kept free" in after.steps[1]
     told = unguessed(after)
     assert told.steps == ("Before.", "The engine was killed: started once more as it was.")
     assert replace(told, steps=after.steps) == after
 
 
-PLAN = placed(Detour(), machine(24, host=64))
+PLAN = placed(Fallback(), machine(24, host=64))
 FOUND = LaunchOptions(mmproj_auto=True)
 DRAFTING = LaunchOptions(spec_draft_model="d.gguf", spec_type=("draft-simple", "ngram-mod"), spec_draft_n_max=3)
 
@@ -133,10 +133,10 @@ DRAFTING = LaunchOptions(spec_draft_model="d.gguf", spec_type=("draft-simple", "
     ],
 )
 def test_what_fails_is_left_out_once(code: str, options: LaunchOptions, becomes: LaunchOptions) -> None:
-    after = climbed(Detour(), Failure(code, ""), options, PLAN)
-    assert detoured(options, after) == becomes
+    after = climbed(Fallback(), Failure(code, ""), options, PLAN)
+    assert with_fallback(options, after) == becomes
     assert len(after.steps) == 1
-    assert next_detour(after, Failure(code, ""), options, PLAN, NO_NAMES) is None
+    assert next_fallback(after, Failure(code, ""), options, PLAN, NO_NAMES) is None
 
 
 @pytest.mark.parametrize(
@@ -154,17 +154,17 @@ def test_what_fails_is_left_out_once(code: str, options: LaunchOptions, becomes:
     ],
 )
 def test_nothing_is_tried_against_the_users_wish_or_where_nothing_helps(code: str, options: LaunchOptions) -> None:
-    assert next_detour(Detour(), Failure(code, ""), options, PLAN, NO_NAMES) is None
+    assert next_fallback(Fallback(), Failure(code, ""), options, PLAN, NO_NAMES) is None
 
 
 def test_steps_add_up() -> None:
-    detour = climbed(Detour(), Failure("projector_failed", ""), FOUND, PLAN)
-    detour = climbed(detour, Failure("flash_attn_unsupported", ""), FOUND, PLAN)
-    detour = climbed(detour, oom("CUDA0", MIB), FOUND, PLAN)
-    assert detoured(FOUND, detour) == LaunchOptions(mmproj_auto=False, flash_attn="off")
-    assert len(detour.steps) == 3
+    fallback = climbed(Fallback(), Failure("projector_failed", ""), FOUND, PLAN)
+    fallback = climbed(fallback, Failure("flash_attn_unsupported", ""), FOUND, PLAN)
+    fallback = climbed(fallback, oom("CUDA0", MIB), FOUND, PLAN)
+    assert with_fallback(FOUND, fallback) == LaunchOptions(mmproj_auto=False, flash_attn="off")
+    assert len(fallback.steps) == 3
 
 
 def test_without_a_draft_model_there_is_none_to_leave_out() -> None:
-    assert without_draft(LaunchOptions(spec_type=("ngram-mod",)), Detour()) == Detour()
-    assert without_draft(DRAFTING, Detour()).no_draft
+    assert without_draft(LaunchOptions(spec_type=("ngram-mod",)), Fallback()) == Fallback()
+    assert without_draft(DRAFTING, Fallback()).no_draft

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from supervisor.core.environment import for_builds
+from supervisor.system.processes import signal_session
 
 _TERM_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
@@ -65,42 +62,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
     The session, not the process group: ninja gives each compiler a group of its own.
     """
-    for number in (signal.SIGTERM, _KILL):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TERM_SECONDS):
-                while _signal_session(process.pid, number):  # noqa: ASYNC110 - a session tells nobody that it is empty
+                while signal_session(process.pid, number):  # noqa: ASYNC110 - a session tells nobody that it is empty
                     await asyncio.sleep(_LOOK_SECONDS)
     await process.wait()
-
-
-def _signal_session(leader: int, number: int) -> bool:
-    """Send a signal to every process of the session; False when there is none any more."""
-    members = [pid for pid in psutil.pids() if _session_of(pid) == leader and _is_running(pid)]
-    for pid in members:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-    return bool(members)
-
-
-def _is_running(pid: int) -> bool:
-    """Tell whether a process runs; one that is dead and only waits to be reaped does not."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
-
-
-if sys.platform == "win32":
-    _KILL = signal.SIGTERM  # ends a process at once there
-
-    def _session_of(pid: int) -> int:
-        return pid
-
-else:
-    _KILL = signal.SIGKILL
-
-    def _session_of(pid: int) -> int | None:
-        try:
-            return os.getsid(pid)
-        except OSError:
-            return None

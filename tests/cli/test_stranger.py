@@ -1,0 +1,76 @@
+"""A daemon that a user named by URL and that is none: whatever it answers, the command ends with a word about it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import supervisor
+from supervisor.cli import client as client_module
+from supervisor.cli.client import Client
+from supervisor.errors import DaemonError
+from tests.cli.conftest import Cli
+
+STATUS = {
+    "pid": 1,
+    "version": supervisor.__version__,
+    "models": [{"id": "m", "state": "ready"}],
+    "config": {},
+    "engine": {"path": "/x"},
+}
+
+
+@contextmanager
+def stranger(answer: bytes, kind: str = "application/json") -> Iterator[str]:
+    """Answers the status as a daemon would, everything else with `answer`, and closes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                told = json.dumps(STATUS).encode() if b"/status" in connection.recv(65_536) else answer
+                connection.sendall(
+                    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: " + kind.encode() + b"\r\n\r\n"
+                )
+                connection.sendall(told)
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.close()
+
+
+@pytest.mark.parametrize("event", [b"no JSON", b"[1]", b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize("words", [("chat", "m", "-m", "hello"), ("load", "m"), ("pull", "a/b")])
+def test_an_event_that_is_none(cli: Cli, event: bytes, words: tuple[str, ...]) -> None:
+    with stranger(b"data: " + event + b"\n\n", "text/event-stream") as url:
+        shown = cli(*words, "--url", url)
+    assert shown.code != 0
+    assert "is not this program's daemon" in shown.err or "A piece of the answer is" in shown.err
+    assert "bug in the program" not in shown.err
+
+
+def test_an_answer_that_is_nested_too_deeply() -> None:
+    with stranger(b"[" * 100_000) as url, pytest.raises(DaemonError, match="does not speak"):
+        Client(url).get("/api/v1/devices")
+
+
+def test_answers_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_LONGEST_ANSWER", 1000)
+    monkeypatch.setattr(client_module, "_LONGEST_LINE", 1000)
+    with stranger(b" " * 2000 + b"{}") as url, pytest.raises(DaemonError, match="does not speak"):
+        Client(url).get("/api/v1/devices")
+    with stranger(b"x" * 2000) as url, pytest.raises(DaemonError, match="does not speak"):
+        list(Client(url).lines("/api/v1/logs", {}))
+    with stranger(b"data: x\n" * 2000) as url, pytest.raises(DaemonError, match="does not speak"):
+        list(Client(url).events("/v1/chat/completions", {}))

@@ -1,0 +1,108 @@
+"""What people read about launch options, made from their table: `python -m tests.support.option_tables` writes it anew.
+
+The table in docs/launch.md, the options of the model in config.example.yaml. The flags in docs/cli.md
+are made from the parsers (`cli_page`).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from supervisor.core.options import LaunchOptions, Option, kinds, options_of
+
+ROOT = Path(__file__).parents[2]
+_PLAIN = 100_000  # an upper bound beyond which nobody asks for it
+_COLUMNS = 120
+_WIDTH = 22  # of `name: value` in the example, beyond which its comment follows right behind
+
+
+class Part(NamedTuple):
+    """A part of a file that is made: where it stands, and what makes it."""
+
+    path: Path
+    place: re.Pattern[str]
+    make: Callable[[Iterable[Option]], str]
+
+    def shown(self) -> str:
+        """As the file has it."""
+        found = self.place.search(self.path.read_text(encoding="utf-8"))
+        return found[0] if found else ""
+
+
+def table(rows: Iterable[Option]) -> str:
+    """A line for each option: its name, what its value is, who may give it, what it means."""
+    lines = ["| option | value | who | meaning |", "|---|---|---|---|"]
+    for row in rows:
+        who = "anybody" if row.client else "configuration"
+        meaning = re.sub(r"\bdocs/(\w+\.md)\b", r"[\1](\1)", row.help)
+        lines.append(f"| `{row.name}` | {value(row.kind)} | {who} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def value(kind: Any) -> str:
+    """What a value is, in words."""
+    return _VALUES[type(kind)](kind)
+
+
+_VALUES: Mapping[type, Callable[[Any], str]] = {
+    kinds.Truth: lambda _: "true, false",
+    kinds.Choice: lambda kind: " ".join(f"`{word}`" for word in kind.words),
+    kinds.Whole: lambda kind: kind.unit if kind.most > _PLAIN else f"{kind.unit}, {kind.least} to {kind.most:,}",
+    kinds.Decimal: lambda kind: f"{kind.least} to {kind.most}" if kind.most <= 1 else "number",
+    kinds.Text: lambda kind: kind.what,
+    kinds.Override: lambda _: "`PATTERN=PLACE`",
+    kinds.Adapter: lambda _: "`path`, `scale`",
+    kinds.Many: lambda kind: f"list of {_plural(value(kind.item))}",
+    kinds.Words: lambda _: "list of texts",
+    kinds.Variables: lambda _: "texts by name",
+    kinds.Json: lambda _: "object",
+}
+
+
+def _plural(word: str) -> str:
+    return word if word.startswith("`") else f"{word}s"
+
+
+def example(rows: Iterable[Option]) -> str:
+    """Keys of a model with a value and a comment each."""
+    return "\n".join(line for row in rows for line in _example(row)) + "\n"
+
+
+def _example(row: Option) -> Iterator[str]:
+    if row.begins:
+        yield from ("", f"    # {row.begins}")
+    told = f"{row.help} ({', '.join(row.kind.words)})" if isinstance(row.kind, kinds.Choice) else row.help
+    key = f"    {f'{row.name}: {row.example or _written(row.default)}':{_WIDTH}} # "
+    first, *more = textwrap.wrap(told, _COLUMNS - len(key), break_on_hyphens=False)
+    yield key + first
+    yield from (f"{'# ':>{_WIDTH + 7}}{line}" for line in more)
+
+
+def _written(given: object) -> str:
+    """A default as YAML; of lists and mappings there are empty ones only."""
+    if given is None or isinstance(given, bool):
+        return "null" if given is None else str(given).lower()
+    return "[]" if given == () else str(given)
+
+
+PARTS = (
+    Part(ROOT / "docs" / "launch.md", re.compile(r"\| option \| value \| who \| meaning \|\n(?:\|.*\|\n)+"), table),
+    Part(
+        ROOT / "config.example.yaml", re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n# )"), example
+    ),
+)
+
+
+def write() -> None:
+    """Put what is made in place of what stands there."""
+    for part in PARTS:
+        text = part.path.read_text(encoding="utf-8")
+        part.path.write_text(text.replace(part.shown(), part.make(options_of(LaunchOptions))), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
