@@ -149,12 +149,23 @@ def _faults(floor: str, name: str) -> Iterator[str]:
             yield f"may not import {name}: it is private to {other}"
 
 
+class _WithoutTypes(ast.NodeTransformer):
+    """Leaves out what only a type checker reads."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        types_only = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if types_only and not node.orelse else self.generic_visit(node)
+
+
 def import_circle(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
-    """A circle of modules that import each other, at their top or in a function; empty where there is none."""
+    """A circle of modules that import each other, at their top or in a function; empty where there is none.
+
+    What is imported for types alone, under `if TYPE_CHECKING`, is never run and does not count.
+    """
     program = {module: (text, is_package) for module, text, is_package in modules}
     imported: dict[str, set[str]] = {module: set() for module in program}
     for module, (text, is_package) in program.items():
-        for _, name in imports_of(ast.parse(text), module, is_package):
+        for _, name in imports_of(_WithoutTypes().visit(ast.parse(text)), module, is_package):
             inner = name.removeprefix("supervisor.")
             meant = inner if inner in program else inner.rpartition(".")[0]
             if inner != name and meant in program and meant != module:
@@ -361,6 +372,7 @@ def test_a_package_resolves_its_own_relative_imports() -> None:
 def test_an_import_circle_is_found(back: str) -> None:
     rest = [("a", "from supervisor import b", False), ("b", "import supervisor.c.d", False)]
     assert import_circle([*rest, ("c.d", "from supervisor.c import e", False)]) == []
+    assert import_circle([*rest, ("c.d", "if TYPE_CHECKING:\n    import supervisor.a", False)]) == []
     circle = import_circle([*rest, ("c.d", back, False)])
     assert circle[0] == circle[-1]
     assert set(circle) == {"a", "b", "c.d"}
