@@ -77,9 +77,6 @@ READ_THEIR_OWN: frozenset[str] = frozenset(
     | {"proxy.asgi", "proxy.relay", "proxy.server"}  # envelopes of our errors
 )
 
-# Outside the command line, what is imported inside a function, and why.
-IMPORT_LATE: frozenset[str] = frozenset({"demo.builtin"})  # numpy and gguf, once in the life of a cache
-
 IMPURE = frozenset(  # what touches the world
     {"asyncio", "logging", "os", "pathlib", "random", "secrets"}
     | {"socket", "structlog", "subprocess", "threading", "time"}
@@ -179,7 +176,7 @@ def import_circle(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
 
 def late_imports(text: str, module: str) -> list[str]:
     """Imports inside functions; the command line may have them, for its start-up time."""
-    if is_within(module, "cli") or module in IMPORT_LATE:
+    if is_within(module, "cli"):
         return []
     tree = ast.parse(text)
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
