@@ -85,7 +85,7 @@ def run_check(args: argparse.Namespace) -> int:
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
     from supervisor.config.load import Start  # noqa: PLC0415 - as above
-    from supervisor.models.targets import configured_models, missing_files  # noqa: PLC0415 - as above
+    from supervisor.models.configured import configured_models, missing_files  # noqa: PLC0415 - as above
 
     path = _path(args.file)
     _note_daemon(args.file)

@@ -16,7 +16,7 @@ from supervisor.config.write import as_text
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import barred_by
 from supervisor.errors import ConfigError
-from supervisor.models.targets import configured_models
+from supervisor.models.configured import configured_models
 
 CONFIG = """
 healthCheckTimeout: 300
