@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """How much is done, 0 to 1; None where nobody knows how much it is."""
+        """The share that is done, 0 to 1; None if the total is unknown."""
         return self.done / self.total if self.total else None
 
     def arrived(self, path: str, done: int, now: float) -> None:
