@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.cli.main import VERBS
+from supervisor.cli.registry import VERBS
 from supervisor.core.text.nearest import did_you_mean
 
 
 @pytest.mark.parametrize("typed", ["show", "kill", "info", "x", "quit", "up", ""])
 def test_a_word_that_is_like_no_name_gets_no_suggestion(typed: str) -> None:
-    assert did_you_mean(typed, VERBS) == ""
+    assert did_you_mean(typed, VERBS.records) == ""
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_a_word_that_is_like_no_name_gets_no_suggestion(typed: str) -> None:
     [("laod", "load"), ("LOAD", "load"), ("est", "estimate"), ("mod", "models"), ("unlod", "unload"), ("pl", "plan")],
 )
 def test_the_name_that_was_meant(typed: str, meant: str) -> None:
-    assert did_you_mean(typed, VERBS) == f"; did you mean {meant}?"
+    assert did_you_mean(typed, VERBS.records) == f"; did you mean {meant}?"
 
 
 def test_a_name_that_begins_with_what_was_typed_comes_before_a_shorter_one_that_is_more_alike() -> None:
