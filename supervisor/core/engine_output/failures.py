@@ -1,4 +1,4 @@
-"""Why an engine did not come up: its last words and its exit → a cause with a stable code and an instruction.
+"""Find the cause of a failed start in the engine's last words and its exit: a stable code and an instruction.
 
 The patterns are llama.cpp's own messages (b11434), the loader's and the kernel's. The first cause in `_RULES` that a
 line fits decides: what follows from another failure comes after it. Without a fitting line there is no cause; the
@@ -74,7 +74,7 @@ OF_LAUNCH = frozenset({OUT_OF_MEMORY, KILLED, PROJECTOR, DRAFT, FLASH_ATTENTION,
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause that is known.
+    """A known cause.
 
     Attributes:
         code: one of `CODES`.
@@ -90,7 +90,7 @@ class Cause:
 
     @property
     def message(self) -> str:
-        """What happened and what to do."""
+        """Sentence that says what happened and what to do."""
         return f"{self.what}. {CODES[self.code]}"
 
 
@@ -98,7 +98,7 @@ Finder: TypeAlias = Callable[[Sequence[str]], Cause | None]
 
 
 def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | None = None) -> Cause | None:
-    """The cause of a start that failed; None: not known.
+    """Return the cause of a start that failed; None if it is not known.
 
     Args:
         lines: what the engine wrote during this start.
@@ -200,7 +200,7 @@ def _mebibytes(text: str) -> int:
 
 
 def _rule(code: str, what: str, *patterns: str) -> Finder:
-    """A cause for the first line that one of the patterns is found in; its groups fill the braces of `what`."""
+    """Return a finder of the first line that matches one of the patterns; its groups fill the braces of `what`."""
     known = [re.compile(pattern) for pattern in patterns]
 
     def find(lines: Sequence[str]) -> Cause | None:

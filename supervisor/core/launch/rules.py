@@ -1,4 +1,4 @@
-"""What may stand in `extra_args`: every option of llama-server b11434, and older spellings, in one of four classes.
+"""The rules of `extra_args`: every option of llama-server b11434, and older spellings, in one of four classes.
 
 - a field: there is a typed option for it, which must be used, because plans and estimates have to know it;
 - never: it would take the engine out of our hands;
@@ -21,7 +21,7 @@ Level = Literal["field", "never", "configuration", "anybody"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A class, and the field's name or the reason; `client`: a field that clients may set."""
+    """A class, and the field's name or the reason; `client` marks a field that clients may set."""
 
     level: Level
     text: str = ""
@@ -100,7 +100,7 @@ _ANYBODY = """
 
 
 def rules_with(rows: Iterable[Option]) -> dict[str, Rule]:
-    """The rules by spelling, where these options have fields."""
+    """Return the rules by spelling, where these options have fields."""
     return {
         **{flag: Rule("anybody") for flag in _ANYBODY.split()},
         **{flag: Rule("configuration", why) for names, why in _CONFIGURATION.items() for flag in names.split()},
@@ -116,5 +116,5 @@ NEWER = Rule("configuration", "this program does not know what it does")
 
 
 def rule_of(flag: str) -> Rule:
-    """The rule for a spelling; `--no-X` follows `--X`."""
+    """Return the rule for a spelling; `--no-X` follows `--X`."""
     return RULES.get(flag) or RULES.get(flag.replace("--no-", "--", 1)) or NEWER

@@ -48,7 +48,7 @@ CONFIGURATION, FREE, COUNTED, TYPED, RULED = Mark.CONFIGURATION, Mark.FREE, Mark
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What can be chosen per model; None, or an empty list, is llama-server's default."""
+    """The options of a model's engine; None, or an empty list, is llama-server's default."""
 
     ctx_size: Tokens | None = option(
         "--ctx-size -c",

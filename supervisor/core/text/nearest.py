@@ -1,4 +1,4 @@
-"""Which name was meant."""
+"""Find the name that was probably meant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LONGEST = 256  # letters of a name that may be a slip: comparing takes their sq
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`; did you mean …?` where one of the names is like this one, else nothing.
+    """Return `; did you mean …?` if one of the names is similar to this one, else nothing.
 
     A name that begins with what was typed comes first, the shortest of several; then the one most alike.
     """
