@@ -1,4 +1,4 @@
-"""What llama-server refuses, found before it is started: a typed reason instead of a number."""
+"""Find what llama-server would refuse before it is started, as a typed reason instead of a number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SLOTS = 256
 
 
 def refuse_model(spec: ModelSpec) -> Refusal | None:
-    """Whether this file alone can be served at all."""
+    """Return the reason why this file cannot be served at all, if there is one."""
     if spec.architecture.projector:
         return Refusal("projector", "The file is a projector: it is loaded with a model, not by itself.")
     if spec.vocab_only:
@@ -39,7 +39,7 @@ def _drafts_only(spec: ModelSpec) -> bool:
 
 
 def refuse_options(facts: Facts, options: EstimateOptions, context: Context) -> Refusal | None:
-    """The first reason why the engine would not start with these options."""
+    """Return the first reason why the engine would not start with these options."""
     return next(_reasons(facts, options, context), None)
 
 
@@ -90,7 +90,7 @@ def _bad_types(
 
 
 def _heads(spec: ModelSpec, keys: bool) -> set[int]:
-    """Head sizes of the layers that run."""
+    """Return the head sizes of the layers that run."""
     windowed = set(spec.swa_layers[: spec.n_layer])
     sizes = {True: spec.head_k_swa, False: spec.head_k} if keys else {True: spec.head_v_swa, False: spec.head_v}
     return {sizes[kind] for kind in windowed}

@@ -20,12 +20,12 @@ _DISK = 2 << 30  # bytes per second: a common NVMe drive, for the expected slown
 
 
 def gib(size: int) -> str:
-    """For people: `12.3 GiB`, `340 MiB`; what is missing is never rounded to nothing."""
+    """Return a size for people: `12.3 GiB`, `340 MiB`. A shortage is never rounded to nothing."""
     return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{-(-size // _MIB)} MiB"
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return the names as `a`, `a and b`, or `a, b and c`."""
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
@@ -37,7 +37,10 @@ def reasons(
     leaving: Leaving,
     paged_bytes: int = 0,
 ) -> tuple[str, ...]:
-    """`settings`: as it was chosen, and with the context it grew to. `ground`: what was free, the devices chosen."""
+    """Return the reasons, a sentence each.
+
+    `settings`: as it was chosen, and with the context it grew to. `ground`: what was free, and the devices chosen.
+    """
     space, pool = ground
     found = [
         *_devices(task, step, settings[1], space, pool),
@@ -83,7 +86,7 @@ def _devices(task: Task, step: Step, setting: Setting, space: Space, pool: Pool)
 
 
 def _not_fewer(task: Task, setting: Setting, space: Space, count: int) -> Iterator[str]:
-    """What had no place on one device less."""
+    """Yield how much would find no place on one device less."""
     found = [_left_over(task, setting, space, pool, count - 1) for pool in task.pools]
     fewer = "one device" if count == 2 else f"{count - 1} devices"
     yield f"With {fewer}, {gib(min(found))} would find no place."
@@ -128,7 +131,7 @@ def _cache_type(task: Task, step: Step) -> Iterator[str]:
 
 
 def _paging(task: Task, paged_bytes: int) -> Iterator[str]:
-    """How slow it will be: what has no room is read again for every token, of experts the share that is used."""
+    """Yield how slow the model will be. What has no room is read again for every token, of experts the share in use."""
     if not task.sizes.paged:
         return
     if not paged_bytes:

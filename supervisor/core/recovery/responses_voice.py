@@ -20,7 +20,7 @@ _EVENTS: Final = {_REASONING: "response.reasoning_text", _MESSAGE: "response.out
 
 
 class ResponsesVoice:
-    """One answer; see `Voice`. `asked`: the client's request, of which the answer repeats some."""
+    """One answer; see `Voice`. `asked`: the client's request, parts of which the answer repeats."""
 
     verbatim = False
 
@@ -37,7 +37,7 @@ class ResponsesVoice:
         self._usage: Usage | None = None
 
     def chunk(self, chunk: Chunk) -> bytes:
-        """Its texts and calls as events of items."""
+        """Return its texts and calls as events of items."""
         out = b""
         if self._head is None:
             self._head = chunk
@@ -51,18 +51,18 @@ class ResponsesVoice:
         return out
 
     def end(self) -> bytes:
-        """The last item's end, and the whole response."""
+        """Return the end of the last item, and the whole response."""
         status = self._status()
         closed = self._closed(status)
         response = self._response(status)
         return closed + self._event(f"response.{response['status']}", response=response)
 
     def error(self, error: Mapping[str, object]) -> bytes:
-        """The event `error`."""
+        """Return the event `error`."""
         return RESPONSES.stream_error(error)
 
     def whole(self, answer: Chunk) -> Mapping[str, object]:
-        """The response with all its items."""
+        """Return the response with all its items."""
         message, reason = message_of(answer)
         delta: Delta = {**message, "tool_calls": numbered(message)}
         self.chunk({**answer, "choices": [{"delta": delta, "finish_reason": reason}]})
@@ -104,7 +104,7 @@ class ResponsesVoice:
         return {"id": f"{prefix}_{self._suffix()}_{number}", "type": kind, "status": "in_progress"}
 
     def _at(self, place: str | int, item: Item) -> bytes:
-        """Go to this item: the one before ends, this one begins."""
+        """Go to this item: end the one before, begin this one."""
         if self._open == place:
             return b""
         out = self._closed("completed")
@@ -115,7 +115,7 @@ class ResponsesVoice:
         return out
 
     def _closed(self, status: str) -> bytes:
-        """The present item's end."""
+        """End the present item, and return its events."""
         if self._open is None:
             return b""
         text, kind, out = "".join(self._text), self._open, b""
@@ -138,7 +138,7 @@ class ResponsesVoice:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def _about(self, kind: str, **more: object) -> bytes:
-        """An event of the present item."""
+        """Return an event of the present item."""
         return self._event(kind, item_id=self._item["id"], output_index=len(self._items), **more)
 
     def _event(self, kind: str, **more: object) -> bytes:
@@ -149,7 +149,10 @@ class ResponsesVoice:
         return str((self._head or {}).get("id", "")).removeprefix("chatcmpl-")
 
     def _status(self) -> str:
-        """The engine's own word for every end; a call that was cut, which nobody must carry out, is none."""
+        """Return the engine's own word for every end, `completed`.
+
+        A call that was cut gets another, as nobody must carry it out.
+        """
         cut = self._reason == "length" and isinstance(self._open, int) and not _is_json("".join(self._text))
         return "incomplete" if cut else "completed"
 

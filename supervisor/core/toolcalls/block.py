@@ -1,4 +1,4 @@
-"""What the reader of a dialect works with: the text, the tools, the options, and the writer of one call's arguments."""
+"""The tools of a dialect's reader: the text, the tools offered, the options, and the writer of one call's arguments."""
 
 from __future__ import annotations
 
