@@ -6,7 +6,7 @@ from typing import Self
 
 
 class SupervisorError(Exception):
-    """Base of all; raised bare only for what should be impossible.
+    """The base of all errors; raised bare only for what should be impossible.
 
     Args:
         message: one or two sentences: what is wrong, what to do.
@@ -24,7 +24,7 @@ class SupervisorError(Exception):
 
     @classmethod
     def told(cls, message: str, log_lines: tuple[str, ...] = ()) -> Self:
-        """The same error again, from what was kept of it."""
+        """Return the same error again, made of its stored message and lines."""
         return cls(message, log_lines=log_lines)
 
 
@@ -48,13 +48,13 @@ class PackageOverwritten(SupervisorError):
 
 
 class SystemRefused(SupervisorError):
-    """The system does not let the program write where it has to: no permission, read-only, or the disk is full."""
+    """The system does not let the program write where it must: no permission, read-only, or the disk is full."""
 
     code = "system_refused"
 
 
 class FolderRefused(SystemRefused, PermissionError):
-    """A folder that belongs to somebody else, or that others can write to, is no place for what is ours."""
+    """A folder for our own files belongs to somebody else, or others can write to it."""
 
     code = "folder_refused"
 

@@ -1,4 +1,4 @@
-"""Errors about the daemon itself."""
+"""Errors about the daemon."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DaemonUnreachable(DaemonError):
 
 
 class DaemonUnproven(DaemonError):
-    """What answers at the daemon's address cannot prove that it is the daemon."""
+    """The program at the daemon's address cannot prove that it is the daemon."""
 
     code = "daemon_unproven"
 
@@ -42,13 +42,13 @@ class AddressInUse(DaemonError):
 
 
 class InsecureBind(DaemonError):
-    """A non-loopback address without a key."""
+    """The daemon would listen on a non-loopback address without an API key."""
 
     code = "insecure_bind"
 
 
 class Overloaded(DaemonError):
-    """The daemon has no room for one more for now.
+    """The daemon has no room for one more at the moment.
 
     Args:
         message: as in SupervisorError.
@@ -69,7 +69,7 @@ class QueueFull(Overloaded):
 
 
 class BodiesFull(Overloaded):
-    """The bodies of requests that wait or run take all the memory that they may."""
+    """The bodies of waiting and running requests take all the memory that they may."""
 
     code = "bodies_full"
 
@@ -81,19 +81,19 @@ class TooManyConnections(Overloaded):
 
 
 class TooManyReaders(Overloaded):
-    """As many clients read events as may."""
+    """As many clients read events as are allowed."""
 
     code = "too_many_readers"
 
 
 class TooManyDownloads(Overloaded):
-    """As many downloads that nobody waits for are under way as may be."""
+    """As many downloads that nobody waits for are running as are allowed."""
 
     code = "too_many_downloads"
 
 
 class RequestCancelled(DaemonError):
-    """Somebody ended the request by its number."""
+    """Somebody cancelled the request by its number."""
 
     code = "request_cancelled"
 
@@ -117,7 +117,7 @@ class StoreTooNew(StoreUnusable):
 
 
 class RemoteError(DaemonError):
-    """An error the daemon reported, as the command line sees it.
+    """An error that the daemon reported, as the command line sees it.
 
     Args:
         message: the daemon's message.

@@ -6,7 +6,7 @@ from supervisor.errors.base import SupervisorError
 
 
 class HubError(SupervisorError):
-    """The hub answered with something that is not understood, or that no hub would say."""
+    """The hub's answer is not understood, or is none that a hub would give."""
 
     code = "hub_error"
 
@@ -30,30 +30,30 @@ class HubGated(HubError):
 
 
 class HubBusy(HubError):
-    """The hub asked to be left alone for a while, again and again, or is out of order."""
+    """The hub asked repeatedly to be left alone for a while, or is out of order."""
 
     code = "hub_busy"
 
 
 class HubUnreachable(HubError):
-    """The hub does not answer, or the network may not be used, and the files are not in the cache."""
+    """The files are not in the cache, and the hub does not answer or the network may not be used."""
 
     code = "hub_unreachable"
 
 
 class DownloadFailed(HubError):
-    """A download broke off; what arrived is kept, the next try goes on with the rest."""
+    """A download broke off. What arrived is kept, and the next try continues with the rest."""
 
     code = "download_failed"
 
 
 class DiskFull(HubError):
-    """There is not enough room on the disk for what has to be downloaded."""
+    """There is not enough room on the disk for the download."""
 
     code = "disk_full"
 
 
 class VerificationFailed(HubError):
-    """A file in the cache is not what the hub says it is."""
+    """A file in the cache is not the one that the hub describes."""
 
     code = "verification_failed"

@@ -15,7 +15,7 @@ class ModelError(SupervisorError):
 
 
 class ModelNotFound(ModelError):
-    """No such model is configured, built in or on disk."""
+    """There is no such model configured, built in or on disk."""
 
     code = "model_not_found"
 
@@ -27,7 +27,7 @@ class ModelIdTaken(ModelError):
 
 
 class ModelFileError(ModelError):
-    """The file is there but cannot be a model."""
+    """The file exists but cannot be used as a model."""
 
     code = "model_file_invalid"
 
@@ -49,7 +49,7 @@ class GgufError(ModelFileError):
 
     @classmethod
     def told(cls, message: str, log_lines: tuple[str, ...] = ()) -> Self:
-        """The message has its place in the file already."""
+        """Return the same error again; the message already has the place in the file."""
         error = cls(message)
         error.message, error.log_lines = message, log_lines
         error.args = (message,)
@@ -57,13 +57,13 @@ class GgufError(ModelFileError):
 
 
 class ShardMissing(ModelFileError):
-    """A part of a split model is not there."""
+    """A part of a split model is missing."""
 
     code = "shard_missing"
 
 
 class ProjectorAlone(ModelFileError):
-    """The file is a projector: it is loaded with a model, not by itself."""
+    """The file is a projector, which is loaded with a model, not by itself."""
 
     code = "projector"
 
@@ -75,7 +75,7 @@ class VocabularyOnly(ModelFileError):
 
 
 class DraftOnly(ModelFileError):
-    """The file is a model that only drafts for another one."""
+    """The file is a model that can only draft for another one."""
 
     code = "draft_only"
 
@@ -92,7 +92,7 @@ _OF_FILES: Mapping[str, type[ModelFileError]] = {
 
 
 def file_refused(code: str, message: str) -> ModelFileError | None:
-    """The error for what llama-server refuses of a file whatever the options; None: the code is of an option."""
+    """Return the error if llama-server refuses the file whatever the options; None if the code is an option's."""
     kind = _OF_FILES.get(code)
     return None if kind is None else kind(message)
 
@@ -104,7 +104,7 @@ class VariantNotFound(ModelError):
 
 
 class VariantAmbiguous(ModelError):
-    """Several files of the repository answer to what was asked for."""
+    """Several files of the repository match the request."""
 
     code = "variant_ambiguous"
 
@@ -131,13 +131,13 @@ class EstimateRefused(ModelError):
 
 
 class ModelDoesNotFit(ModelError):
-    """The machine has no room for the model, whatever leaves; the message has the numbers."""
+    """The machine has no room for the model, even if all other models leave; the message has the numbers."""
 
     code = "does_not_fit"
 
 
 class ModelLoadFailed(ModelError):
-    """An engine could not be brought up for the model; where the cause is known, `code` is the cause's own."""
+    """An engine could not be started for the model; where the cause is known, `code` is that of the cause."""
 
     code = "model_load_failed"
 
@@ -149,13 +149,13 @@ class ModelLoadFailed(ModelError):
 
 
 class ModelNotLoaded(ModelLoadFailed):
-    """What was asked for never wakes a model, and this one is not loaded."""
+    """The model is not loaded, and this request never loads one."""
 
     code = "model_not_loaded"
 
 
 class CrashLoop(ModelLoadFailed):
-    """The model's engine failed too often in a row; it is started again when somebody asks with `load`."""
+    """The model's engine failed too often in a row. It is started again when somebody asks with `load`."""
 
     code = "crash_loop"
 

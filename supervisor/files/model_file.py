@@ -1,4 +1,4 @@
-"""Opens a model's file: finds the parts of a split one, checks that all are there and are GGUF."""
+"""Open a model's file: find the parts of a split one, check that all are there and are GGUF."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ModelFile:
 
 
 def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: bool = False) -> ModelFile:
-    """The model of which `path` is the file, or any part.
+    """Return the model of which `path` is the file, or any part.
 
     With `any_byte_order` a file for machines of the other kind is opened too: its facts are readable, but no engine
     here can load it. Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its
@@ -68,7 +68,7 @@ def _check_name(path: Path) -> None:
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
-    """All files of the model of which `path` is one. Raises ModelFileError, ShardMissing."""
+    """Return all files of the model of which `path` is one. Raises ModelFileError, ShardMissing."""
     shard = shard_of(path.name)
     if shard is None:
         return (path,)
@@ -87,7 +87,7 @@ def parts_of(path: Path) -> tuple[Path, ...]:
 
 
 def _read(path: Path, cache: HeaderCache | None) -> tuple[GgufHeader, int]:
-    """Header and size in bytes."""
+    """Return header and size in bytes."""
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
@@ -124,7 +124,7 @@ def _combined(first: Path, headers: list[GgufHeader]) -> GgufHeader:
 
 
 def _check_split(path: Path, header: GgufHeader, number: int, count: int) -> None:
-    """A part under a wrong name would make the engine fail later, with less to say."""
+    """Refuse a part under a wrong name, which would make the engine fail later, with less to say."""
     split_count = header.split_count or 1
     if split_count != count:
         raise ModelFileError(

@@ -1,4 +1,4 @@
-"""What people name when they load a model: the built-in one, a GGUF file, a known id."""
+"""Resolve the targets that people name when they load a model: the built-in one, a GGUF file, a known id."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_NAMED = 5
 
 
 def configured_models(settings: Settings) -> Registry:
-    """The models of the configuration and of its folder, and the built-in one."""
+    """Return the models of the configuration and of its folder, and the built-in one."""
     models = effective_models(settings)
     found = _found(settings.models_dir)
     taken = {*models, *(alias for model in models.values() for alias in model.aliases)}
@@ -44,7 +44,7 @@ def configured_models(settings: Settings) -> Registry:
 
 
 def _found(folder: str | None) -> dict[str, FolderModel]:
-    """What `models_dir` holds, by name; what cannot be a model for its name is logged."""
+    """Return the models in `models_dir` by name; log those that cannot be models because of their name."""
     if folder is None:
         return {}
     for name in passed_over(Path(folder)):
@@ -53,13 +53,13 @@ def _found(folder: str | None) -> dict[str, FolderModel]:
 
 
 def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
-    """Files that these models name and that are not there, each with the id of its model."""
+    """Return the files that these models name and that are missing, each with the id of its model."""
     named = ((entry.id, path) for entry in models for path in (entry.path, *_named_files(entry.options)))
     return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
 
 
 def _named_files(options: LaunchOptions) -> Iterator[str]:
-    """The files that options name."""
+    """Yield the files that options name."""
     for row in options_of(LaunchOptions):
         value = getattr(options, row.name)
         if names_file(row.kind, folders=False) and value is not None:
@@ -74,7 +74,10 @@ def _defaults(settings: Settings) -> ModelDefaults:
 def _entry(
     settings: Settings, name: str, model: ModelSettings, found: FolderModel | None, policy: ModelPolicy
 ) -> ModelEntry:
-    """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
+    """Return the entry of a configured model.
+
+    `found`: what `models_dir` has under this name; it counts where the model names nothing itself.
+    """
     entry = ModelEntry(
         *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
         *(model.filters.filters(), model.tool_calls),
@@ -93,7 +96,7 @@ def _entry(
 
 
 def _with_companions(options: LaunchOptions, found: FolderModel) -> LaunchOptions:
-    """What lies beside the model is used, unless the options say otherwise."""
+    """Return the options with the files beside the model, unless the options say otherwise."""
     if found.projector is not None and options.mmproj is None and options.mmproj_auto is not False:
         options = replace(options, mmproj=str(found.projector))
     if found.draft is not None and options.spec_draft_model is None:
@@ -102,14 +105,14 @@ def _with_companions(options: LaunchOptions, found: FolderModel) -> LaunchOption
 
 
 def with_options(entry: ModelEntry, options: ModelOptions | None) -> ModelEntry:
-    """The entry with these options until it is unloaded; those that are not given stay as they were."""
+    """Return the entry with these options until it is unloaded; options that are not given stay as they were."""
     if options is None:
         return entry
     return entry.loaded_with(replace(entry.options, **options.model_dump(exclude_unset=True)))
 
 
 def resolve_target(registry: Registry, target: str, model_id: str | None = None) -> ModelEntry:
-    """The entry for a load target, known or new; the registry stays as it is.
+    """Return the entry for a load target, known or new; the registry stays as it is.
 
     Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
     """
@@ -117,7 +120,7 @@ def resolve_target(registry: Registry, target: str, model_id: str | None = None)
 
 
 def known_entry(registry: Registry, target: str) -> ModelEntry | None:
-    """The entry with this id or alias; None: the target may be a path or a model of the hub. Raises ModelNotFound."""
+    """Return the entry with this id or alias; None if the target may be a path or a hub model. Raise ModelNotFound."""
     try:
         return registry.find(target)
     except ModelNotFound:
@@ -152,7 +155,7 @@ def _name_of(first: Path) -> str:
 
 
 def _file_in(folder: Path) -> Path:
-    """The one model of a folder. Raises ModelFileError where there is none, or several."""
+    """Return the one model of a folder. Raise ModelFileError where there is none, or several."""
     names = sorted(one.path.name for one in scan_files(folder))
     if len(names) == 1:
         return folder / names[0]
@@ -163,7 +166,7 @@ def _file_in(folder: Path) -> Path:
 
 
 def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str, ...] = ()) -> ModelEntry:
-    """A model of which nothing is configured: of the hub where there is a reference, else of a file."""
+    """Return a model for which nothing is configured: of the hub where there is a reference, else of a file."""
     given = registry.defaults
     source = Source.FILE if hub is None else Source.HUB
     entry = ModelEntry(name, source, None, given.options, aliases, hub)

@@ -1,4 +1,4 @@
-"""Where models go, here and now: the newest look at the machine, what is known of each model, and the planner.
+"""Plan where models go, here and now: by the newest look at the machine and what is known of each model.
 
 The pool has a model read (`learn`) and the machine looked at (`see_room`) before the scheduler asks for a plan. What
 `plan` answers then is computed from these alone: it reads nothing and waits for nothing.
@@ -58,7 +58,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the configuration says about contexts and about what is kept back on devices."""
+    """The configuration's rules about contexts and the memory kept back on devices."""
 
     policy: Policy = field(default_factory=Policy)
     reserves: Reserves | None = None
@@ -66,14 +66,14 @@ class Rules:
 
 @dataclass(frozen=True)
 class Sight:
-    """What a look at the machine showed, and the rules. It never changes, so a thread may plan by it for a while."""
+    """The result of a look at the machine, and the rules. It never changes, so a thread may plan by it for a while."""
 
     machine: Machine
     budgets: Budgets
     rules: Rules
 
     def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        """A plan, made again with what earlier starts teach about the first one.
+        """Return a plan, made again with what earlier starts teach about the first one.
 
         That a killed engine lacked memory is a guess: where nothing fits by it, the plan is made without.
         Raises InvalidRequest for options that cannot be planned.
@@ -83,7 +83,7 @@ class Sight:
     def decided(
         self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
     ) -> tuple[Placement | DoesNotFit, bool]:
-        """The plan, and whether what was guessed, if anything, counts in it."""
+        """Return the plan, and whether what was guessed, if anything, counts in it."""
         found = self._taught(known, options, residents, known.fallback.short)
         guessed = known.fallback.killed and known.fallback.shortages == 1
         dropped = guessed and isinstance(found, DoesNotFit) and not found.later
@@ -94,19 +94,19 @@ class Sight:
         return found, not dropped
 
     def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
-        """How a quantisation would do of which only the size is known: `scale` is (its size, that of `known`)."""
+        """Return the forecast of a quantisation of known size: `scale` is (its size, that of `known`)."""
         request = known.subject.request(known.entry.id, known.entry.options)
         return forecast(request, self.budgets, residents, self.rules.policy, scale)
 
     def placed(self, placement: Placement) -> Placed:
-        """What an engine has to be told so that it goes where the plan says."""
+        """Return what an engine must be told so that it goes where the plan says."""
         every = self.machine.devices
         chosen = self.devices_of(placement)
         names = dict(zip(placement.devices, names_in_child(chosen, every), strict=True))
         return Placed(placement, names, visible_env(chosen, every), rpc_endpoints(chosen))
 
     def devices_of(self, placement: Placement) -> tuple[Device, ...]:
-        """The devices of a placement, in its order."""
+        """Return the devices of a placement, in its order."""
         named = {device.name: device for device in self.machine.devices}
         return tuple(named[name] for name in placement.devices)
 
@@ -133,7 +133,7 @@ Look = Callable[[bool, Collection[str]], Machine]
 
 
 class Planner:
-    """Answers the scheduler.
+    """The planner that answers the scheduler.
 
     Args:
         read: opens a model's files and looks up what is known of it.
@@ -161,11 +161,11 @@ class Planner:
         self._waiting = 0
 
     def adopt(self, rules: Rules) -> None:
-        """Decide by other rules from the next look on."""
+        """Plan by other rules from the next look on."""
         self._rules = rules
 
     async def learn(self, model: str) -> None:
-        """Read the model's files. Raises what reading them does."""
+        """Read the model's files. Raise what reading them does."""
         entry = self._registry.find(model)
         fallback = self.fallback(entry)
         try:
@@ -177,12 +177,15 @@ class Planner:
         self._known[entry.id] = replace(known, fallback=fallback)
 
     def fallback(self, entry: ModelEntry) -> Fallback:
-        """How the model is started otherwise than its options say; other options begin anew."""
+        """Return the changes to the model's start after failed ones; other options begin anew."""
         options, fallback = self._fallbacks.get(entry.id, (entry.options, Fallback()))
         return fallback if options == entry.options else Fallback()
 
     def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
-        """A start of the model failed: whether there is something else to try. The next `learn` heeds it."""
+        """Take in that a start of the model failed.
+
+        Return whether there is something else to try, for the next `learn`.
+        """
         entry = self._registry.find(model)
         names = self.sight.placed(placement).names
         found = next_fallback(self.fallback(entry), failure, entry.options, placement, names)
@@ -191,16 +194,16 @@ class Planner:
         return found is not None
 
     def forget(self, model: str) -> None:
-        """Start it again as its options say."""
+        """Start the model again as its options say."""
         self._fallbacks.pop(model, None)
 
     async def see_room(self) -> Mapping[str, int]:
-        """Look at the machine; free bytes by device name."""
+        """Look at the machine; return the free bytes by device name."""
         machine = (await self.look()).machine
         return {device.name: device.free_bytes for device in machine.devices} | {"CPU": machine.host.available_bytes}
 
     async def look(self, *, again: bool = False) -> Sight:
-        """The machine now; `again`: without what is remembered of probes."""
+        """Return the machine now; `again`: without what is remembered of probes."""
         ours = tuple(self._holdings())
         machine, measured = await asyncio.to_thread(self._look, again, ours)
         self._seen = machine, budgets(machine, measured, self._rules.reserves)
@@ -208,17 +211,17 @@ class Planner:
 
     @property
     def sight(self) -> Sight:
-        """What the last look showed. Raises RuntimeError where none was taken: that is a fault of the program."""
+        """Result of the last look. Raises RuntimeError where none was taken: that is a fault of the program."""
         if self._seen is None:
             raise RuntimeError("the machine has to be looked at before anything is planned on it")
         return Sight(*self._seen, self._rules)
 
     def known(self, model: str) -> Known:
-        """What was read of a model."""
+        """Return the model as it was read."""
         return self._known[model]
 
     def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        """Where the model would go beside these engines.
+        """Return where the model would go beside these engines.
 
         Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with,
         ModelFileError for a file that none serves.
@@ -233,7 +236,7 @@ class Planner:
         return found
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """What a plan or an estimate that somebody asks for comes to, computed beside the loop that relays.
+        """Return the result of a plan or an estimate, computed in a thread beside the loop that relays.
 
         One at a time: more threads would take turns with the loop more often, and be no faster. Raises QueueFull where
         too many wait.
@@ -257,5 +260,5 @@ def _with_fallback(entry: ModelEntry, fallback: Fallback) -> ModelEntry:
 
 
 def refused(refusal: Refusal) -> SupervisorError:
-    """The error of a load that llama-server would refuse: for its file, or for an option."""
+    """Return the error of a load that llama-server would refuse: for its file, or for an option."""
     return file_refused(refusal.code, refusal.message) or ModelLoadFailed(refusal.message, code=OPTION)

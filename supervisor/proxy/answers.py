@@ -1,4 +1,4 @@
-"""How the engine's response becomes the client's: streamed through, folded into one object, or passed on whole."""
+"""Turn the engine's response into the client's: streamed through, folded into one object, or passed on whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
 
 
 class Filter(Protocol):
-    """What stands between the engine's bytes and the client's: `core/stream/filter.py`, or what looks like it."""
+    """A filter between the engine's bytes and the client's: `core/stream/filter.py`, or one with the same methods."""
 
     @property
     def done(self) -> bool: ...
@@ -31,7 +31,7 @@ class StreamBroken(Exception):
 
 
 async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    """Send the head and the events as they come; raises StreamBroken, between two events, where the end is missing.
+    """Send the head and the events as they come. Raise StreamBroken, between two events, where the end is missing.
 
     The head goes out while the engine works on the prompt, so that nobody gives up meanwhile and the first event need
     not wait for it. What fails from then on is said in the stream.
@@ -64,7 +64,7 @@ async def fold(
     through: Filter | None = None,
     changed: Changed | None = None,
 ) -> None:
-    """Send one object made of the whole stream, `changed`; raises StreamBroken where the end is missing."""
+    """Send one object made of the whole stream, `changed`. Raise StreamBroken where the end is missing."""
     while arrived := await upstream.read_some():
         into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:
@@ -77,7 +77,7 @@ async def fold(
 
 
 async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Changed | None) -> None:
-    """Send what the engine answered, an error in our envelope. changed: what becomes of an answer."""
+    """Send the engine's answer, an error in our envelope. `changed` is applied to the answer."""
     body = await upstream.read()
     if upstream.status == 200 and changed is not None:
         with well_shaped():
