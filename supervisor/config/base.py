@@ -167,7 +167,7 @@ def _depth(value: object, above: int = 0) -> int:
 
 def _nameable(text: str) -> str:
     if "\0" in text:
-        raise ValueError("no file's name has a NUL character")
+        raise ValueError("a file name cannot contain a NUL character")
     return text
 
 

@@ -85,7 +85,7 @@ class _Expander:
         except _Unknown as error:
             self.faults.append(Misuse(loc, str(error)))
         except _TooLarge:
-            self.faults.append(Misuse(loc, f"macros and variables put in more than {MOST_CHARACTERS:,} characters"))
+            self.faults.append(Misuse(loc, f"macros and variables expand to more than {MOST_CHARACTERS:,} characters"))
         return value
 
     def _take(self, macros: object) -> None:

@@ -86,7 +86,7 @@ def passed_over(path: Path) -> str | None:
     if not os.path.isfile(path):
         return f"{path} is gone. Put it back."
     if not _is_private(path):
-        return f"Others may write {path}, so it is not used: `chmod go-w {path}`, or name it with --config."
+        return f"{path} can be written by others, so it is not used: `chmod go-w {path}`, or name it with --config."
     return None
 
 
@@ -198,7 +198,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(content) > _MOST_BYTES:
-        raise ConfigError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; that is no configuration.")
+        raise ConfigError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; a configuration is never that large.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

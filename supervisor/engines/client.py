@@ -248,7 +248,7 @@ class EngineResponse:
         except BlockingIOError:
             return
         except OSError as error:
-            self._ended(f"The engine broke the connection off: {error}.")
+            self._ended(f"The engine broke off the connection: {error}.")
             return
         if not data:
             self._ended("The engine closed the connection.")

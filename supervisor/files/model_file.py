@@ -64,7 +64,7 @@ def _check_name(path: Path) -> None:
     except UnicodeEncodeError:  # half of a surrogate pair
         named = False
     if not named:
-        raise ModelFileError("No file's name has a NUL character or half of a surrogate pair; check the path")
+        raise ModelFileError("A file name cannot contain a NUL character or half of a surrogate pair; check the path")
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
@@ -80,7 +80,7 @@ def parts_of(path: Path) -> tuple[Path, ...]:
     if missing and len(missing) < count:
         more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
         raise ShardMissing(
-            f"{path.parent} has not all {count} parts of the model: {', '.join(missing[:_MAX_NAMED])}{more} missing; "
+            f"{path.parent} lacks some of the {count} parts of the model: {', '.join(missing[:_MAX_NAMED])}{more}; "
             "put them beside the others"
         )
     return parts
@@ -93,13 +93,13 @@ def _read(path: Path, cache: HeaderCache | None) -> tuple[GgufHeader, int]:
         if stat.S_ISDIR(found.st_mode):
             raise ModelFileError(f"{path} is a folder; name the .gguf file in it")
         if not stat.S_ISREG(found.st_mode):
-            raise ModelFileError(f"{path} is no regular file; name a .gguf file")
+            raise ModelFileError(f"{path} is not a regular file; name a .gguf file")
         known = cache.find(path, found) if cache else None
         return known or _read_file(path, cache), found.st_size
     except FileNotFoundError:
         raise ModelFileError(f"{path} does not exist; check the path") from None
     except PermissionError:
-        raise ModelFileError(f"{path} may not be read by this user; change its permissions") from None
+        raise ModelFileError(f"{path} cannot be read by this user; change its permissions") from None
     except GgufError as error:
         told = f"{path} is not a usable GGUF file; copy or download it again: {error.reason}"
         raise GgufError(told, offset=error.offset) from error

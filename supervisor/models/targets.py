@@ -132,7 +132,7 @@ def known_entry(registry: Registry, target: str) -> ModelEntry | None:
 def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEntry:
     path = Path(target)
     if not is_text(target):
-        raise ModelFileError(f"{plain(target)} is no UTF-8, so no answer can name it; rename the file or folder.")
+        raise ModelFileError(f"{plain(target)} is not UTF-8, so no answer can name it; rename the file or folder.")
     if not path.is_absolute():
         raise InvalidRequest(
             f"'{target}' is neither a known model, nor one of the hub (owner/repo:Q4_K_M), nor an absolute path to a "

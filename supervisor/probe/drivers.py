@@ -81,4 +81,4 @@ def _parsed(parse: Callable[[str], tuple[Gpu, ...]], text: str) -> tuple[Gpu, ..
     try:
         return parse(text)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise ProbeFailed(f"its answer makes no sense: {error}") from error
+        raise ProbeFailed(f"its answer cannot be understood: {error}") from error

@@ -136,7 +136,7 @@ class RelayingProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._wanted = False
         except httptools.HttpParserError:
-            self._refuse(self._fault or InvalidRequest("What was sent is not HTTP/1.1."))
+            self._refuse(self._fault or InvalidRequest("The request is not HTTP/1.1."))
         else:
             self._hand_on()
             if self._unread > self._limits.head:
@@ -237,11 +237,11 @@ class RelayingProtocol(HttpToolsProtocol):
             ):
                 self._begin_body_time()
             else:
-                self._refuse(RequestTimeout("The request's body came too slowly. Send it again."))
+                self._refuse(RequestTimeout("The request body arrived too slowly. Send it again."))
         elif self._at_work():  # the next request's time begins when this one is answered
             self._deadline.within(self._limits.head_s)
         elif self._phase == "head":
-            self._refuse(RequestTimeout("The request's headers did not come in time. Send it again."))
+            self._refuse(RequestTimeout("The request headers did not arrive in time. Send the request again."))
         else:
             self._close()
 

@@ -39,7 +39,7 @@ def check_slot_action(model: str, options: LaunchOptions, query: str, max_bytes:
         DiskFull: the folder holds as much as it may.
     """
     if query not in _ACTIONS:
-        raise InvalidRequest("Ask for ?action=save, ?action=restore or ?action=erase alone.", param="action")
+        raise InvalidRequest("Only ?action=save, ?action=restore and ?action=erase are supported.", param="action")
     if query == _ERASE:
         return
     folder = options.slot_save_path

@@ -65,7 +65,7 @@ def test_check_says_where_and_what(cli: Cli) -> None:
     (cli.folder / "bad.yaml").write_text("server:\n  prot: 1\nmodels:\n  m: {file: x, replicas: 0}\n")
     done = cli("config", "check", "bad.yaml")
     assert done.code == 1
-    assert "bad.yaml:2:3: server.prot: is no key here; did you mean port?" in done.err
+    assert "bad.yaml:2:3: server.prot: is not a known key; did you mean port?" in done.err
     assert "bad.yaml:4:26: models.m.replicas: must be a number from 1 to 256, or MIN..MAX" in done.err
     found = cli("config", "check", "bad.yaml", "--json")
     assert found.code == 1
@@ -96,7 +96,7 @@ def test_a_file_of_another_program_is_said_to_be_one(cli: Cli) -> None:
     assert done.code == 1
     assert "llama-swap" in done.err
     assert "config import" in done.err
-    assert "is no key here" not in done.err
+    assert "is not a known key" not in done.err
     (cli.folder / "models.ini").write_text("[m]\nmodel = /x.gguf\n")
     assert "config import" in cli("config", "check", "models.ini").err
 

@@ -167,7 +167,7 @@ def _replaced(text: str, macros: Mapping[str, object]) -> str:
     for _ in range(10):  # macros may use macros
         grown = sum(len(str(macros.get(one[1], one[0]))) for one in _MACRO.finditer(text))
         if len(text) + grown > _MOST_TEXT:
-            raise ConfigError(f"Macros put more than {_MOST_TEXT:,} characters into a command.")
+            raise ConfigError(f"Macros expand a command to more than {_MOST_TEXT:,} characters.")
         before, text = text, _MACRO.sub(lambda one: str(macros.get(one[1], one[0])), text)
         if text == before:
             break

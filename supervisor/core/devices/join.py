@@ -106,10 +106,9 @@ def held_by(pid: int, devices: Sequence[Device], gpus: Sequence[Gpu]) -> dict[st
 
 
 _UNTOLD = {
-    "cuda": "Which GPU is which of {names} cannot be told, so engines cannot be pinned to them; "
+    "cuda": "The GPUs {names} cannot be told apart, so engines cannot be pinned to them; "
     "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID in CUDA_VISIBLE_DEVICES.",
-    "": "Which GPU is which of {names} cannot be told, so engines cannot be pinned to them; "
-    "their sizes are the engine's own.",
+    "": "The GPUs {names} cannot be told apart, so engines cannot be pinned to them; their sizes are the engine's own.",
 }
 
 

@@ -106,7 +106,7 @@ def _size(facts: Mapping[str, object], key: str, where: str, default: int | None
         return value
     found = _SIZE.fullmatch(str(value).strip())
     unit = _UNITS.get(found["unit"].lower()) if found else None
-    _require(unit is not None, f"{told}; {value!r} is none.")
+    _require(unit is not None, f"{told}; {value!r} is not.")
     assert found
     assert unit
     count = int(float(found["number"]) * unit)

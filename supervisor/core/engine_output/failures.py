@@ -29,15 +29,15 @@ _LONGEST = 1000  # characters of a line that are looked at; the model's own name
 _NOT_FOUND = 127  # of a shell, and of the dynamic loader
 
 CODES: Mapping[str, str] = {
-    OUT_OF_MEMORY: "End what else uses the device, choose a smaller ctx_size, a smaller cache type or a smaller "
-    "quantisation, or let fewer layers go there (n_gpu_layers).",
-    KILLED: "Likely the kernel ended it because the machine, or its control group, ran out of memory: end what else "
-    "uses it, raise the limit, or choose a smaller context or model.",
+    OUT_OF_MEMORY: "Close other programs that use the device, choose a smaller ctx_size, a smaller cache type or a "
+    "smaller quantisation, or let fewer layers go there (n_gpu_layers).",
+    KILLED: "The kernel probably ended it because the machine, or its control group, ran out of memory: close other "
+    "programs that use it, raise the limit, or choose a smaller context or model.",
     PROJECTOR: "Use the projector (mmproj) that was published with this very model, download it again if it is "
     "damaged, or set mmproj_auto: false for text only.",
     DRAFT: "Check spec_draft_model: it must be a whole GGUF file of an architecture that this engine knows, with the "
     "vocabulary of the model; or leave it out.",
-    FLASH_ATTENTION: "Set flash_attn: off; then the cache of values cannot be quantised (cache_type_v: f16).",
+    FLASH_ATTENTION: "Set flash_attn: off; then the V cache cannot be quantised (cache_type_v: f16).",
     ARCHITECTURE: "The model is newer than this engine: install a newer one with `supervisor engine install`, and "
     "choose it with `supervisor engine use`.",
     FILE: "The file is damaged, cut off or not what it claims to be: download it again, and compare its size and "

@@ -87,7 +87,9 @@ def _grammar(extra: Sequence[str], flags: Flags) -> Iterator[str]:
         token = rest.pop(0)
         flag = spelled(token)
         if flag is None:
-            raise InvalidRequest(f"{token!r} is no option, and no option before it takes it as a value", param=_PARAM)
+            raise InvalidRequest(
+                f"{token!r} is not an option, and no option before it takes it as a value", param=_PARAM
+            )
         if flag not in flags:
             raise unknown_option(flag, flags, _PARAM)
         if "=" in token:

@@ -30,7 +30,7 @@ class Rule:
 
 _ADDRESS = "the supervisor chooses the address; clients use the supervisor's"
 _SECRET = "the engine can be reached by the supervisor alone; keys and TLS belong in front of it"
-_BROWSER = "no browser reaches the engine; pages talk to the supervisor"
+_BROWSER = "browsers cannot reach the engine; pages talk to the supervisor"
 _MODEL = "the supervisor chooses the model and its files; load another model, or name files in the configuration"
 _ENDS = "it makes the engine print something and exit"
 _RUNS = "it lets the engine run programs or read files for clients, who cannot reach that through the supervisor"
@@ -62,7 +62,7 @@ _NEVER: Mapping[str, str] = {
 _FILES = "it names files of the machine"
 _READS = "it lets requests read files of the machine"
 _PRIVATE = "it writes what clients say into files or the log"
-_MEMORY = "it changes what the engine takes in a way that no estimate sees"
+_MEMORY = "it changes the engine's memory in a way that no estimate sees"
 _CONFIGURATION: Mapping[str, str] = {
     "--grammar-file -jf --json-schema-file -lcs --lookup-cache-static -lcd --lookup-cache-dynamic": _FILES,
     "--control-vector --control-vector-scaled --control-vector-layer-range": _FILES,
@@ -70,10 +70,10 @@ _CONFIGURATION: Mapping[str, str] = {
     "--log-prompts-dir -v --verbose --log-verbose -lv --verbosity --log-verbosity": _PRIVATE,
     "--override-kv --no-host": _MEMORY,
     "--prio --prio-batch --spec-draft-prio --prio-draft --spec-draft-prio-batch --prio-batch-draft": (
-        "it ranks the engine against everything else on the machine"
+        "it changes the engine's priority against everything else on the machine"
     ),
     "--props": "it lets requests change what all others get",
-    "--spec-synth-len --spec-synth-rates": "it makes answers up, for benchmarks",
+    "--spec-synth-len --spec-synth-rates": "it invents answers, for benchmarks",
 }
 
 _ANYBODY = """
@@ -112,7 +112,7 @@ def rules_with(rows: Iterable[Option]) -> dict[str, Rule]:
 RULES: Mapping[str, Rule] = rules_with(options_of(LaunchOptions))
 """By spelling."""
 
-NEWER = Rule("configuration", "this program does not know what it does")
+NEWER = Rule("configuration", "this program does not know its effect")
 
 
 def rule_of(flag: str) -> Rule:

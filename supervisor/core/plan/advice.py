@@ -61,7 +61,7 @@ def does_not_fit(task: Task, free: Space, residents: Sequence[Resident]) -> Does
     hints = tuple(_hints(task, movable))
     if blockers:
         waits = listed([f"engine {resident.engine} ({resident.model})" for resident in blockers])
-        what = f"{what} It would once {waits} left, busy or pinned now."
+        what = f"{what} It would fit once {waits} left, which cannot leave now (busy or pinned)."
         hints = (f"Unload or unpin {listed([resident.model for resident in blockers])}.", *hints)
     engines = tuple(resident.engine for resident in blockers)
     return DoesNotFit(name, bool(blockers), what, attempt.shortages, hints, engines)

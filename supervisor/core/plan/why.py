@@ -56,10 +56,10 @@ def reasons(
         )
     if task.request.draft is not None:
         found.append(
-            "The draft model is whole on the first device." if pool.devices else "The draft model is on the CPU."
+            "All of the draft model is on the first device." if pool.devices else "The draft model is on the CPU."
         )
     if task.request.learned:
-        found.append(f"Compute and reserve are learned: {task.request.learned.source}.")
+        found.append(f"Compute buffers and reserve are learned: {task.request.learned.source}.")
     found += [
         f"{size >> 20} MiB more are kept free on {name}, because an earlier start ran out of memory there."
         for name, size in sorted(task.request.short.items())
@@ -104,11 +104,11 @@ def _contexts(task: Task, step: Step, settings: tuple[Setting, Setting], pool: P
     base, final = (contexts.request_ctx(setting.ctx_size) for setting in settings)
     wanted, native = (contexts.request_ctx(total) for total in (contexts.wanted, contexts.native))
     if contexts.fixed:
-        yield f"The context of {contexts.wanted:,} tokens is what was asked for."
+        yield f"The context of {contexts.wanted:,} tokens is the one that was asked for."
     elif final >= native:
         yield f"The context is the native one, {native:,} tokens."
     elif base < wanted:
-        yield f"The context is {final:,} tokens: the {wanted:,} that are wanted would not fit."
+        yield f"The context is {final:,} tokens: the {wanted:,} that are wanted do not fit."
     elif final > base:
         share = f"{share_left(task, pool):.0%}"
         yield f"The context grew from the wanted {wanted:,} to {final:,} tokens; {share} of what was free is left free."

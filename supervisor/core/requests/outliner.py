@@ -246,9 +246,7 @@ class Outliner:
         else:
             self._levels.append(_Level(is_object=True, key="", plain=False))
         if len(self._levels) + self._below > self._limits.depth:
-            raise InvalidRequest(
-                f"The request body has more than {self._limits.depth} arrays and objects in each other."
-            )
+            raise InvalidRequest(f"The request body nests arrays and objects more than {self._limits.depth} deep.")
 
     def _closes(self, at: int) -> None:
         if not self._levels or (self._opaque and not self._below):
@@ -316,7 +314,9 @@ class Outliner:
         if self._opaque:
             return
         if at - self._left_out > 2 * limits.kept and self._field is None:
-            raise PayloadTooLarge("The request body is too large for what is in it; send less at once.")
+            raise PayloadTooLarge(
+                "The request body has too much white space or too many small values; send less at once."
+            )
         if self._is_too_large(self._string if self._will_be_left_out() else at):
             self._leave_field_out()
 

@@ -204,7 +204,7 @@ def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) 
     if engine.rounds >= state.limits.room_rounds:
         message = (
             f"Room for '{engine.model.id}' was made {state.limits.room_rounds} times and taken by others each time. "
-            "End what else uses the devices, or repeat the request."
+            "Close other programs that use the devices, or repeat the request."
         )
         crash.give_up(state, engine, Failure("does_not_fit", message), now)
         return

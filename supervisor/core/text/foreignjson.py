@@ -50,4 +50,4 @@ def _values(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _too_deep() -> NotJson:
-    return NotJson(f"it has more than {MOST_NESTED} arrays and objects in each other")
+    return NotJson(f"it nests arrays and objects more than {MOST_NESTED} deep")
