@@ -35,7 +35,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("idle_timeout", "keep_alive", "sleep_idle_seconds"), "ttl"),
     **{"alias": "aliases", "a": "aliases"},
 }
-"""What llama-server's short options and other programs call a key of ours."""
+"""Keys of ours by their names in llama-server's short options and in other programs."""
 
 
 Node = TypedDict(

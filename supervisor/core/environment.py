@@ -21,7 +21,7 @@ _SYSTEM = frozenset({
 })
 _SYSTEM_PREFIXES = ("LC_", "MALLOC_", "MIMALLOC_")
 
-# What llama.cpp and the libraries below it read: by the names in its source, and by the vendors' manuals
+# Variables that llama.cpp and the libraries below it read: by the names in its source, and by the vendors' manuals
 _COMPUTE = frozenset({"DRI_PRIME", "ADSP_LIBRARY_PATH", "GGML_OPENVINO_FULL_GRAPH_KEY"})
 _COMPUTE_PREFIXES = (
     *("GGML_", "LLAMA_", "MTMD_", "LLGUIDANCE_"),

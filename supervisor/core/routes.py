@@ -14,7 +14,7 @@ from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES, Api
 from supervisor.core.stream.outgoing import Kind
 
 UPSTREAM: Final = "/upstream/"
-"""What stands before `MODEL/PATH` where a client wants the engine's own answer."""
+"""The path before `MODEL/PATH` by which a client gets the engine's own answer."""
 
 _TEXT: Final = {"type": "string"}
 _MESSAGES: Final = {"messages": {"type": "array", "items": {"type": "object"}}}

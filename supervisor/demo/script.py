@@ -15,7 +15,7 @@ TemplateKind = Literal["chatml", "plain"]
 """`chatml`: markers from which the engine parses reasoning and tool calls. `plain`: everything stays in `content`."""
 
 CALL_END = "}\n</tool_call>"
-"""What the model says after a call that the template has begun."""
+"""The model's text after a call that the template has begun."""
 
 MAKER_VERSION = 1
 """Part of the built-in model's file name: raise it when `maker` writes another file for the same script."""

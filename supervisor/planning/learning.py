@@ -36,7 +36,7 @@ _PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(
 }
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
-"""What the driver says that a process holds, by device name."""
+"""The bytes that the driver says a process holds, by device name."""
 
 
 @dataclass(frozen=True)

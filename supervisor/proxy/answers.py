@@ -12,7 +12,7 @@ from supervisor.engines.client import EngineResponse
 from supervisor.proxy.asgi import Responder
 
 Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
-"""What becomes of a whole answer."""
+"""A change to a whole answer."""
 
 
 class Filter(Protocol):

@@ -16,7 +16,7 @@ _ACTIONS = frozenset({"action=save", "action=restore", "action=erase"})
 _ERASE = "action=erase"
 _SAVE = "action=save"
 JSON = "application/json"
-"""How the engine is to read the body: as a form it could name another action."""
+"""The content type of the body for the engine: as a form it could name another action."""
 
 
 def is_slot_action(method: str, target: str) -> bool:

@@ -36,7 +36,7 @@ QUIET = frozenset(
     {"--host", "--port", "--reuse-port", "--metrics", "--slots", "--no-ui", "--no-webui"}
     | {"--log-disable", "--no-direct-io", "-ndio"}
 )
-"""What the supervisor does by itself, or makes no sense behind it: nothing is lost."""
+"""Options that the supervisor sets by itself, or that make no sense behind it: nothing is lost without them."""
 
 
 _NEED_VALUE = frozenset({"--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"})

@@ -22,7 +22,7 @@ _SEVERAL_VALUES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)+")  # "START END"; "<tensor
 _DEVICE_LINE = re.compile(r"^[ \t]++(?P<name>[A-Za-z]++)\d*+:\s", re.MULTILINE)
 _LIBRARY = re.compile(r"^(?:lib)?ggml-(?P<name>[a-z]+)(?:-[\w.-]+|\.[\d.]+)?\.(?:so|dylib|dll)(?:\.[\d.]+)?$")
 
-# What a back end's devices are called in --list-devices, and what `--backend` and the libraries call it.
+# A back end's name for its devices in --list-devices, and its name in `--backend` and the libraries.
 _BACKEND_OF_DEVICE = {"rocm": "hip", "mtl": "metal", "gpuopencl": "opencl"}
 _NOT_BACKENDS = frozenset({"base"})
 

@@ -25,7 +25,7 @@ _ADVICE = {
     "mmproj": "Put the model's projector beside its file, or name it with `mmproj` in the configuration",
     "slot-save-path": "Set `slot_save_path` for this model in the configuration",
 }
-"""What to do here about an option that the engine asks for: people who use it do not start it themselves."""
+"""Advice on an option that the engine asks for, as its users do not start it themselves."""
 _OTHER_ADVICE = "Add `--{}` to the model's `extra_args` in the configuration"
 
 

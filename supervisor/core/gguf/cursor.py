@@ -12,7 +12,7 @@ MAX_HEADER: Final = 256 << 20
 """The longest header that is read: ten times what the largest vocabulary known needs."""
 
 BLOCK: Final = 1 << 18
-"""How much is read at once."""
+"""Bytes that are read at once."""
 
 STRING: Final = 8
 ARRAY: Final = 9

@@ -72,7 +72,7 @@ _BY_NAME = {type_.name: type_ for type_ in _TYPES}
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 CACHE_TYPES: tuple[str, ...] = get_args(CacheType)
-"""What `--cache-type-k` and `--cache-type-v` accept."""
+"""Types that `--cache-type-k` and `--cache-type-v` accept."""
 
 
 def tensor_type(type_: str | int) -> TensorType:

@@ -11,7 +11,7 @@ import struct
 from typing import Final
 
 PEEK: Final = 1 << 16
-"""How much of a file is to be given; less where there is no more."""
+"""Bytes of a file's beginning to be given; fewer where the file is shorter."""
 
 _SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9

@@ -13,7 +13,7 @@ from supervisor.core.launch.rules import NEWER, Rule, rule_of
 from supervisor.errors import InvalidRequest
 
 Trust = Literal["configuration", "client"]
-"""Who gives the arguments: the configuration file, or a client of the REST interface."""
+"""The source of the arguments: the configuration file, or a client of the REST interface."""
 
 _PARAM = "extra_args"
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PROTECTED = frozenset({"model", "stream"})
-"""Who is asked, and in which form the client gets its answer: not for filters."""
+"""Parameters that filters may not change: the model asked, and the form of the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,4 +73,4 @@ class Ending:
 
 
 Judge: TypeAlias = Callable[[Ending], AskAgain | None]
-"""Whether an answer that ends so is to be asked for once more."""
+"""A judge of whether an answer with this ending is to be asked for once more."""

@@ -13,7 +13,7 @@ from supervisor.core.stream.chat import ChoiceFold
 from supervisor.core.toolcalls.whole import Request
 
 _FACTS: Final = frozenset({"prompt_progress", "__verbose"})
-"""What a chunk may say beside its text; it goes on where the text is held back."""
+"""Fields of a chunk beside its text, which go on where the text is held back."""
 
 _SHARED: Final = ("id", "object", "created", "model", "system_fingerprint")
 _UNPARSED: Final = re.compile(r"Failed to parse input at pos \d+: ?")

@@ -25,7 +25,7 @@ _WHOLE_CHARACTERS: Final = re.compile(r"(?:[^\\]|\\u[0-9a-fA-F]{4}|\\[^u])*+")
 _BYTES_OF_A_CHARACTER: Final = 12  # two escapes of six
 _WHOLE: Final = b":"  # behind the marker of a whole field
 MARK_BYTES: Final = 32
-"""What a mark takes, about."""
+"""Approximate bytes of a mark."""
 _JOINED: Final = 1 << 15  # pieces below this are sent together
 
 

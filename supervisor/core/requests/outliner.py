@@ -28,7 +28,7 @@ _PLACES: Final = frozenset({"messages", "input", "prompt"})
 """The fields of a request in which long texts are left out."""
 
 _WITHIN: Final = frozenset({"content", "image_url", "input_audio", "source", "file", "output"})
-"""What may lie between such a field and a text.
+"""Keys that may lie between such a field and a text.
 
 Not the arguments of calls, which recovery reads: neither as a text (`arguments`) nor as an object (`input`).
 """

@@ -22,7 +22,7 @@ from supervisor.core.schedule.lifecycle import LEAVING, STARTING, EngineState, T
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
 
 Planner: TypeAlias = Callable[[ModelId, tuple[Resident, ...]], Plan | DoesNotFit]
-"""Where the model would go beside these residents, by the newest look at the machine.
+"""The planner's answer for a model beside these residents, by the newest look at the machine.
 
 Raises a SupervisorError where nothing can be planned for the model.
 """

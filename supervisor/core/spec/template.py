@@ -28,10 +28,10 @@ _KEEPERS = (
 """Variables that decide whether the reasoning of earlier turns stays."""
 
 _TOOL_LISTS = ("tools", "available_tools")
-"""What tells a template of tools. Some read a list of another name; llama-server fills none but `tools`."""
+"""Variables that tell a template of tools. Some use another name for the list; llama-server fills `tools` alone."""
 
 _REASONING_MARKS = ("<|think|>", "reasoning steps", "[BEGIN FINAL RESPONSE]")
-"""What tells of reasoning, apart from the think tags of the dialects."""
+"""Marks of reasoning, apart from the think tags of the dialects."""
 
 _STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|\\?\Z)|\"((?:\\.|[^\"\\])*)(?:\"|\\?\Z)", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.\"])([A-Za-z_]\w*)\b(?!\s*=(?!=))")

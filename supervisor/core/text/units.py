@@ -19,7 +19,7 @@ _MEBIBYTES: Mapping[str, float] = {
 DURATION = r"^([0-9]{1,15}(\.[0-9]{1,9})? ?(ms|s|m|h|d|w) ?)+$"
 TOKENS = r"^[0-9]{1,15}(\.[0-9]{1,9})? ?[kKmM]$"
 MEBIBYTES = r"^[0-9]{1,15}(\.[0-9]{1,9})? ?([mMgGtT]([iI]?[bB])?)$"
-"""What the texts look like, for schemas; they are at most MOST_CHARACTERS long."""
+"""Patterns of the texts, for schemas; they are at most MOST_CHARACTERS long."""
 MOST_CHARACTERS = _MOST
 
 

@@ -15,7 +15,7 @@ from supervisor.core.toolcalls.literals import unescape
 from supervisor.core.toolcalls.source import Source, Wait, need, peek, run_of, skip_space
 
 KEY, COLON, VALUE, NEXT = range(4)
-"""What may come next in an object or array."""
+"""The token that may come next in an object or array."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_+.\-]*")
 _MAX_WORD: Final = 4096

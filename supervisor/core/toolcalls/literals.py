@@ -8,7 +8,7 @@ from typing import Final, cast
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, NUMBER, Json, Number
 
 INVALID: Final = cast("Json", object())
-"""What is no value."""
+"""The mark of a text that is no value."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SPACE_AND_COMMENTS: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")

@@ -35,7 +35,7 @@ class Ending:
 
 
 EARLIER: Final = Ending(-1)
-"""What stands here shows that the first doubtful candidate was the end."""
+"""The text here shows that the first doubtful candidate was the end."""
 
 Judge: TypeAlias = Callable[[str], "Wait[Ending | None]"]
 """The candidate that stands at the source's position → whether it ends the value. May move the position."""

@@ -18,7 +18,7 @@ Schema: TypeAlias = Mapping[str, object]
 
 STRING: Final[Types] = frozenset({"string"})
 ANY_JSON: Final[Types] = frozenset({"integer", "number", "boolean", "object", "array", "null"})
-"""Where a format says that a value is JSON."""
+"""The types of a value that a format declares as JSON."""
 _KNOWN: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 _CONTAINERS: Final = frozenset({"object", "array"})
 _MAX_REFS: Final = 16  # schemas may refer to themselves
