@@ -32,7 +32,7 @@ _LEAST = 1000
 
 @dataclass(frozen=True, slots=True)
 class VulkanDevice:
-    """A device of the loader: `index` as in GGML_VK_VISIBLE_DEVICES, `kind` discrete, integrated, cpu, …"""
+    """A device of the loader: `index` as in GGML_VK_VISIBLE_DEVICES, `kind` discrete, integrated, cpu and so on."""
 
     index: int
     name: str

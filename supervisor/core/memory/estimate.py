@@ -22,7 +22,7 @@ from supervisor.core.spec import ModelSpec
 
 
 def estimate(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate | Refusal:
-    """Return what llama-server allocates for this model with these options, or why it would not start."""
+    """Return the bytes that llama-server allocates for this model with these options, or why it would not start."""
     refusal = refuse_model(spec)
     if refusal:
         return refusal

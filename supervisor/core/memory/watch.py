@@ -10,7 +10,7 @@ _SLACK = 256 << 20  # the allocator's own, and what small models take beside eve
 
 
 def allowed_bytes(planned: int, growth: Iterable[Growth], share: float) -> int | None:
-    """Return the bytes that an engine may hold of the host's memory; None: without limit.
+    """Return the bytes that an engine may hold of the host's memory; None without a limit.
 
     Args:
         planned: what it was planned to hold from the start.

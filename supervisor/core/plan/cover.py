@@ -49,7 +49,7 @@ def _extend(layers: Sequence[int], at: int, room: int) -> int:
 
 
 def fewest(layers: Sequence[int], room: Room, start: int, least: int = 1) -> tuple[int, ...] | None:
-    """Return the smallest set of devices, of `least` or more, that holds all layers; None: all devices together do not.
+    """Return the smallest set of devices, of `least` or more, that holds all layers; None if all devices do not.
 
     Among sets of one size the one that got farthest with the earliest devices.
     """

@@ -18,7 +18,7 @@ _TAIL = 2048  # bytes of what is left out that are kept: they may be a program's
 
 
 class LineCutter:
-    """A cutter of lines that end with `\n` or `\r\n`; the last one needs no end.
+    """A cutter of lines that end with `\\n` or `\\r\\n`; the last one needs no end.
 
     Args:
         deliver: gets one line at a time, without its end.

@@ -18,12 +18,12 @@ _LINES = re.compile(r"\r\n|[\n\t]")
 
 
 def plain(text: str) -> str:
-    """Return text of one line or several, safe to show; tabs and line ends stay, `\r\n` becomes `\n`."""
+    """Return text of one line or several, safe to show; tabs and line ends stay, `\\r\\n` becomes `\\n`."""
     return _UNSAFE.sub(INSTEAD, text).replace("\r\n", "\n")
 
 
 def one_line(text: str) -> str:
-    """Return text that is safe to show on one line: line ends and tabs are written as `\n` and `\t`."""
+    """Return text that is safe to show on one line: line ends and tabs are written as `\\n` and `\\t`."""
     return _LINES.sub(lambda found: _ESCAPES[found[0]], _UNSAFE.sub(INSTEAD, text))
 
 

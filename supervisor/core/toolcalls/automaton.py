@@ -75,7 +75,7 @@ class Automaton:
         self._resume()
 
     def feed(self, text: str) -> list[Item]:
-        """Return what `text` makes certain."""
+        """Return the items that `text` makes certain."""
         self._src.feed(text)
         self._resume()
         return self._taken()

@@ -91,7 +91,7 @@ class Recoverer:
         return self._calls
 
     def feed(self, channel: Channel, text: str) -> list[Event]:
-        """Return what `text`, the next piece of that channel, makes certain."""
+        """Return the events that `text`, the next piece of that channel, makes certain."""
         if self._passing:
             return [Text(channel, text)] if text else []
         if channel == "reasoning":

@@ -104,7 +104,7 @@ def _type_of(value: object) -> str:
 
 
 def _resolved(reference: object, root: Schema) -> object:
-    """Return what a local reference (`#/$defs/Name`) names, or None."""
+    """Return the target of a local reference (`#/$defs/Name`), or None."""
     if not isinstance(reference, str) or not reference.startswith("#") or len(reference) > _MAX_REF:
         return None
     at: object = root
