@@ -25,12 +25,14 @@ import httpx
 from benchmarks.header import write_model
 from supervisor.config import Settings
 from supervisor.core.catalog import ORDER, parse_reference
+from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import hub_access
 from supervisor.hub.models import HubModels
 from supervisor.models.fetch import hub_models
+from supervisor.pool.living import NOBODY
 from supervisor.probe.profiles import load_profile
 from supervisor.service.build import without_daemon
-from supervisor.service.resolve import Asked, entry_for
+from supervisor.service.resolve import Asked
 from supervisor.system.paths import places
 from tests.support.hub import LocalHub, local_hub
 
@@ -66,7 +68,8 @@ def _env(hub: LocalHub, folder: Path) -> dict[str, str]:
 
 def _models(hub: LocalHub, folder: Path) -> HubModels:
     env = _env(hub, folder)
-    return hub_models(hub_access(env), places(env))
+    where = places(env)
+    return hub_models(hub_access(env), where, HeaderCache(where.cache / "headers"))
 
 
 def _write_models(folder: Path) -> dict[str, Path]:
@@ -113,11 +116,10 @@ def _plan(hub: LocalHub, folder: Path) -> dict[str, float | int]:
     sizes = {quant: _SIZES["16" if quant in {"BF16", "F16"} else bits[quant]] for quant in quants}
     repo.says_size |= {f"m-{quant}.gguf": int(size * _GIB) for quant, size in sizes.items()}
     env = _env(hub, folder / "plan")  # with a cache of its own, so that the header is read again
-    with without_daemon(Settings(), places(env), env, load_profile("1x24gb")) as (maker, planner):
+    with without_daemon(Settings(), places(env), env, load_profile("1x24gb")) as parts:
         begun = time.perf_counter()
-        answer = asyncio.run(entry_for(maker, planner, Asked("bench/plan"), tuple))
+        answer = asyncio.run(parts.resolver(NOBODY).resolve(Asked("bench/plan")))
         seconds = time.perf_counter() - begun
-        maker.close()
     return {"plan_files": len(files), "plan_variants": len(answer.table), "plan_seconds": seconds}
 
 

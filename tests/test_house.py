@@ -86,6 +86,9 @@ IMPURE = frozenset(  # what touches the world
 ASK_IN_DOCSTRINGS: frozenset[str] = frozenset({"system", "llamacpp", "hub", "service", "api", "daemon", "cli"})
 QUESTION = re.compile(r"(?:what|which|who|whom|whose|where|when|why|how|whether)(?:ever|\b)", re.IGNORECASE)
 
+HTTP = frozenset({"fastapi", "starlette"})
+SPEAK_HTTP = frozenset({"api", "proxy", "daemon"})  # the rest of the program does not know who asks
+
 REASON = re.compile(r"\s+(?:-|–|#)\s*\w")  # what follows an ignore: a dash or a second comment, and words
 IGNORE = re.compile(r"#\s*(?:noqa\b(?::\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore\b(?:\[[^\]]*\])?)")
 
@@ -132,6 +135,8 @@ def forbidden_imports(text: str, module: str, is_package: bool = False) -> list[
         top, _, inner = name.partition(".")
         if top == "supervisor":
             found += [f"{module}:{line}: {fault}" for fault in _faults(floor, inner)]
+        elif top in HTTP and floor not in SPEAK_HTTP:
+            found.append(f"{module}:{line}: {floor} may not import {top}")
         elif is_within(module, "core") and top in IMPURE:
             found.append(f"{module}:{line}: the core may not import {top}")
     return list(dict.fromkeys(found))
@@ -314,6 +319,8 @@ def test_the_map_in_the_docs_is_made_from_the_packages() -> None:
         ("api.openai", "from supervisor import nowhere"),
         ("newcomer", ""),
         ("core.newcomer", ""),
+        ("service.loads", "from fastapi import Request"),
+        ("service.loads", "import starlette.responses"),
     ],
 )
 def test_a_forbidden_import_is_found(module: str, text: str) -> None:
@@ -329,6 +336,7 @@ def test_a_forbidden_import_is_found(module: str, text: str) -> None:
         ("llamacpp.build", "import os\nfrom supervisor.llamacpp import use\nfrom supervisor.core import plan"),
         ("cli.serve", "from supervisor import __version__, daemon\nfrom supervisor.system.paths import places"),
         ("daemon.run", "from supervisor.api import openai\nimport supervisor.pool.pool"),
+        ("api.openai", "from fastapi import APIRouter"),
     ],
 )
 def test_an_allowed_import_is_not_found(module: str, text: str) -> None:

@@ -16,30 +16,29 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor import __version__
 from supervisor.api import files, inflight, manage, openai, pages, peers
 from supervisor.api.errors import error_response
-from supervisor.api.guard import Guard
+from supervisor.api.guard import Access, Guard
 from supervisor.api.schema import Documented
-from supervisor.api.service import Service
+from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
-from supervisor.core.requests.access import AccessRules
 from supervisor.core.routes import UPSTREAM
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
 
 
-def create_app(service: Service, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, rules: AccessRules) -> Guard:
+def create_app(services: Services, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, access: Access) -> Guard:
     """The application.
 
     `relayed`: POST paths that are served by ASGI endpoints of the proxy. `upstream`: the one for all below /upstream/.
     """
-    return Guard(_Dispatch(framework(service), relayed, upstream), rules)
+    return Guard(_Dispatch(framework(services), relayed, upstream), access)
 
 
-def framework(service: Service) -> FastAPI:
+def framework(services: Services) -> FastAPI:
     """What FastAPI serves of the application: all but the relayed paths."""
     about = "Manages and relays to llama.cpp engines."
     app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
-    app.state.service = service
+    app.state.services = services
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.include_router(inflight.router)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,15 +15,22 @@ _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _POLICY_VIOLATION = 1008  # a websocket's close code
 
 
+@dataclass
+class Access:
+    """What requests are measured by; the rules may be replaced, and count for all requests from then on."""
+
+    rules: AccessRules
+
+
 class Guard:
     """ASGI middleware that enforces `AccessRules` and answers CORS preflights of allowed origins.
 
-    `rules` may be replaced; requests from then on are measured by the new ones. Nothing but HTTP is let through.
+    Nothing but HTTP is let through.
     """
 
-    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+    def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
-        self.rules = rules
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through or answer it."""
@@ -31,7 +39,7 @@ class Guard:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = check(self.rules, scope["method"], scope["path"], headers)
+        refusal = check(self._access.rules, scope["method"], scope["path"], headers)
         if refusal is None and is_preflight(scope["method"], headers):
             await _answer_preflight(send, headers)
             return

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path
+from fastapi.responses import StreamingResponse
 
-from supervisor.api.feed import EventStream, events
-from supervisor.api.service import ServiceOf
+from supervisor.api.answers import RequestList, shaped, written
+from supervisor.api.feed import EventStream
+from supervisor.api.services import FeedOf, RequestsOf
+from supervisor.service.requests import RequestStatus
 
 router = APIRouter(prefix="/api/v1")
 
 Number = Annotated[int, Path(ge=0, le=1 << 63)]
 
 
-@router.get("/requests")
-async def requests(service: ServiceOf) -> dict[str, object]:
+@router.get("/requests", **shaped(RequestList))
+async def requests(requests: RequestsOf) -> dict[str, Any]:
     """The requests in flight, the oldest first."""
-    return {"requests": service.requests()}
+    return {"requests": [request.to_json() for request in requests.all()]}
 
 
-@router.delete("/requests/{number}")
-async def cancel(number: Number, service: ServiceOf) -> dict[str, object]:
+@router.delete("/requests/{number}", **shaped(RequestStatus))
+async def cancel(number: Number, requests: RequestsOf) -> dict[str, Any]:
     """End a request: its client gets the error `request_cancelled`, its engine's slot is freed."""
-    return service.request(service.inflight.cancel(number))
+    return requests.cancel(number).to_json()
 
 
-@router.get("/events", response_model=None)
-async def follow(service: ServiceOf) -> EventStream:
+@router.get("/events", response_class=StreamingResponse, **written("text/event-stream"))
+async def follow(feed: FeedOf) -> EventStream:
     """A snapshot, then what changes in models and requests."""
-    return EventStream(service, events(service))
+    return EventStream(feed, feed.events())

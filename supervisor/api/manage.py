@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 import structlog
@@ -11,12 +11,40 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 
-from supervisor.api.service import Service, ServiceOf
+from supervisor.api.answers import (
+    DaemonStatus,
+    Devices,
+    Estimate,
+    Level,
+    ModelList,
+    PlanDoesNotFit,
+    PlanFits,
+    Reloaded,
+    Stopping,
+    ToolCallList,
+    shaped,
+    written,
+)
+from supervisor.api.services import (
+    AboutOf,
+    AddedOf,
+    LoadsOf,
+    LogControlOf,
+    LogsOf,
+    PinningOf,
+    PlansOf,
+    ReloaderOf,
+    ShutDownOf,
+    StatusesOf,
+    ToolCallsOf,
+)
 from supervisor.config.base import JsonObject, Name, Strict, Target
 from supervisor.config.settings import ModelOptions
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.engines.log import OutputLog
 from supervisor.service.resolve import Asked
+from supervisor.service.status import ModelStatus
+from supervisor.service.statuses import Statuses
 
 _log = structlog.get_logger()
 router = APIRouter(prefix="/api/v1")
@@ -65,123 +93,125 @@ class UnloadRequest(Strict):
     now: bool = False
 
 
-@router.get("/status")
-async def status(service: ServiceOf) -> dict[str, Any]:
+@router.get("/status", **shaped(DaemonStatus))
+async def status(about: AboutOf) -> dict[str, Any]:
     """The daemon, its engine binary and all models."""
-    return await service.status()
+    return await about.status()
 
 
-@router.get("/devices")
-async def devices(service: ServiceOf, again: bool = False) -> dict[str, Any]:
+@router.get("/devices", **shaped(Devices))
+async def devices(plans: PlansOf, again: bool = False) -> dict[str, Any]:
     """GPUs, RPC workers and the host, and what is free for engines; `again` asks all sources anew."""
-    return await service.devices(again=again)
+    return await plans.devices(again=again)
 
 
-@router.get("/toolcalls")
-async def tool_calls(service: ServiceOf) -> dict[str, Any]:
+@router.get("/toolcalls", **shaped(ToolCallList))
+async def tool_calls(tool_calls: ToolCallsOf) -> dict[str, Any]:
     """What became of tool calls in answers, by model, since the daemon started."""
-    return {"models": {model: counts.to_json() for model, counts in service.tool_calls.counts.items()}}
+    return {"models": {model: counts.to_json() for model, counts in tool_calls.counts.items()}}
 
 
-@router.get("/models")
-async def models(service: ServiceOf) -> dict[str, Any]:
+@router.get("/models", **shaped(ModelList))
+async def models(statuses: StatusesOf) -> dict[str, Any]:
     """All models with their state."""
-    return {"models": service.models()}
+    return {"models": [status.to_json() for status in statuses.all()]}
 
 
-@router.post("/plan")
-async def plan(body: PlanRequest, service: ServiceOf) -> dict[str, Any]:
+@router.post("/plan", **shaped(PlanFits | PlanDoesNotFit))
+async def plan(body: PlanRequest, plans: PlansOf) -> dict[str, Any]:
     """Where a model would go now: devices, context, flags, who would have to leave; or why it does not fit."""
-    return await service.plan(Asked(body.target, body.id, body.options, body.reset))
+    return await plans.plan(Asked(body.target, body.id, body.options, body.reset))
 
 
-@router.post("/estimate")
-async def estimate(body: EstimateRequest, service: ServiceOf) -> dict[str, Any] | list[dict[str, Any]]:
+@router.post("/estimate", **shaped(Estimate | Sequence[Estimate]))
+async def estimate(body: EstimateRequest, plans: PlansOf) -> dict[str, Any] | list[dict[str, Any]]:
     """What llama-server would allocate for a model, from the header alone; an array for several contexts."""
-    return await service.estimate(body.target, body.options)
+    return await plans.estimate(body.target, body.options)
 
 
-@router.post("/models/load", response_model=None)
-async def load(body: LoadRequest, request: Request, service: ServiceOf) -> JSONResponse | StreamingResponse:
+@router.post("/models/load", **shaped(ModelStatus, also=202, streamed=True))
+async def load(
+    body: LoadRequest, request: Request, loads: LoadsOf, statuses: StatusesOf
+) -> JSONResponse | StreamingResponse:
     """Load a model. With `Accept: text/event-stream` its status is streamed until it is ready or has failed."""
     streamed = "text/event-stream" in request.headers.get("accept", "")
     asked = Asked(body.target, body.id, body.options, body.reset)
-    model = await service.ask_load(asked, at_once=not body.wait and not streamed)
+    model = await loads.ask(asked, at_once=not body.wait and not streamed)
     if streamed:
-        return StreamingResponse(_progress(service, model), media_type="text/event-stream")
+        return StreamingResponse(_progress(statuses, model), media_type="text/event-stream")
     if not body.wait:
-        return JSONResponse(service.model(model), 202)
-    return JSONResponse(await service.loaded(model))
+        return JSONResponse(statuses.of(model).to_json(), 202)
+    return JSONResponse((await loads.over(model)).to_json())
 
 
-@router.post("/models/unload")
-async def unload(body: UnloadRequest, service: ServiceOf) -> dict[str, Any]:
+@router.post("/models/unload", **shaped(ModelStatus))
+async def unload(body: UnloadRequest, loads: LoadsOf) -> dict[str, Any]:
     """Unload a model; answers when its process is gone."""
-    return await service.unload(body.model, now=body.now)
+    return (await loads.unload(body.model, now=body.now)).to_json()
 
 
-@router.post("/models/pin")
-async def pin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+@router.post("/models/pin", **shaped(ModelStatus))
+async def pin(body: PinRequest, pinning: PinningOf) -> dict[str, Any]:
     """Keep a model, once it is loaded, from leaving for idleness or for others' room; until unpinned or restarted."""
-    return service.pin(body.model, pinned=True)
+    return pinning.pin(body.model, pinned=True).to_json()
 
 
-@router.post("/models/unpin")
-async def unpin(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+@router.post("/models/unpin", **shaped(ModelStatus))
+async def unpin(body: PinRequest, pinning: PinningOf) -> dict[str, Any]:
     """Let a model leave again."""
-    return service.pin(body.model, pinned=False)
+    return pinning.pin(body.model, pinned=False).to_json()
 
 
-@router.post("/models/forget")
-async def forget(body: PinRequest, service: ServiceOf) -> dict[str, Any]:
+@router.post("/models/forget", **shaped(ModelStatus))
+async def forget(body: PinRequest, added: AddedOf) -> dict[str, Any]:
     """Drop a model that a load added and that is not loaded; its files stay."""
-    return service.forget(body.model)
+    return added.forget(body.model).to_json()
 
 
-@router.post("/config/reload")
-async def reload_config(service: ServiceOf) -> dict[str, Any]:
+@router.post("/config/reload", **shaped(Reloaded))
+async def reload_config(reloader: ReloaderOf) -> dict[str, Any]:
     """Read the configuration again and take it over, or refuse it whole and say why."""
-    return await service.reloader.reload()
+    return await reloader.reload()
 
 
-@router.get("/logs", response_model=None)
+@router.get("/logs", response_class=StreamingResponse, **written("text/plain"))
 async def logs(
-    service: ServiceOf,
+    found: LogsOf,
     model: Target | None = None,
     lines: Annotated[int, Query(ge=0, le=10_000)] = 100,
     follow: bool = False,
 ) -> StreamingResponse:
     """The last lines of a model's engine, or of the daemon itself; `follow` keeps the answer open for new ones."""
-    log = service.log(model)
+    log = found.of(model)
     shown = _follow(log, lines) if follow else _tail(log, lines)
     return StreamingResponse(shown, media_type="text/plain; charset=utf-8")
 
 
-@router.get("/logs/level")
-async def log_level(service: ServiceOf) -> dict[str, LogLevel]:
+@router.get("/logs/level", **shaped(Level))
+async def log_level(control: LogControlOf) -> dict[str, LogLevel]:
     """How much the daemon's log tells."""
-    return {"level": service.log_control.level}
+    return {"level": control.level}
 
 
-@router.post("/logs/level")
-async def set_log_level(service: ServiceOf, body: LogLevelRequest) -> dict[str, LogLevel]:
+@router.post("/logs/level", **shaped(Level))
+async def set_log_level(control: LogControlOf, body: LogLevelRequest) -> dict[str, LogLevel]:
     """Have the daemon's log tell more or less, until the daemon ends or the configuration says another level."""
-    service.log_control.level = body.level
+    control.level = body.level
     _log.info("log_level", level=body.level)
     return {"level": body.level}
 
 
-@router.post("/shutdown", status_code=202)
-async def shutdown(service: ServiceOf) -> dict[str, str]:
+@router.post("/shutdown", **shaped(Stopping, status=202))
+async def shutdown(stop: ShutDownOf) -> dict[str, str]:
     """Stop the daemon and every engine."""
-    service.request_shutdown()
+    stop()
     return {"status": "stopping"}
 
 
-async def _progress(service: Service, model_id: str) -> AsyncIterator[str]:
-    async for shown in service.follow(model_id):
-        yield f"data: {json.dumps(shown)}\n\n"
-        if shown["state"] in _SETTLED:
+async def _progress(statuses: Statuses, model_id: str) -> AsyncIterator[str]:
+    async for shown in statuses.follow(model_id):
+        yield f"data: {json.dumps(shown.to_json())}\n\n"
+        if shown.state in _SETTLED:
             return
 
 

@@ -11,8 +11,11 @@ from typing import Annotated, Any
 import psutil
 from fastapi import APIRouter, Header, Response
 
-from supervisor.api.service import Service, ServiceOf
+from supervisor.api.services import IdentityOf, StatusesOf
 from supervisor.config.base import Name, Target
+from supervisor.service.about import Identity
+from supervisor.service.status import ModelStatus
+from supervisor.service.statuses import Statuses
 from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, prove
 
 router = APIRouter()
@@ -31,58 +34,63 @@ _TEXT = {"input_modalities": ["text"], "output_modalities": ["text"]}  # what th
 
 @router.get("/health")
 async def health(
-    service: ServiceOf, response: Response, challenge: Annotated[Name | None, Header(alias=CHALLENGE_HEADER)] = None
+    identity: IdentityOf, response: Response, challenge: Annotated[Name | None, Header(alias=CHALLENGE_HEADER)] = None
 ) -> dict[str, str]:
     """Liveness of the daemon; never wakes a model. A challenge of the command line is answered with a proof."""
-    proof = None if challenge is None else prove(service.secret, challenge, service.port)
+    proof = None if challenge is None else prove(identity.secret, challenge, identity.port)
     if proof is not None:
         response.headers[PROOF_HEADER] = proof
     return {"status": "ok"}
 
 
 @router.get("/v1/models")
-async def models(service: ServiceOf) -> dict[str, Any]:
+async def models(statuses: StatusesOf, identity: IdentityOf) -> dict[str, Any]:
     """Every model that can be asked for, loaded or not."""
-    return {"object": "list", "data": [card(service, status) for status in service.models()]}
+    return cards(statuses, identity)
 
 
 @router.get("/v1/models/{model:path}")
-async def model(service: ServiceOf, model: Target) -> dict[str, Any]:
+async def model(statuses: StatusesOf, identity: IdentityOf, model: Target) -> dict[str, Any]:
     """One model; 404 where there is none."""
-    return card(service, service.model(model))
+    status = statuses.of(model)
+    return _card(status, statuses.engine_info(status.id), identity.started_at)
 
 
-def router_status(status: Mapping[str, Any]) -> str:
+def router_status(status: ModelStatus) -> str:
     """`loaded`, `loading` or `unloaded`."""
-    return _ROUTER_STATES.get(status["state"], "unloaded")
+    return _ROUTER_STATES.get(status.state, "unloaded")
 
 
-def card(service: Service, status: Mapping[str, Any]) -> dict[str, Any]:
-    """One model in a list."""
-    found = service.pool.status(status["id"]).best
-    info = found.ready.info if found and found.ready else {}
+def cards(statuses: Statuses, identity: Identity) -> dict[str, Any]:
+    """All models, as OpenAI and the router list them."""
+    shown = [_card(status, statuses.engine_info(status.id), identity.started_at) for status in statuses.all()]
+    return {"object": "list", "data": shown}
+
+
+def _card(status: ModelStatus, info: Mapping[str, Any], started_at: float) -> dict[str, Any]:
+    """One model in a list. `info`: what its engine says of it."""
     told = info.get("architecture")
     meta = info.get("meta")
     return {
-        "id": status["id"],
-        "aliases": status["aliases"],
+        "id": status.id,
+        "aliases": list(status.aliases),
         "tags": [],
         "object": "model",
         "owned_by": "llama-supervisor",
-        "created": int(status["loaded_at"] or service.started_at),
+        "created": int(status.loaded_at or started_at),
         "status": _status(status),
         "architecture": told if isinstance(told, dict) else dict(_TEXT),
         "source": "preset",
         "can_remove": False,
-        "meta": {**(meta if isinstance(meta, dict) else {}), "n_ctx": status["n_ctx"]},
+        "meta": {**(meta if isinstance(meta, dict) else {}), "n_ctx": status.n_ctx},
     }
 
 
-def _status(status: Mapping[str, Any]) -> dict[str, Any]:
-    failed = {"failed": True, "exit_code": 1} if status["state"] in {"failed", "backoff"} else {}
-    example = ["llama-server", "--alias", status["id"], *(["--model", status["path"]] if status["path"] else [])]
-    named = f"[{status['id']}]\n" + (f"model = {status['path']}\n" if status["path"] else "")
-    return {"value": router_status(status), "args": command_of(status["pid"]) or example, "preset": named, **failed}
+def _status(status: ModelStatus) -> dict[str, Any]:
+    failed = {"failed": True, "exit_code": 1} if status.state in {"failed", "backoff"} else {}
+    example = ["llama-server", "--alias", status.id, *(["--model", status.path] if status.path else [])]
+    named = f"[{status.id}]\n" + (f"model = {status.path}\n" if status.path else "")
+    return {"value": router_status(status), "args": command_of(status.pid) or example, "preset": named, **failed}
 
 
 def command_of(pid: int | None) -> list[str]:

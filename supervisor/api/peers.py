@@ -14,14 +14,17 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
-from supervisor.api.feed import KEEP_ALIVE_S, EventStream, changes
-from supervisor.api.openai import card, command_of, router_status
-from supervisor.api.service import Service, ServiceOf
+from supervisor.api.feed import EventStream, Feed
+from supervisor.api.openai import cards, command_of, router_status
+from supervisor.api.services import FeedOf, IdentityOf, LoadsOf, PinningOf, StatusesOf
 from supervisor.config.base import Target
 from supervisor.core.requests.browsers import from_browser
 from supervisor.errors import InvalidRequest, OriginNotAllowed, RouteNotFound
 from supervisor.proxy.asgi import AS_HEAD
+from supervisor.service.loads import Loads
 from supervisor.service.resolve import Asked
+from supervisor.service.status import ModelStatus
+from supervisor.service.statuses import Statuses
 
 router = APIRouter()
 
@@ -57,99 +60,100 @@ class ModelName(BaseModel):
 
 
 @router.get("/models")
-async def models(service: ServiceOf) -> dict[str, Any]:
+async def models(statuses: StatusesOf, identity: IdentityOf) -> dict[str, Any]:
     """The router's list of models."""
-    return {"object": "list", "data": [card(service, status) for status in service.models()]}
+    return cards(statuses, identity)
 
 
 @router.post("/models/load")
-async def load(body: ModelName, service: ServiceOf) -> dict[str, bool]:
+async def load(body: ModelName, statuses: StatusesOf, loads: LoadsOf) -> dict[str, bool]:
     """Load a known model; answers at once. 400 where it is loaded or loading."""
-    status = service.model(body.model)
+    status = statuses.of(body.model)
     if router_status(status) != "unloaded":
         raise InvalidRequest("model is already running", param="model")
-    await service.ask_load(Asked(status["id"]))
+    await loads.ask(Asked(status.id))
     return {"success": True}
 
 
 @router.post("/models/unload")
-async def unload(body: ModelName, service: ServiceOf) -> dict[str, bool]:
+async def unload(body: ModelName, statuses: StatusesOf, loads: LoadsOf) -> dict[str, bool]:
     """Unload a model after its requests; answers at once. 400 where it is not loaded."""
-    status = service.model(body.model)
+    status = statuses.of(body.model)
     if router_status(status) == "unloaded":
         raise InvalidRequest("model is not running", param="model")
-    service.ask_unload(status["id"])
+    loads.ask_unload(status.id)
     return {"success": True}
 
 
 @router.get("/models/sse", response_model=None)
-async def follow(service: ServiceOf) -> EventStream:
+async def follow(feed: FeedOf) -> EventStream:
     """The router's events: a model's status whenever it changes; no snapshot."""
-    return EventStream(service, _router_events(service))
+    return EventStream(feed, _router_events(feed))
 
 
 @router.get("/running")
-async def running(service: ServiceOf) -> dict[str, Any]:
+async def running(statuses: StatusesOf, pinning: PinningOf, identity: IdentityOf) -> dict[str, Any]:
     """llama-swap's list of what runs."""
-    return {"running": [_running(service, one) for one in service.models() if one["state"] in _SWAP_STATES]}
+    found = [one for one in statuses.all() if one.state in _SWAP_STATES]
+    return {"running": [_running(one, identity.url, pinning.policy(one.id).ttl) for one in found]}
 
 
 @router.get("/unload", response_class=PlainTextResponse, dependencies=[CHANGES])
-async def unload_all(service: ServiceOf) -> str:
+async def unload_all(statuses: StatusesOf, loads: LoadsOf) -> str:
     """llama-swap's: unload everything, after the running requests. Not for browsers: any page can have them ask it."""
-    await _unload_all(service)
+    await _unload_all(statuses, loads)
     return "OK"
 
 
 @router.post("/api/models/unload")
-async def unload_all_told(service: ServiceOf) -> dict[str, str]:
+async def unload_all_told(statuses: StatusesOf, loads: LoadsOf) -> dict[str, str]:
     """llama-swap's: the same."""
-    await _unload_all(service)
+    await _unload_all(statuses, loads)
     return {"msg": "ok"}
 
 
 @router.post("/api/models/unload/{model:path}", response_class=PlainTextResponse)
-async def unload_one(model: Target, service: ServiceOf) -> str:
+async def unload_one(model: Target, loads: LoadsOf) -> str:
     """llama-swap's: unload one model."""
-    await service.unload(model, now=False)
+    await loads.unload(model, now=False)
     return "OK"
 
 
-async def _unload_all(service: Service) -> None:
-    loaded = [one["id"] for one in service.models() if one["state"] in _SWAP_STATES]
-    await asyncio.gather(*(service.unload(model, now=False) for model in loaded))
+async def _unload_all(statuses: Statuses, loads: Loads) -> None:
+    loaded = [one.id for one in statuses.all() if one.state in _SWAP_STATES]
+    await asyncio.gather(*(loads.unload(model, now=False) for model in loaded))
 
 
-def _running(service: Service, status: Mapping[str, Any]) -> dict[str, Any]:
+def _running(status: ModelStatus, url: str, ttl: float | None) -> dict[str, Any]:
     return {
-        "model": status["id"],
-        "state": _SWAP_STATES[status["state"]],
-        "cmd": " ".join(command_of(status["pid"])),
-        "proxy": f"{service.url}/upstream/{status['id']}",
-        "ttl": int(service.pins(status["id"]).ttl or 0),
+        "model": status.id,
+        "state": _SWAP_STATES[status.state],
+        "cmd": " ".join(command_of(status.pid)),
+        "proxy": f"{url}/upstream/{status.id}",
+        "ttl": int(ttl or 0),
         "name": "",
         "description": "",
     }
 
 
-async def _router_events(service: Service) -> AsyncIterator[str]:
-    before = {model: _told(one) for model, one in service.looks.now().models.items()}
-    async for heard in changes(service, KEEP_ALIVE_S):
+async def _router_events(feed: Feed) -> AsyncIterator[str]:
+    before = {model: _told(one) for model, one in feed.now().models.items()}
+    async for heard in feed.changes():
         if not heard:
             yield ": keep-alive\n\n"
             continue
-        now = {model: _told(one) for model, one in service.looks.now().models.items()}
+        now = {model: _told(one) for model, one in feed.now().models.items()}
         for frame in _differences(before, now):
             yield f"data: {json.dumps(frame)}\n\n"
         before = now
 
 
-def _told(status: Mapping[str, Any]) -> dict[str, Any]:
+def _told(status: ModelStatus) -> dict[str, Any]:
     shown: dict[str, Any] = {"status": router_status(status)}
-    if shown["status"] == "loading" and status["progress"] is not None:
-        stage = status["stage"]
-        shown["progress"] = {"stages": [stage], "current": stage, "value": status["progress"]}
-    if status["state"] == "failed":
+    if shown["status"] == "loading" and status.progress is not None:
+        stage = status.stage
+        shown["progress"] = {"stages": [stage], "current": stage, "value": status.progress}
+    if status.state == "failed":
         shown["exit_code"] = 1
     return shown
 

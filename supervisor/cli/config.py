@@ -42,7 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
     reload = _verb(verbs, "reload", "let the running daemon take over its changed file", run_reload)
     add_daemon(reload)
     taken = _verb(verbs, "import", "make a file of llama-swap's config.yaml or llama-server's preset .ini", run_import)
-    taken.add_argument("file", metavar="FILE")
+    taken.add_argument("file", metavar="FILE", help="the other program's file")
     taken.add_argument("--from", choices=("llama-swap", "preset"), dest="origin", help="(default: by the file's name)")
     _add_output(taken)
 
@@ -69,7 +69,7 @@ def run_check(args: argparse.Namespace) -> int:
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
     from supervisor.config.load import Start  # noqa: PLC0415 - as above
-    from supervisor.models.targets import configured_models, missing_files  # noqa: PLC0415 - as above
+    from supervisor.models.configured import configured_models, missing_files  # noqa: PLC0415 - as above
 
     path = _path(args.file)
     _note_daemon(args.file)

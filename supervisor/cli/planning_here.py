@@ -16,21 +16,21 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.devices import Machine
 from supervisor.errors import InvalidRequest
 from supervisor.probe.profiles import load_profile, read_profile
-from supervisor.service.build import without_daemon
-from supervisor.service.plans import Asked, planned
+from supervisor.service.build import plans_alone, without_daemon
+from supervisor.service.resolve import Asked
 from supervisor.system.paths import places
 
 
 async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:
-    """The object that a daemon would answer. Raises ProfileInvalid, ConfigError, InvalidRequest and as `planned`."""
+    """The object that a daemon would answer. Raises ProfileInvalid, ConfigError, InvalidRequest and as `Plans.plan`."""
     where = places(env)
     settings = load_settings(find_config(args.config, env, cwd, where.config), env)
     if args.engine:
         settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"path": args.engine})})
     machine = _machine(args.devices) if args.devices else None
     asked = Asked(target, None, _checked(options) if options else None)
-    with without_daemon(settings, where, env, machine) as (maker, planner):
-        return await planned(maker, planner, asked, tuple, maker.registry.policy_of)
+    with without_daemon(settings, where, env, machine) as parts:
+        return await plans_alone(parts).plan(asked)
 
 
 def _machine(name: str) -> Machine:

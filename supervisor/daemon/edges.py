@@ -2,63 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
 from supervisor.core.memory.watch import allowed_bytes
+from supervisor.core.models.registry import Registry
 from supervisor.core.plan import Placement
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.engines.engine import Engine
+from supervisor.planning.lookout import Lookout
 from supervisor.planning.planner import Planner
 from supervisor.pool.pool import PoolEdges
-from supervisor.service.launcher import EngineMaker
+from supervisor.service.launcher import Launcher
 from supervisor.service.restore import Remembered
 from supervisor.system.wakefulness import lifetime
 
 _log = structlog.get_logger()
 
 
-def pool_edges(
-    maker: EngineMaker,
-    planner: Planner,
-    remembered: Remembered,
-    share: float | None,
-    count: Callable[[ModelId], int],
-) -> PoolEdges:
-    """The edges.
+@dataclass(frozen=True)
+class Edges:
+    """The pool's edges. `share`: how far an engine may outgrow its plan, as a share of it; None: as far as it likes."""
 
-    Args:
-        share: how far an engine may outgrow its plan, as a share of it; None: as far as it likes.
-        count: how many engines a model has.
-    """
+    registry: Registry
+    planner: Planner
+    lookout: Lookout
+    launcher: Launcher
+    remembered: Remembered
+    share: float | None
 
-    async def prepare(model: ModelId, plan: Plan) -> Engine:
-        sight = planner.sight
-        return await maker.prepare(planner.known(model), sight.placed(_ours(plan)), sight.devices_of(_ours(plan)))
+    def of_pool(self) -> PoolEdges:
+        """As the pool wants them."""
+        return PoolEdges(
+            prepare=self._prepare,
+            learn=self.planner.learn,
+            see_room=self.lookout.see_room,
+            clock=lifetime,
+            observe=self._observe,
+            emptied=self.remembered.gone,
+            again=self._again,
+            allowed=self._allowed,
+        )
 
-    def observe(event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
+    async def _prepare(self, model: ModelId, plan: Plan) -> Engine:
+        sight, placement = self.lookout.sight, _ours(plan)
+        return await self.launcher.prepare(
+            self.planner.known(model), sight.placed(placement), sight.devices_of(placement)
+        )
+
+    def _observe(self, event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
         if failure is None:
             _log.info(event, model=model, engine=engine)
         else:
             _log.warning(event, model=model, engine=engine, code=failure.code, reason=failure.message)
         if event == "engine_ready":
-            remembered.ready(model)
-        elif event == "engine_gone" and failure is None and count(model) == 1:
-            remembered.gone(model)
+            self.remembered.ready(model)
 
-    def again(model: ModelId, plan: Plan, failure: Failure) -> bool:
-        found = planner.failed(model, _ours(plan), failure)
+    def _again(self, model: ModelId, plan: Plan, failure: Failure) -> bool:
+        found = self.planner.failed(model, _ours(plan), failure)
         if found:
-            step = planner.fallback(maker.registry.find(model)).steps[-1]
+            step = self.planner.fallback(self.registry.find(model)).steps[-1]
             _log.warning("load_again", model=model, code=failure.code, step=step)
         return found
 
-    def allowed(plan: Plan) -> int | None:
+    def _allowed(self, plan: Plan) -> int | None:
         placed = _ours(plan)
-        return None if share is None else allowed_bytes(placed.used_bytes["CPU"], placed.estimate.host_growth, share)
-
-    return PoolEdges(prepare, planner.learn, planner.see_room, lifetime, observe, again, allowed)
+        if self.share is None:
+            return None
+        return allowed_bytes(placed.used_bytes["CPU"], placed.estimate.host_growth, self.share)
 
 
 def _ours(plan: Plan) -> Placement:

@@ -12,9 +12,16 @@ class SupervisorError(Exception):
         message: one or two sentences: what is wrong, what to do.
         param: the request field, option or setting at fault.
         log_lines: the telling lines of a child's output, oldest first.
+
+    Attributes:
+        code: stable, a promise to scripts; a class without one of its own has that of the class above.
+        status: of the HTTP answer, inherited likewise.
+        transient: the same request may succeed a little later, inherited likewise.
     """
 
     code = "internal_error"
+    status = 500
+    transient = False
 
     def __init__(self, message: str, *, param: str | None = None, log_lines: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -32,6 +39,7 @@ class ConfigError(SupervisorError):
     """The configuration file or a setting of the environment is wrong."""
 
     code = "config_invalid"
+    status = 422
     faults: tuple[object, ...] = ()  # `config.faults.ConfigFault`, one for everything that is wrong
 
 
@@ -63,3 +71,4 @@ class ProfileInvalid(SupervisorError):
     """The description of a machine's devices is wrong."""
 
     code = "profile_invalid"
+    status = 422

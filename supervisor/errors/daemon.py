@@ -56,6 +56,8 @@ class Overloaded(DaemonError):
     """
 
     code = "overloaded"
+    status = 503
+    transient = True
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
@@ -66,6 +68,7 @@ class QueueFull(Overloaded):
     """Too many requests wait."""
 
     code = "queue_full"
+    status = 429
 
 
 class BodiesFull(Overloaded):
@@ -96,12 +99,15 @@ class RequestCancelled(DaemonError):
     """Somebody cancelled the request by its number."""
 
     code = "request_cancelled"
+    status = 499
 
 
 class ShuttingDown(DaemonError):
     """The daemon is stopping and takes no new work."""
 
     code = "shutting_down"
+    status = 503
+    transient = True
 
 
 class StoreUnusable(DaemonError):

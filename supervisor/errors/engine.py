@@ -9,6 +9,7 @@ class EngineError(SupervisorError):
     """Something about `llama-server` itself."""
 
     code = "engine_error"
+    status = 503
 
 
 class EngineNotFound(EngineError):
@@ -56,6 +57,7 @@ class EngineStartFailed(EngineError):
     """
 
     code = "engine_start_failed"
+    transient = True
     device: str | None = None
     lacking: int | None = None
 
@@ -74,6 +76,8 @@ class EngineLost(EngineError):
     """The engine died or closed the connection during a request."""
 
     code = "engine_lost"
+    status = 502
+    transient = True
 
 
 class EngineHung(EngineLost):
@@ -86,9 +90,12 @@ class EngineStreamInvalid(EngineError):
     """The engine's event stream breaks its own format."""
 
     code = "engine_stream_invalid"
+    status = 502
+    transient = True
 
 
 class OptionNotSupported(EngineError):
     """The running engine build lacks an option that was asked for."""
 
     code = "option_not_supported"
+    status = 400

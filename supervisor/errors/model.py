@@ -12,24 +12,28 @@ class ModelError(SupervisorError):
     """Something about a model."""
 
     code = "model_error"
+    status = 500
 
 
 class ModelNotFound(ModelError):
     """There is no such model configured, built in or on disk."""
 
     code = "model_not_found"
+    status = 404
 
 
 class ModelIdTaken(ModelError):
     """The id already names another model."""
 
     code = "model_id_taken"
+    status = 409
 
 
 class ModelFileError(ModelError):
     """The file exists but cannot be used as a model."""
 
     code = "model_file_invalid"
+    status = 422
 
 
 class GgufError(ModelFileError):
@@ -101,18 +105,21 @@ class VariantNotFound(ModelError):
     """The repository has no such quantisation or file; the message lists what there is."""
 
     code = "variant_not_found"
+    status = 404
 
 
 class VariantAmbiguous(ModelError):
     """Several files of the repository match the request."""
 
     code = "variant_ambiguous"
+    status = 409
 
 
 class ModelInUse(ModelError):
     """The model's files cannot be removed while an engine uses them."""
 
     code = "model_in_use"
+    status = 409
 
 
 class EstimateRefused(ModelError):
@@ -124,6 +131,7 @@ class EstimateRefused(ModelError):
     """
 
     code = "estimate_refused"
+    status = 422
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -134,12 +142,15 @@ class ModelDoesNotFit(ModelError):
     """The machine has no room for the model, even if all other models leave; the message has the numbers."""
 
     code = "does_not_fit"
+    status = 507
 
 
 class ModelLoadFailed(ModelError):
     """An engine could not be started for the model; where the cause is known, `code` is that of the cause."""
 
     code = "model_load_failed"
+    status = 503
+    transient = True
 
     def __init__(
         self, message: str, *, code: str | None = None, param: str | None = None, log_lines: tuple[str, ...] = ()
@@ -152,12 +163,14 @@ class ModelNotLoaded(ModelLoadFailed):
     """The model is not loaded, and this request never loads one."""
 
     code = "model_not_loaded"
+    transient = False
 
 
 class CrashLoop(ModelLoadFailed):
     """The model's engine failed too often in a row. It is started again when somebody asks with `load`."""
 
     code = "crash_loop"
+    transient = False
 
 
 class LoadCancelled(ModelLoadFailed):

@@ -19,8 +19,6 @@ def projector_beside(model: ModelFile) -> Path | None:
 
     Of several it is the one with the most similar name. Files that cannot be read, and those that do not say what they
     are, are passed over.
-
-    Files that cannot be read, and those that do not say what they are, are passed over.
     """
     try:
         names = sorted(os.listdir(model.path.parent))

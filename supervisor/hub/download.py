@@ -55,6 +55,11 @@ class Progress:
     def total(self) -> int:
         return sum(total for _, total in self.files.values())
 
+    @property
+    def share(self) -> float | None:
+        """How much is done, 0 to 1; None where nobody knows how much it is."""
+        return self.done / self.total if self.total else None
+
     def arrived(self, path: str, done: int, now: float) -> None:
         """Note what is there of a file."""
         self.files[path] = [done, max(done, self.files.get(path, [0, 0])[1])]

@@ -32,9 +32,6 @@ class Fetcher:
     on_change: Callable[[], None] = lambda: None
     progress: dict[str, Progress] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.hub.downloads.on_change = lambda: self.on_change()
-
     async def ensure(self, entry: ModelEntry) -> tuple[ModelEntry, Siblings]:
         """Return the entry of a model of the hub with its files on disk, downloaded if missing; and its siblings.
 
@@ -91,15 +88,15 @@ class Fetcher:
         self.on_change()
 
 
-def fetcher_of(access: HubAccess, where: Places) -> Fetcher:
-    """Return a fetcher whose memory is in the cache folder."""
-    return Fetcher(hub_models(access, where), HeaderCache(where.cache / "headers"))
+def hub_models(
+    access: HubAccess, where: Places, headers: HeaderCache, on_change: Callable[[], None] = lambda: None
+) -> HubModels:
+    """Return the hub, with a memory in the cache folder.
 
-
-def hub_models(access: HubAccess, where: Places) -> HubModels:
-    """Return the hub, with a memory in the cache folder."""
-    headers = HeaderCache(where.cache / "headers")
-    return HubModels(access, Downloads(access, where.pid_records), headers, where.cache / "hub")
+    `on_change`: called when a download has something new to tell.
+    """
+    downloads = Downloads(access, where.pid_records, on_change)
+    return HubModels(access, downloads, headers, where.cache / "hub")
 
 
 def siblings_of(chosen: Chosen) -> Siblings:

@@ -3,105 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import structlog
-
-from supervisor.config.effective import effective_models, policies, with_defaults
-from supervisor.config.options import launch_options
-from supervisor.config.settings import ModelOptions, ModelSettings, Settings
-from supervisor.config.sources import is_demo, path_of, repo_of
+from supervisor.config.settings import ModelOptions
 from supervisor.core.gguf import shard_of
-from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
-from supervisor.core.options import LaunchOptions, names_file, options_of
-from supervisor.core.schedule import ModelPolicy
+from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.text.plaintext import is_text, plain
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
-from supervisor.files.folder import FolderModel, look_inside, passed_over, scan, scan_files
+from supervisor.files.folder import scan_files
 from supervisor.files.model_file import open_model
 
-_log = structlog.get_logger()
-
-DEMO_ID = "demo"
 _MAX_NAMED = 5
-
-
-def configured_models(settings: Settings) -> Registry:
-    """Return the models of the configuration and of its folder, and the built-in one."""
-    models = effective_models(settings)
-    found = _found(settings.models_dir)
-    taken = {*models, *(alias for model in models.values() for alias in model.aliases)}
-    plain = {name: with_defaults(settings.defaults, ModelSettings()) for name in found if name not in taken}
-    kept_to = policies({**models, **plain}, settings.groups.items())
-    entries = [_entry(settings, name, model, found.get(name), kept_to[name]) for name, model in models.items()]
-    entries += [_entry(settings, name, model, found[name], kept_to[name]) for name, model in plain.items()]
-    if DEMO_ID not in {*taken, *plain}:
-        demo = policies({DEMO_ID: ModelSettings()}, settings.groups.items())[DEMO_ID]
-        entries.append(ModelEntry(DEMO_ID, Source.DEMO, None, policy=demo))
-    return Registry(entries, _defaults(settings))
-
-
-def _found(folder: str | None) -> dict[str, FolderModel]:
-    """Return the models in `models_dir` by name; log those that cannot be models because of their name."""
-    if folder is None:
-        return {}
-    for name in passed_over(Path(folder)):
-        _log.warning("passed_over", folder=folder, name=name, reason="its name cannot name a model; rename it")
-    return {one.name: one for one in scan(Path(folder))}
-
-
-def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
-    """Return the files that these models name and that are missing, each with the id of its model."""
-    named = ((entry.id, path) for entry in models for path in (entry.path, *_named_files(entry.options)))
-    return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
-
-
-def _named_files(options: LaunchOptions) -> Iterator[str]:
-    """Yield the files that options name."""
-    for row in options_of(LaunchOptions):
-        value = getattr(options, row.name)
-        if names_file(row.kind, folders=False) and value is not None:
-            yield from [value] if isinstance(value, str) else [adapter.path for adapter in value]
-
-
-def _defaults(settings: Settings) -> ModelDefaults:
-    plain = settings.defaults
-    return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters(), plain.tool_calls)
-
-
-def _entry(
-    settings: Settings, name: str, model: ModelSettings, found: FolderModel | None, policy: ModelPolicy
-) -> ModelEntry:
-    """Return the entry of a configured model.
-
-    `found`: what `models_dir` has under this name; it counts where the model names nothing itself.
-    """
-    entry = ModelEntry(
-        *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
-        *(model.filters.filters(), model.tool_calls),
-    )
-    path = path_of(model)
-    if entry.hub is not None:
-        return replace(entry, source=Source.HUB)
-    if is_demo(model) or (path is None and found is None and name == DEMO_ID):
-        return replace(entry, source=Source.DEMO)
-    if path is not None:
-        found = look_inside(Path(path), name) if os.path.isdir(path) else FolderModel(name, Path(path))
-    if found is None:  # loading it will say so
-        nowhere = path or str(Path(settings.models_dir or ".") / f"{name}.gguf")
-        return replace(entry, path=nowhere)
-    return replace(entry, path=str(found.path), options=_with_companions(entry.options, found))
-
-
-def _with_companions(options: LaunchOptions, found: FolderModel) -> LaunchOptions:
-    """Return the options with the files beside the model, unless the options say otherwise."""
-    if found.projector is not None and options.mmproj is None and options.mmproj_auto is not False:
-        options = replace(options, mmproj=str(found.projector))
-    if found.draft is not None and options.spec_draft_model is None:
-        options = replace(options, spec_draft_model=str(found.draft))
-    return options
 
 
 def with_options(entry: ModelEntry, options: ModelOptions | None) -> ModelEntry:

@@ -7,6 +7,7 @@ import contextlib
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import ParamSpec
 
 from supervisor.core.memory.watch import outgrown
 from supervisor.core.schedule.events import (
@@ -23,6 +24,9 @@ from supervisor.core.schedule.events import (
 from supervisor.engines.engine import LoadProgress
 from supervisor.errors import SupervisorError
 from supervisor.pool.lease import PooledEngine, Running, failure_of
+from supervisor.pool.living import Living
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -31,20 +35,23 @@ class PoolEdges:
 
     Attributes:
         prepare: the engine for a model and its place, not started.
-        learn: reads what the planner must know of the model; raises a SupervisorError where that cannot be.
+        learn: reads what the planner must know of the model, beside the engines that there are; raises a
+            SupervisorError where that cannot be.
         see_room: looks at the machine, lets the planner know, and returns the free bytes by device name. A device that
             is not in the answer counts as free. Runs one at a time.
         clock: monotonic seconds.
         observe: told what happens, for the log; what it raises is dropped.
+        emptied: told when the last engine of a model has ended as it was told to; what it raises is dropped.
         allowed: bytes of the host's memory that an engine of this plan may come to hold; None: without limit.
         again: told of a start that failed; whether the next one will be another that may succeed.
     """
 
     prepare: Callable[[ModelId, Plan], Awaitable[PooledEngine]]
-    learn: Callable[[ModelId], Awaitable[None]]
-    see_room: Callable[[], Awaitable[Mapping[str, int]]]
+    learn: Callable[[ModelId, Living], Awaitable[None]]
+    see_room: Callable[[Living], Awaitable[Mapping[str, int]]]
     clock: Callable[[], float]
     observe: Callable[[str, ModelId, EngineId, Failure | None], None]
+    emptied: Callable[[ModelId], None] = lambda model: None
     again: Callable[[ModelId, Plan, Failure], bool] = lambda model, plan, failure: False
     allowed: Callable[[Plan], int | None] = lambda plan: None
 
@@ -183,14 +190,14 @@ async def ended_by(work: Awaitable[Failure | None]) -> Failure | None:
         return _internal(error)
 
 
-def harmless(observe: Callable[[str, ModelId, EngineId, Failure | None], None]) -> Callable[..., None]:
+def harmless(told: Callable[P, None]) -> Callable[P, None]:
     """Return the function without its exceptions: a log that cannot be written must not stop a command."""
 
-    def observed(event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
+    def heard(*args: P.args, **kwargs: P.kwargs) -> None:
         with contextlib.suppress(Exception):
-            observe(event, model, engine, failure)
+            told(*args, **kwargs)
 
-    return observed
+    return heard
 
 
 def _internal(error: Exception) -> Failure:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -42,6 +42,7 @@ from supervisor.core.schedule.events import (
 )
 from supervisor.core.schedule.lifecycle import LEAVING, STARTING
 from supervisor.engines.client import EngineClient
+from supervisor.pool.changes import Changes
 from supervisor.pool.lease import EngineStatus, Lease, PoolStatus, Running, error_of
 from supervisor.pool.life import PoolEdges, PoolLimits, Tender, ended_by, harmless
 
@@ -53,16 +54,26 @@ Wait: TypeAlias = Callable[["asyncio.Future[Lease]"], Awaitable[Lease]]
 
 
 class Pool:
-    """The runner of the scheduler's commands. Use it as an async context manager; leaving it ends every engine."""
+    """The runner of the scheduler's commands. Use it as an async context manager; leaving it ends every engine.
 
-    def __init__(self, scheduler: Scheduler, edges: PoolEdges, limits: PoolLimits | None = None) -> None:
+    Args:
+        changes: is told of every change of an engine or a queue; None: one that nobody else tells anything.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        edges: PoolEdges,
+        limits: PoolLimits | None = None,
+        changes: Changes | None = None,
+    ) -> None:
         self._scheduler = scheduler
-        self._edges = edges = replace(edges, observe=harmless(edges.observe))
+        self._edges = edges = replace(edges, observe=harmless(edges.observe), emptied=harmless(edges.emptied))
+        self._changes = changes or Changes()
         self._limits = limits or PoolLimits()
         self._running: dict[EngineId, Running] = {}
         self._waiters: dict[RequestId, asyncio.Future[Lease]] = {}
         self._request_ids = itertools.count(1)
-        self._watchers: set[asyncio.Event] = set()
         self._tasks = asyncio.TaskGroup()
         self._checks: dict[EngineId, asyncio.Task[None]] = {}
         self._look: asyncio.Future[Mapping[str, int]] | None = None
@@ -129,7 +140,7 @@ class Pool:
         return await self._first(model, lambda status: status.view.state not in _MOVING)
 
     async def unload(self, model: ModelId, *, now: bool = False) -> PoolStatus:
-        """End the model's engines, after their requests or `now`, and downloads for them; return when all are gone.
+        """End the model's engines, after their requests or `now`; return when their processes are gone.
 
         Those of downloads that are called off by it, too.
         """
@@ -151,7 +162,7 @@ class Pool:
         return next(ready, None)
 
     def shut_down(self) -> None:
-        """Refuse everything from now on, and end engines after their requests; the second time, at once.
+        """Refuse everything from now on, and end engines after their requests, the second time at once.
 
         Does not wait.
         """
@@ -204,8 +215,7 @@ class Pool:
 
     def changed(self) -> None:
         """Let those who follow a model look again."""
-        for watcher in self._watchers:
-            watcher.set()
+        self._changes.tell()
 
     def _call_off_checks(self) -> None:
         """Cancel what is read or downloaded for engines that nobody wants any more."""
@@ -264,7 +274,7 @@ class Pool:
         self._apply(RoomSeen(check.engine, failure))
 
     async def _learn_and_look(self, check: CheckRoom) -> None:
-        await self._edges.learn(check.model)
+        await self._edges.learn(check.model, self)
         patience = self._edges.clock() + self._limits.room
         while True:
             free = await self._look_once()
@@ -278,7 +288,7 @@ class Pool:
     async def _look_once(self) -> Mapping[str, int]:
         """Look at the machine; one look at a time serves everybody."""
         if self._look is None or self._look.done():
-            self._look = asyncio.ensure_future(self._edges.see_room())
+            self._look = asyncio.ensure_future(self._edges.see_room(self))
         return await asyncio.shield(self._look)
 
     async def _live(self, running: Running) -> None:
@@ -286,6 +296,8 @@ class Pool:
         failure, again = None, False
         try:
             failure = await ended_by(self._tender.live(running))
+            if failure is None and len(self._scheduler.view(running.model).engines) == 1:
+                self._edges.emptied(running.model)
             again = self._tender.again(running, failure)
         finally:
             del self._running[running.number]
@@ -298,12 +310,6 @@ class Pool:
             running.doubt.set()
         self._apply(TimePassed())
 
-    @contextmanager
-    def watch(self) -> Iterator[asyncio.Event]:
+    def watch(self) -> AbstractContextManager[asyncio.Event]:
         """Yield an event that is set on every change of any engine or queue; whoever waits clears it."""
-        changed = asyncio.Event()
-        self._watchers.add(changed)
-        try:
-            yield changed
-        finally:
-            self._watchers.discard(changed)
+        return self._changes.watch()

@@ -168,7 +168,7 @@ class ToolCalls:
         return self._facts[client]
 
     def unparsed(self, model: str) -> None:
-        """Note that the engine's parser has failed on this model.
+        """Note that the engine's parser has failed on this model; requests with mode `auto` leave it out from now on.
 
         Requests with mode `auto` leave it out from now on.
         """
@@ -379,10 +379,7 @@ class Watch(Plain):
 
 
 def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object]:
-    """Return the changes to any request for a chat.
-
-    They mend a history that would fail, and a tool choice that the engine does not know.
-    """
+    """Return the changes to any request for a chat: a mended history, a tool choice that the engine knows."""
     changes = only_named(chat)
     messages = mended_messages(chat.get("messages"))
     warned = with_warnings(messages or chat.get("messages")) if helping.repeats else None

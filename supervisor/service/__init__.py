@@ -1,1 +1,1 @@
-"""The application: resolve, launch, load, pull, plan, restore and reload, as typed results without HTTP."""
+"""The application: resolve, load, launch, show, pull, plan, restore and reload, as typed results without HTTP."""

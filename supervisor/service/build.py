@@ -1,96 +1,132 @@
-"""Builds what plans and starts engines: the same objects for the daemon and for a plan without one."""
+"""Builds what plans engines: the same objects for the daemon and for a plan without one."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from supervisor.config import Settings
-from supervisor.core.devices import Holding, Machine
-from supervisor.engines.engine import EngineLimits
-from supervisor.engines.slots import SlotStore
+from supervisor.config.current import Current
+from supervisor.core.devices import Machine
+from supervisor.core.models.registry import Registry
+from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import StoreUnusable
+from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import HubChoices, hub_access
-from supervisor.models.fetch import Fetcher, fetcher_of
-from supervisor.models.targets import configured_models
+from supervisor.llamacpp.program import Program
+from supervisor.models.configured import configured_models
+from supervisor.models.fetch import Fetcher, hub_models
 from supervisor.planning.learning import Learning
-from supervisor.planning.planner import Look, Planner, Rules
+from supervisor.planning.lookout import Look, Lookout, Rules
+from supervisor.pool.living import NOBODY, Living
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
-from supervisor.service.launcher import EngineMaker
-from supervisor.service.resolve import with_variant
+from supervisor.service.catalogue import Catalogue
+from supervisor.service.launcher import Commands
+from supervisor.service.plans import Plans
+from supervisor.service.reading import Reading
+from supervisor.service.resolve import Resolver
+from supervisor.service.variants import Variants
 from supervisor.store import Database
-from supervisor.system.child import StopGrace
+from supervisor.system.cores import physical_cores
 from supervisor.system.paths import Places
 
-
-def engine_maker(settings: Settings, where: Places, env: Mapping[str, str], learning: Learning) -> EngineMaker:
-    """What makes engines by a configuration."""
-    return EngineMaker(
-        registry=configured_models(settings),
-        places=where,
-        env=env,
-        engine_path=settings.engine.path,
-        limits=_limits(settings),
-        learning=learning,
-        slots=SlotStore(where.cache / "kv", settings.kv_store.max_mib << 20),
-        fetcher=fetcher(settings, where, env),
-    )
+PolicyOf: TypeAlias = Callable[[str], ModelPolicy]
 
 
-def fetcher(settings: Settings, where: Places, env: Mapping[str, str]) -> Fetcher:
-    """What finds and fetches models of the hub by a configuration."""
-    access = hub_access(env, HubChoices(**settings.hub.model_dump()))
-    return fetcher_of(access, where)
+@dataclass(frozen=True)
+class Site:
+    """A machine to plan for.
+
+    Attributes:
+        look: looks at it, given the `llama-server` in use.
+        cores: its physical ones; None: unknown.
+    """
+
+    look: Callable[[Program], Look]
+    cores: int | None
 
 
-def planner_of(
-    settings: Settings,
-    maker: EngineMaker,
-    holdings: Callable[[], Sequence[Holding]],
-    machine: Look,
-) -> Planner:
-    """What decides where engines go; `machine` as for `Planner`."""
-    return Planner(maker.registry, maker.know, machine, _rules(settings), holdings)
+@dataclass(frozen=True)
+class Parts:
+    """What knows models and the machine; nothing here starts an engine."""
+
+    registry: Registry
+    program: Program
+    fetcher: Fetcher
+    lookout: Lookout
+    variants: Variants
+    catalogue: Catalogue
+    commands: Commands
+
+    def resolver(self, living: Living) -> Resolver:
+        """What finds the models that people mean, beside these engines."""
+        return Resolver(self.registry, self.fetcher.hub, self.variants, living)
+
+    def plans(self, resolver: Resolver, living: Living, policy_of: PolicyOf) -> Plans:
+        """What answers for plans, beside these engines."""
+        return Plans(resolver, self.catalogue, self.lookout, self.program, self.commands, living, policy_of)
 
 
-def adopt(settings: Settings, maker: EngineMaker, planner: Planner) -> None:
-    """Have the two work by other settings from now on; the registry of models is not touched."""
-    maker.engine_path = settings.engine.path
-    maker.limits = _limits(settings)
-    planner.adopt(_rules(settings))
+def parts(
+    current: Current,
+    where: Places,
+    env: Mapping[str, str],
+    learning: Learning,
+    site: Site,
+    on_change: Callable[[], None] = lambda: None,
+) -> Parts:
+    """The objects, by the settings in force.
+
+    Args:
+        site: the machine that is planned for.
+        on_change: called when there is something new to tell of a download.
+    """
+    program = Program(where, env, lambda: current.settings.engine.path)
+    headers = HeaderCache(where.cache / "headers")
+    access = hub_access(env, HubChoices(**current.settings.hub.model_dump()))
+    fetcher = Fetcher(hub_models(access, where, headers, on_change), headers, on_change)
+    lookout = Lookout(site.look(program), lambda: _rules(current.settings))
+    registry = configured_models(current.settings)
+    reading = Reading(fetcher, program, learning, headers, where.cache)
+    variants = Variants(fetcher.hub, reading, lookout)
+    catalogue = Catalogue(registry, program, fetcher, variants, reading)
+    return Parts(registry, program, fetcher, lookout, variants, catalogue, Commands(program, env, site.cores))
 
 
 @contextlib.contextmanager
 def without_daemon(
     settings: Settings, where: Places, env: Mapping[str, str], machine: Machine | None = None
-) -> Iterator[tuple[EngineMaker, Planner]]:
-    """The two for somebody who plans and starts nothing. Of a `machine` nothing was learned; None: this one."""
+) -> Iterator[Parts]:
+    """For somebody who plans and starts nothing. Of a `machine` nothing was learned; None: this one."""
+    current = Current(settings)
     database = _remembered(where) if machine is None else Database.empty()
-    with (
-        contextlib.closing(Learning(database, time.time)) as learning,
-        contextlib.closing(engine_maker(settings, where, env, learning)) as maker,
-    ):
-        if machine is None:
-            planner = planner_of(settings, maker, tuple, look(lambda: settings, maker, Prober(Surroundings(env))))
-        else:
-            maker = replace(maker, cores=None)
-            planner = planner_of(settings, maker, tuple, lambda again, ours: machine)
-        maker.find_variant = partial(with_variant, maker, planner, tuple)
-        yield maker, planner
+    with contextlib.closing(Learning(database, time.time)) as learning:
+        site = here(current, Prober(Surroundings(env))) if machine is None else _elsewhere(machine)
+        built = parts(current, where, env, learning, site)
+        with contextlib.closing(built.fetcher.hub):
+            yield built
 
 
-def look(settings: Callable[[], Settings], maker: EngineMaker, prober: Prober) -> Look:
-    """Looks at this machine with the engine in use and the workers that are configured now; as for `Planner`."""
-    return lambda again, ours: prober.machine(maker.binary_path(), settings().devices.rpc, again=again, ours=ours)
+def plans_alone(built: Parts, living: Living = NOBODY) -> Plans:
+    """What answers for plans where nobody pins models."""
+    return built.plans(built.resolver(living), living, built.registry.policy_of)
 
 
-def _limits(settings: Settings) -> EngineLimits:
-    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
-    return EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third))
+def here(current: Current, prober: Prober) -> Site:
+    """This machine, looked at with the workers that are configured now."""
+
+    def look(program: Program) -> Look:
+        return lambda again, ours: prober.machine(program.path(), current.settings.devices.rpc, again=again, ours=ours)
+
+    return Site(look, physical_cores())
+
+
+def _elsewhere(machine: Machine) -> Site:
+    return Site(lambda program: lambda again, ours: machine, None)
 
 
 def _rules(settings: Settings) -> Rules:

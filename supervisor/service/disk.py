@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.core.catalog import HubReference, Kind, kind_of
+from supervisor.core.models.registry import Registry
 from supervisor.core.schedule.lifecycle import LEAVING, STARTING, EngineState
 from supervisor.errors import ModelInUse, ModelNotFound
 from supervisor.hub.cachedir import Cached
@@ -18,9 +19,7 @@ from supervisor.hub.models import Chosen, HubModels, Unfinished
 from supervisor.hub.stores import store_models
 from supervisor.hub.threads import check_files
 from supervisor.hub.verify import verify_cached
-from supervisor.planning.planner import Planner
 from supervisor.pool.pool import Pool
-from supervisor.service.launcher import EngineMaker
 from supervisor.service.pulls import Pulls, means, same_model
 
 Json = dict[str, Any]
@@ -32,21 +31,18 @@ _AT_WORK = STARTING | LEAVING | {EngineState.READY}
 class Disk:
     """What the routers ask about files."""
 
-    def __init__(self, maker: EngineMaker, planner: Planner, pool: Pool) -> None:
-        self._maker = maker
+    def __init__(self, hub: HubModels, registry: Registry, pool: Pool, pulls: Pulls) -> None:
+        self._hub = hub
+        self._registry = registry
         self._pool = pool
-        self.pulls = Pulls(maker, planner, pool)
-
-    @property
-    def _hub(self) -> HubModels:
-        return self._maker.fetcher.hub
+        self._pulls = pulls
 
     async def models(self) -> list[Json]:
         """Every model on disk: of the hub's cache, what of it is unfinished, and what other programs keep."""
         cached = await asyncio.to_thread(self._hub.scan)
         used = self._paths_in_use()
         mine = [_shown(one, used) for one in cached]
-        mine += await asyncio.to_thread(self._unfinished, self.pulls.repositories())
+        mine += await asyncio.to_thread(self._unfinished, self._pulls.repositories())
         return mine + await asyncio.to_thread(store_models, self._hub.access.env)
 
     async def remove(self, target: str) -> Json:
@@ -56,7 +52,7 @@ class Disk:
             raise ModelNotFound(
                 f"'{target}' is no model of a hub; files of other programs are left alone.", param="model"
             )
-        stopped = await self.pulls.stop(reference)
+        stopped = await self._pulls.stop(reference)
         found = [one for one in await asyncio.to_thread(self._hub.scan) if means(reference, one)]
         begun = [one for one in await asyncio.to_thread(self._hub.unfinished) if self._is_of(reference, one)]
         if not found and not begun and not stopped:
@@ -71,9 +67,9 @@ class Disk:
             freed += one.path.stat().st_size
             one.path.unlink()
         gone = {str(path) for path in (*files, *(one.path for one in begun))}
-        for entry in list(self._maker.registry):
+        for entry in list(self._registry):
             if entry.hub is not None and entry.path in gone:
-                self._maker.registry.locate(entry.id, None)
+                self._registry.locate(entry.id, None)
         return {"model": target, "freed_bytes": freed, "files": sorted(gone)}
 
     async def verify(self, target: str | None) -> list[Json]:
@@ -99,7 +95,7 @@ class Disk:
     def _reference_of(self, target: str) -> str:
         """The reference behind an id or alias; what is none is one itself."""
         with suppress(ModelNotFound):
-            return self._maker.registry.find(target).hub or target
+            return self._registry.find(target).hub or target
         return target
 
     def _unfinished(self, busy: Collection[str]) -> list[Json]:
@@ -112,7 +108,7 @@ class Disk:
     def _paths_in_use(self) -> frozenset[Path]:
         """The files of engines that live, projectors and draft models included, wherever links to them lead."""
         found: set[Path] = set()
-        for entry in self._maker.registry:
+        for entry in self._registry:
             if self._pool.status(entry.id).view.state in _AT_WORK:
                 options = entry.options
                 found.update(Path(path) for path in (entry.path, options.mmproj, options.spec_draft_model) if path)

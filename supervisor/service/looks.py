@@ -10,14 +10,13 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-_LASTS_S = 1.0  # what changes without anybody saying so is seen after that long
-_VOLATILE = frozenset({"rss_bytes"})  # changes by itself, and is no event
+from supervisor.service.requests import RequestStatus
+from supervisor.service.status import ModelStatus
 
-Json = dict[str, Any]
-Shown = Mapping[Any, Json]
+_LASTS_S = 1.0  # what changes without anybody saying so is seen after that long
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,16 +24,16 @@ class Look:
     """What there was in one moment, by id. `told`: the events since earlier looks, by their `number`."""
 
     number: int
-    models: Mapping[str, Json]
-    requests: Mapping[int, Json]
+    models: Mapping[str, ModelStatus]
+    requests: Mapping[int, RequestStatus]
     told: dict[int, str] = field(default_factory=dict)
 
     def since(self, before: Look) -> str:
         """The events from an earlier look to this one; empty where nothing differs."""
         found = self.told.get(before.number)
         if found is None:
-            events = (*_differences("model", before.models, self.models),)
-            found = "".join((*events, *_differences("request", before.requests, self.requests)))
+            events = (*_differences("model", "model_removed", before.models, self.models),)
+            found = "".join((*events, *_differences("request", "request_done", before.requests, self.requests)))
             self.told[before.number] = found
         return found
 
@@ -49,8 +48,8 @@ class Looks:
 
     def __init__(
         self,
-        models: Callable[[], Sequence[Json]],
-        requests: Callable[[], Sequence[Json]],
+        models: Callable[[], Sequence[ModelStatus]],
+        requests: Callable[[], Sequence[RequestStatus]],
         changed: asyncio.Event,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,8 +66,8 @@ class Looks:
         if last is not None and not self._changed.is_set() and self._clock() < self._until:
             return last
         self._changed.clear()
-        models = {status["id"]: status for status in self._models()}
-        requests = {request["id"]: request for request in self._requests()}
+        models = {status.id: status for status in self._models()}
+        requests = {request.id: request for request in self._requests()}
         self._last = Look(1 if last is None else last.number + 1, models, requests)
         self._until = self._clock() + _LASTS_S
         return self._last
@@ -79,13 +78,19 @@ def event(name: str, data: Mapping[str, Any]) -> str:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"
 
 
-def _differences(name: str, before: Shown, now: Shown) -> Iterator[str]:
+def _differences(
+    name: str,
+    gone: str,
+    before: Mapping[Any, ModelStatus | RequestStatus],
+    now: Mapping[Any, ModelStatus | RequestStatus],
+) -> Iterator[str]:
     for key, shown in now.items():
         if key not in before or _lasting(before[key]) != _lasting(shown):
-            yield event(name, shown)
+            yield event(name, shown.to_json())
     for key in before.keys() - now.keys():
-        yield event("model_removed" if name == "model" else "request_done", {"id": key})
+        yield event(gone, {"id": key})
 
 
-def _lasting(shown: Json) -> Json:
-    return {name: value for name, value in shown.items() if name not in _VOLATILE}
+def _lasting(shown: ModelStatus | RequestStatus) -> ModelStatus | RequestStatus:
+    """Without what changes by itself, and is no event."""
+    return replace(shown, rss_bytes=None) if isinstance(shown, ModelStatus) else shown

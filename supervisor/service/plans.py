@@ -1,56 +1,117 @@
-"""A plan as JSON, for programs: `supervisor plan --json` and `POST /api/v1/plan`."""
+"""Plans and estimates that somebody asks for: nothing is loaded or remembered."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
-from supervisor.core.devices.describe import problems_json
+from supervisor.core.devices.describe import as_json, problems_json
+from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.schedule import ModelPolicy, barred_by, refusal
-from supervisor.errors import EstimateRefused, file_refused
-from supervisor.planning.planner import Known, Planner, Sight
-from supervisor.service.launcher import EngineMaker
-from supervisor.service.resolve import Asked, entry_for
+from supervisor.errors import EstimateRefused, ModelDoesNotFit, SupervisorError, file_refused
+from supervisor.llamacpp.program import Program
+from supervisor.planning.estimates import estimates_json
+from supervisor.planning.known import Known
+from supervisor.planning.lookout import Lookout, Sight
+from supervisor.planning.planner import refused
+from supervisor.pool.living import Living
+from supervisor.service.catalogue import Catalogue
+from supervisor.service.launcher import Commands
+from supervisor.service.resolve import Asked, Resolver
 
-__all__ = ["Asked", "planned", "planned_json"]
 
+@dataclass(frozen=True)
+class Plans:
+    """Says where models would go.
 
-async def planned(
-    maker: EngineMaker,
-    planner: Planner,
-    asked: Asked,
-    residents: Callable[[], Sequence[Resident]],
-    policy_of: Callable[[str], ModelPolicy],
-) -> dict[str, object]:
-    """Where the model would go now, beside these engines; nothing is loaded or remembered.
-
-    `policy_of`: what holds for a model now, pinned by people included.
-
-    Engines of the model itself count as gone, as they would be when it is loaded anew. Raises ModelNotFound,
-    ModelFileError, EstimateRefused, InvalidRequest, OptionNotSupported and their like.
+    Attributes:
+        living: the engines there are. Those of the model itself count as gone, as they would be when it is loaded anew.
+        policy_of: what holds for a model now, pinned by people included.
     """
-    answer = await entry_for(maker, planner, asked, residents)
-    entry = answer.entry
-    if not asked.keeps:
-        await asyncio.to_thread(maker.check, entry.options, asked.extra_args)
-    known = await maker.glance(entry)
-    sight = await planner.look()
-    others = [one for one in residents() if one.model != entry.id]
-    leaving = barred_by(policy_of, entry.id, others)
-    never = next((one for one in leaving if policy_of(one.model).pinned), None)
-    if never is None:
-        found = await planner.aside(partial(planned_json, maker, sight, known, others, leaving))
-    else:
-        message = refusal(entry.id, never.model).message
-        found = DoesNotFit(entry.id, later=True, message=message, blockers=(never.engine,)).to_json()
-        found |= {"blocking_models": [never.model]}
-    return found | {"problems": problems_json(sight.machine), "variants": list(answer.table), "note": answer.note}
+
+    resolver: Resolver
+    catalogue: Catalogue
+    lookout: Lookout
+    program: Program
+    commands: Commands
+    living: Living
+    policy_of: Callable[[str], ModelPolicy]
+
+    async def devices(self, *, again: bool) -> dict[str, object]:
+        """What the machine has; `again` asks everything anew, also what failed a short while ago."""
+        sight = await self.lookout.look(self.living, again=again)
+        return as_json(sight.machine, sight.budgets)
+
+    async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, object] | list[dict[str, object]]:
+        """What an engine would allocate for a load target with these options of llama-server, and its own defaults.
+
+        Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
+        """
+        answer = await self.resolver.resolve(Asked(target))
+        known = await self.catalogue.glance(answer.entry, self.living)
+        return await self.lookout.aside(partial(estimates_json, known.subject.spec, options))
+
+    async def plan(self, asked: Asked) -> dict[str, object]:
+        """Where the model of a load target would go now, with these options (docs/rest.md).
+
+        Raises ModelNotFound, ModelFileError, EstimateRefused, InvalidRequest, OptionNotSupported and their like.
+        """
+        answer = await self.resolver.resolve(asked)
+        entry = answer.entry
+        if not asked.keeps:
+            await asyncio.to_thread(self.program.check, entry.options, asked.extra_args)
+        known = await self.catalogue.glance(entry, self.living)
+        sight = await self.lookout.look(self.living)
+        others = self._others(entry)
+        leaving = barred_by(self.policy_of, entry.id, others)
+        never = next((one for one in leaving if self.policy_of(one.model).pinned), None)
+        if never is None:
+            found = await self.lookout.aside(partial(planned_json, self.commands, sight, known, others, leaving))
+        else:
+            message = refusal(entry.id, never.model).message
+            found = DoesNotFit(entry.id, later=True, message=message, blockers=(never.engine,)).to_json()
+            found |= {"blocking_models": [never.model]}
+        variants = [asdict(one) for one in answer.table]
+        return found | {"problems": problems_json(sight.machine), "variants": variants, "note": answer.note}
+
+    async def warning(self, entry: ModelEntry) -> str | None:
+        """What to say of a model that somebody asked for by name and that does not fit, before it is downloaded."""
+        plan = await self._plan_of(await self.catalogue.glance(entry, self.living))
+        return " ".join((plan.message, *plan.hints)) if isinstance(plan, DoesNotFit) else None
+
+    async def check_startable(self, entry: ModelEntry) -> None:
+        """Whether an engine with the entry's options could be here, if all that may leave did; before anything changes.
+
+        Raises ModelLoadFailed for options that no engine starts with, ModelFileError for a file that none serves,
+        ModelDoesNotFit with the numbers, InvalidRequest for options that cannot be planned. What cannot be read is for
+        the load to say.
+        """
+        try:
+            known = await self.catalogue.glance(entry, self.living)
+        except SupervisorError:
+            return
+        plan = await self._plan_of(known)
+        if not isinstance(plan, DoesNotFit) or plan.later:
+            return
+        if plan.refusal is not None:
+            raise refused(plan.refusal)
+        raise ModelDoesNotFit(" ".join((plan.message, *plan.hints)))
+
+    async def _plan_of(self, known: Known) -> Placement | DoesNotFit:
+        sight = await self.lookout.look(self.living)
+        others = self._others(known.entry)
+        return await self.lookout.aside(partial(sight.decide, known, known.entry.options, others))
+
+    def _others(self, entry: ModelEntry) -> list[Resident]:
+        return [one for one in self.living.residents() if one.model != entry.id]
 
 
 def planned_json(
-    maker: EngineMaker,
+    commands: Commands,
     sight: Sight,
     known: Known,
     residents: Sequence[Resident],
@@ -73,6 +134,6 @@ def planned_json(
     return found.to_json() | {
         "evict": [*(one.engine for one in leaving), *found.evict],
         "evict_models": [*(one.model for one in leaving), *(models[engine] for engine in found.evict)],
-        "arguments": list(maker.arguments(known, placed)),
+        "arguments": list(commands.arguments(known, placed)),
         "env": dict(placed.visible_env),
     }

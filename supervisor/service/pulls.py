@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.catalog import HubReference
+from supervisor.core.models.registry import Registry
 from supervisor.errors import InvalidRequest, LoadCancelled, ModelNotFound, SupervisorError, TooManyDownloads
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.download import Progress
-from supervisor.hub.models import Chosen, HubModels
+from supervisor.hub.models import Chosen
 from supervisor.hub.threads import ask_hub
-from supervisor.planning.planner import Planner
+from supervisor.models.fetch import Fetcher
 from supervisor.pool.pool import Pool
-from supervisor.service.launcher import EngineMaker
-from supervisor.service.resolve import Asked, entry_for
+from supervisor.service.resolve import Asked, Resolver
+from supervisor.service.variants import Variants
 
 MOST_UNATTENDED = 16
 """Downloads that nobody waits for."""
@@ -35,21 +36,22 @@ class _Pull:
 class Pulls:
     """What the routers ask about downloads."""
 
-    def __init__(self, maker: EngineMaker, planner: Planner, pool: Pool) -> None:
-        self._maker = maker
-        self._planner = planner
+    def __init__(
+        self, fetcher: Fetcher, registry: Registry, pool: Pool, resolver: Resolver, variants: Variants
+    ) -> None:
+        self._fetcher = fetcher
+        self._hub = fetcher.hub
+        self._registry = registry
         self._pool = pool
+        self._resolver = resolver
+        self._variants = variants
         self._pulls: set[_Pull] = set()
         self._unattended: dict[tuple[str, str], asyncio.Task[None]] = {}  # by reference and commit
-
-    @property
-    def _hub(self) -> HubModels:
-        return self._maker.fetcher.hub
 
     async def find(self, target: str, *, update: bool) -> tuple[Json, Chosen]:
         """What is to be fetched for a target, and how it stands: `model`, `commit`, `previous`, `updated`.
 
-        With `update` the hub is asked for the newest commit. Raises InvalidRequest, and as `entry_for`.
+        With `update` the hub is asked for the newest commit. Raises InvalidRequest, and as `Resolver.resolve`.
         """
         reference = self._hub.parse(target)
         if reference is None:
@@ -58,11 +60,11 @@ class Pulls:
         if update:
             chosen = await self._newest(reference)
         else:
-            answer = await entry_for(self._maker, self._planner, Asked(target), self._pool.residents)
+            answer = await self._resolver.resolve(Asked(target))
             if answer.entry.hub is None:
                 raise InvalidRequest(f"'{target}' is no model of a hub.", param="model")
-            entry = await self._maker.with_variant(answer.entry)
-            chosen = await ask_hub(self._maker.fetcher.chosen, entry)
+            entry = await self._variants.with_variant(answer.entry, self._pool)
+            chosen = await ask_hub(self._fetcher.chosen, entry)
         commit = chosen.repository.commit
         told = {
             "model": chosen.reference,
@@ -130,7 +132,7 @@ class Pulls:
     def repositories(self) -> frozenset[str]:
         """Those of which something is being downloaded, for a load or without."""
         shown = [pull.progress for pull in self._pulls if pull.progress]
-        return frozenset(one.repo for one in (*shown, *self._maker.fetcher.progress.values()))
+        return frozenset(one.repo for one in (*shown, *self._fetcher.progress.values()))
 
     async def stop(self, reference: HubReference) -> bool:
         """End the downloads of what a reference names, those for loads too; whether there were any."""
@@ -139,11 +141,11 @@ class Pulls:
             task.cancel()
         if pulls:
             await asyncio.wait(pulls)
-        fetching = self._maker.fetcher.progress
-        loads = [entry for entry in self._maker.registry if entry.id in fetching]
+        fetching = self._fetcher.progress
+        loads = [entry for entry in self._registry if entry.id in fetching]
         loads = [entry for entry in loads if same_model(reference, self._hub.parse(entry.hub or ""))]
         for entry in loads:
-            self._maker.registry.set_options(entry.id, None)
+            self._registry.set_options(entry.id, None)
             await self._pool.unload(entry.id, now=True)
         return bool(pulls or loads)
 

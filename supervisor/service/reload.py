@@ -17,18 +17,16 @@ from typing import TypeAlias
 import structlog
 
 from supervisor.config import Settings
+from supervisor.config.current import Current
 from supervisor.config.load import passed_over
 from supervisor.config.settings import HubSettings
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.models.reload import Changes, reconcile
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.files.folder import scan
-from supervisor.llamacpp.locate import locate
-from supervisor.models.targets import configured_models
-from supervisor.planning.planner import Planner
+from supervisor.llamacpp.program import Program
+from supervisor.models.configured import configured_models
 from supervisor.pool.pool import Pool
-from supervisor.service.build import adopt
-from supervisor.service.launcher import EngineMaker
 
 WATCH_SECONDS = 1.0
 _FIXED = {"server": ("host", "port", "max_body_mib", "max_buffered_mib"), "hub": tuple(HubSettings.model_fields)}
@@ -46,33 +44,48 @@ class Configured:
     path: Path | None
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where settings come from.
+
+    Attributes:
+        path: the file that those in force come from.
+        read: finds and reads the configuration as at the start. Raises ConfigError.
+        check: raises where the daemon could not run with these settings. Called before anything changes.
+        clock: seconds since 1970.
+    """
+
+    path: Path | None
+    read: Callable[[], Configured]
+    check: Callable[[Settings], None]
+    clock: Callable[[], float]
+
+
 class Reloader:
     """Takes over what the configuration says.
 
     Args:
-        read: finds and reads the configuration as at the start. Raises ConfigError.
-        check: raises where the daemon could not run with these settings. Called before anything changes.
+        current: where they are held.
+        registry: where the models are.
         took: told of settings that have just been taken over.
-        clock: seconds since 1970.
     """
 
     def __init__(
         self,
-        configured: Configured,
-        parts: tuple[EngineMaker, Planner, Pool],
-        read: Callable[[], Configured],
-        check: Callable[[Settings], None],
+        current: Current,
+        registry: Registry,
+        program: Program,
+        pool: Pool,
+        source: Source,
         took: Callable[[Settings], None],
-        clock: Callable[[], float],
     ) -> None:
-        self._maker, self._planner, self._pool = parts
-        self._read, self._check, self._took, self._clock = read, check, took, clock
-        self._path = configured.path
-        self.settings = configured.settings
-        self._models = Registry(self._maker.registry, self._maker.registry.defaults)
-        self._loaded_at = clock()
+        self._current, self._registry, self._program, self._pool = current, registry, program, pool
+        self._source, self._took = source, took
+        self._path = source.path
+        self._models = Registry(registry, registry.defaults)
+        self._loaded_at = source.clock()
         self._error: SupervisorError | None = None
-        self._first = configured.settings
+        self._first = current.settings
         self._restart: tuple[str, ...] = ()
         self._seen = self._signature()
         self._turn = asyncio.Lock()
@@ -120,7 +133,7 @@ class Reloader:
         before = self._seen
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if not self.settings.server.watch_config:
+            if not self._current.settings.server.watch_config:
                 continue
             now = await asyncio.to_thread(self._signature)
             if now == before and now != self._seen:
@@ -129,7 +142,7 @@ class Reloader:
 
     async def _reload(self) -> Changes:
         self._seen = await asyncio.to_thread(self._signature)
-        found = await asyncio.to_thread(self._read)
+        found = await asyncio.to_thread(self._source.read)
         if found.path != self._path:
             why = passed_over(self._path) if self._path is not None else None
             raise ConfigError(
@@ -142,11 +155,11 @@ class Reloader:
 
     def _prepared(self, settings: Settings) -> Registry:
         """The models of new settings, once everything is checked."""
-        self._check(settings)
+        self._source.check(settings)
         models = configured_models(settings)
-        if settings.engine.path != self.settings.engine.path:
-            locate(self._maker.places, self._maker.env, settings.engine.path)
-        _, changes = reconcile(self._models, models, self._maker.registry)
+        if settings.engine.path != self._current.settings.engine.path:
+            self._program.check_other(settings.engine.path)
+        _, changes = reconcile(self._models, models, self._registry)
         for name in (*changes.added, *changes.relaunched):
             self._check_launch(models.find(name), must_exist=name in changes.relaunched)
         return models
@@ -154,7 +167,7 @@ class Reloader:
     def _check_launch(self, entry: ModelEntry, *, must_exist: bool) -> None:
         """Refuse what would fail: an engine that is ended for it could not come back."""
         try:
-            self._maker.check(entry.options)
+            self._program.check(entry.options)
         except SupervisorError as error:
             raise ConfigError(f"models.{entry.id}: {error.message}") from None
         if must_exist and entry.path is not None and not os.path.isfile(entry.path):
@@ -162,21 +175,19 @@ class Reloader:
 
     def _take_over(self, settings: Settings, models: Registry) -> Changes:
         """No await from here on: nobody sees half of it."""
-        registry = self._maker.registry
-        result, changes = reconcile(self._models, models, registry)
-        other_engine = settings.engine.path != self.settings.engine.path
-        registry.become(result)
+        result, changes = reconcile(self._models, models, self._registry)
+        other_engine = settings.engine.path != self._current.settings.engine.path
+        self._registry.become(result)
         self._models = models
-        adopt(settings, self._maker, self._planner)
-        self.settings = settings
+        self._current.settings = settings
         self._restart = _differing(self._first, settings)
         self._took(settings)
-        self._error, self._loaded_at = None, self._clock()
+        self._error, self._loaded_at = None, self._source.clock()
         self._pool.policies_changed()
         for name in changes.removed:
             self._pool.ask_unload(name)
         if other_engine:
-            others = tuple(entry.id for entry in registry if entry.id not in changes.added)
+            others = tuple(entry.id for entry in self._registry if entry.id not in changes.added)
             changes = replace(changes, relaunched=others, adjusted=())
         for name in changes.relaunched:
             self._pool.launch_changed(name)
@@ -184,7 +195,7 @@ class Reloader:
 
     def _signature(self) -> Signature:
         """Changes when the file does, or when models come to `models_dir` or leave it."""
-        folder = self.settings.models_dir
+        folder = self._current.settings.models_dir
         return _stamp(self._path), scan(Path(folder)) if folder is not None else ()
 
 

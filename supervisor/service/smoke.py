@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
+from supervisor.demo.aside import make_demo_model
 from supervisor.engines.client import EngineUnreachable
 from supervisor.engines.engine import Engine, EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.errors import EngineStartFailed, EngineUnusable
 from supervisor.llamacpp.libraries import runtime_libraries
-from supervisor.service.launcher import make_demo_model
 from supervisor.system.paths import Places
 from supervisor.system.sockets import fresh_socket
 
@@ -31,7 +31,7 @@ class SmokeTest:
 
     async def __call__(self, binary: Path) -> None:
         """Start, ask, stop."""
-        model = await make_demo_model(self.places)
+        model = await make_demo_model(self.places.cache)
         socket = str(fresh_socket(self.places.runtime))
         options, libraries = LaunchOptions(ctx_size=512), runtime_libraries(binary, self.env)
         launch = build_launch(str(binary), str(model), socket, "smoke-test", options, ModelFacts(), libraries=libraries)

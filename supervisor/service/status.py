@@ -2,117 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import psutil
-
-from supervisor.core.models.registry import ModelEntry
-from supervisor.core.plan import Placement
-from supervisor.core.schedule.lifecycle import STARTING, EngineState
-from supervisor.errors import ModelFileError
-from supervisor.files.model_file import parts_of
-from supervisor.hub.download import Progress
-from supervisor.pool.lease import EngineStatus
-from supervisor.pool.pool import PoolStatus
-
-_UNTOLD = frozenset({"fits", "model", "estimate", "evict"})  # of a plan that is carried out already
+from pydantic import TypeAdapter
 
 
-def model_status(
-    entry: ModelEntry,
-    pool: PoolStatus,
-    pinned: bool,
-    to_epoch: Callable[[float], float],
-    download: Progress | None = None,
-) -> dict[str, object]:
-    """The JSON form. `to_epoch` turns the pool's clock into seconds since 1970.
+@dataclass(frozen=True)
+class LoadError:
+    """Why a model could not be loaded."""
 
-    Keys: id, aliases, source, path, state, stage, progress (0..1), pid, n_ctx (tokens of one slot), n_slots, leases,
-    waiting, loaded_at (epoch s), load_seconds, rss_bytes, size_bytes, footprint (bytes by device), pinned, expires_at
-    (epoch s; when it leaves for idleness), given (options by name that hold until it is unloaded), plan (as `plan
-    --json` without its estimate), error {code, message, log_lines}, failed_at (epoch s), engines, hub (the reference of
-    a model of the hub), download (`Progress.to_json`; None: there is none).
+    code: str
+    message: str
+    log_lines: Sequence[str]
+
+
+@dataclass(frozen=True)
+class EngineShown:
+    """One engine: its number, and what it does. `slots`: None until it is ready."""
+
+    engine: int
+    state: str
+    pid: int | None
+    leases: int
+    slots: int | None
+
+
+@dataclass(frozen=True)
+class VariantShown:
+    """A variant there was to choose: whether it fits at all, and `well`: whole on devices with the wanted context."""
+
+    name: str
+    size_bytes: int | None
+    fits: bool | None
+    well: bool
+    note: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What else has to be said of a model: in a sentence, and of the variants there were to choose from."""
+
+    note: str | None = None
+    variants: Sequence[VariantShown] = ()
+
+
+@dataclass(frozen=True)
+class ModelStatus:
+    """A model now. Of several engines that one counts that is nearest to being of use.
+
+    Attributes:
+        hub: the reference of a model of the hub.
+        progress: 0 to 1.
+        download: `Progress.to_json`; None: there is none.
+        n_ctx: tokens of one slot.
+        loaded_at, expires_at, failed_at: seconds since 1970; when it leaves for idleness; of the `error`.
+        footprint: bytes by device.
+        given: options by name that hold until it is unloaded.
+        plan: as `plan --json`, without its estimate.
+        detours: how it is started otherwise than its options say, a sentence each.
     """
-    view, best = pool.view, pool.best
-    ready = best.ready if best else None
-    progress = best.progress if best and view.state in STARTING else None
-    pid = best.pid if best else None
-    ready_at = best.ready_at if best else None
-    return {
-        "id": entry.id,
-        "aliases": list(entry.aliases),
-        "source": entry.source.value,
-        "path": entry.path,
-        "hub": entry.hub,
-        "state": "unloaded" if view.state is None or view.state is EngineState.STOPPED else view.state.value,
-        "stage": progress.stage if progress else download.stage if download else None,
-        "progress": progress.value if progress else _share(download) if download else None,
-        "download": download.to_json() if download else None,
-        "pid": pid,
-        "n_ctx": ready.n_ctx if ready else None,
-        "n_slots": ready.n_slots if ready else None,
-        "leases": view.leases,
-        "waiting": view.waiting,
-        "loaded_at": _when(ready_at, to_epoch),
-        "load_seconds": best.load_seconds if best else None,
-        "rss_bytes": _resident_bytes(pid),
-        "size_bytes": _file_bytes(entry.path),
-        "footprint": ready.footprint.used_bytes if ready and ready.footprint else None,
-        "pinned": pinned,
-        "expires_at": _when(view.expires_at, to_epoch),
-        "given": entry.given,
-        "plan": _plan(best),
-        "error": _error(pool),
-        "failed_at": _when(view.failed_at, to_epoch),
-        "engines": [_engine(engine) for engine in pool.engines],
-    }
+
+    id: str
+    aliases: Sequence[str]
+    source: str
+    path: str | None
+    hub: str | None
+    state: str
+    stage: str | None
+    progress: float | None
+    download: Mapping[str, Any] | None
+    pid: int | None
+    n_ctx: int | None
+    n_slots: int | None
+    leases: int
+    waiting: int
+    loaded_at: float | None
+    load_seconds: float | None
+    rss_bytes: int | None
+    size_bytes: int | None
+    footprint: Mapping[str, int] | None
+    pinned: bool
+    expires_at: float | None
+    given: Mapping[str, Any]
+    plan: Mapping[str, Any] | None
+    error: LoadError | None
+    failed_at: float | None
+    engines: Sequence[EngineShown]
+    note: str | None
+    variants: Sequence[VariantShown]
+    detours: Sequence[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs (docs/rest.md)."""
+        found: dict[str, Any] = _JSON.dump_python(self, mode="json")
+        return found
 
 
-def _when(at: float | None, to_epoch: Callable[[float], float]) -> float | None:
-    return None if at is None else to_epoch(at)
-
-
-def _plan(best: EngineStatus | None) -> dict[str, object] | None:
-    if best is None or not isinstance(best.view.plan, Placement):
-        return None
-    return {name: value for name, value in best.view.plan.to_json().items() if name not in _UNTOLD}
-
-
-def _share(download: Progress) -> float | None:
-    return download.done / download.total if download.total else None
-
-
-def _engine(engine: EngineStatus) -> dict[str, object]:
-    view = engine.view
-    return {
-        "engine": view.engine,
-        "state": view.state.value,
-        "pid": engine.pid,
-        "leases": view.leases,
-        "slots": view.slots if engine.ready else None,
-    }
-
-
-def _resident_bytes(pid: int | None) -> int | None:
-    if pid is None:
-        return None
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except (psutil.Error, OSError):
-        return None
-
-
-def _file_bytes(path: str | None) -> int | None:
-    """Of all parts together."""
-    try:
-        return sum(part.stat().st_size for part in parts_of(Path(path))) if path is not None else None
-    except (OSError, ModelFileError):
-        return None
-
-
-def _error(pool: PoolStatus) -> dict[str, object] | None:
-    failure = pool.view.failure
-    if failure is None:
-        return None
-    return {"code": failure.code, "message": failure.message, "log_lines": list(failure.log_lines)}
+_JSON = TypeAdapter(ModelStatus)

@@ -4,106 +4,152 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
+from typing import Any
 
 import pytest
 
-from supervisor.api.service import MOST_ADDED, Service
+from supervisor.config import Settings
 from supervisor.core.models.registry import ModelEntry, Registry, Source
-from supervisor.core.schedule import ModelPolicy, Pins
-from supervisor.errors import HubUnreachable, InvalidRequest, ModelNotFound
-from supervisor.planning.planner import Known, Planner
+from supervisor.core.schedule import Pins
+from supervisor.errors import InvalidRequest, ModelNotFound
+from supervisor.planning.planner import Planner
 from supervisor.pool.pool import Pool
-from supervisor.service.launcher import EngineMaker
-from supervisor.service.reload import Reloader
+from supervisor.probe.profiles import load_profile
+from supervisor.service.added import MOST_ADDED, Added, Forgetting
+from supervisor.service.build import Parts, plans_alone, without_daemon
+from supervisor.service.enginelogs import EngineLogs
+from supervisor.service.loads import Loads
+from supervisor.service.remarks import Remarks
 from supervisor.service.resolve import Asked
+from supervisor.service.status import Remark
+from supervisor.service.statuses import Statuses
 from supervisor.service.trials import Trials
-from tests.api.test_feed import service_of
+from supervisor.system.paths import places
 from tests.shell.pools import PoolBench
+from tests.shell.waiting import until
 
 
 def added(name: str) -> ModelEntry:
     return ModelEntry(name, Source.FILE, f"/{name}.gguf")
 
 
-def in_service(folder: Path, registry: Registry, act: Callable[[Service], None]) -> None:
-    """`own` is of the configuration; nothing is loaded."""
+@dataclass
+class Bench:
+    """Loads of these models; `own` is of the configuration."""
 
-    async def go() -> None:
-        async with PoolBench("none", folder / "none.gguf", folder).pool() as pool:
-            act(service_with(pool, registry))
+    parts: Parts
+    pool: Pool
+    folder: Path
 
-    asyncio.run(go())
+    def __post_init__(self) -> None:
+        self.registry = self.parts.registry
+        planner = Planner(self.registry, self.parts.catalogue.know, self.parts.lookout)
+        pins, self.remarks = Pins(self.registry.policy_of), Remarks()
+        logs = EngineLogs(lambda model: self.folder / f"{model}.log")
+        forget = Forgetting(self.registry, planner, self.pool, pins, self.remarks, logs, self.parts.variants)
+        statuses = Statuses(self.registry, self.pool, planner, pins, self.remarks, {}, float)
+        self.added = Added(self.registry, self.pool, statuses, lambda model: model == "own", forget)
+        self.loads = Loads(
+            registry=self.registry,
+            pool=self.pool,
+            resolver=self.parts.resolver(self.pool),
+            plans=plans_alone(self.parts, self.pool),
+            program=self.parts.program,
+            planner=planner,
+            remarks=self.remarks,
+            trials=Trials(self.registry, self.pool),
+            added=self.added,
+            statuses=statuses,
+        )
 
 
-def service_with(pool: Pool, registry: Registry) -> Service:
-    service = service_of(pool)
-    fetcher = SimpleNamespace(hub=SimpleNamespace(access=SimpleNamespace(env={})))
-    service.maker = cast(EngineMaker, SimpleNamespace(registry=registry, fetcher=fetcher, forget=lambda model: None))
-    service.trials = Trials(registry, pool)
-    service.reloader = cast(Reloader, SimpleNamespace(configures=lambda model: model == "own"))
-    service.planner = cast(Planner, SimpleNamespace(forget=lambda model: None))
-    service.pins = Pins(lambda model: ModelPolicy())
-    return service
+def on_bench(folder: Path, entries: list[ModelEntry], act: Callable[[Bench], Any], **more: Any) -> Registry:
+    """What there is after `act`, which may be a coroutine function. `more`: as for `PoolBench`."""
+    env = {"HOME": str(folder), "SUPERVISOR_HOME": str(folder / "s"), "PATH": "", "HF_HUB_OFFLINE": "1"}
+
+    async def go() -> Registry:
+        with without_daemon(Settings(), places(env), env, load_profile("1x8gb")) as parts:
+            parts.registry.become(Registry(entries))
+            async with PoolBench("none", folder / "none.gguf", folder, **more).pool() as pool:
+                done = act(Bench(parts, pool, folder))
+                if asyncio.iscoroutine(done):
+                    await done
+            return parts.registry
+
+    return asyncio.run(go())
 
 
 def test_the_oldest_model_that_a_load_added_goes_for_one_too_many(tmp_path: Path) -> None:
-    registry = Registry([added("own"), *(added(f"m{number}") for number in range(MOST_ADDED - 1))])
-    in_service(tmp_path, registry, lambda service: service.make_place())
-    assert "m0" in registry
-    registry.add(added("last"))
-    in_service(tmp_path, registry, lambda service: service.make_place())
+    entries = [added("own"), *(added(f"m{number}") for number in range(MOST_ADDED - 1))]
+
+    def act(bench: Bench) -> None:
+        bench.added.make_place()
+        assert "m0" in bench.registry
+        bench.registry.add(added("last"))
+        bench.added.make_place()
+
+    registry = on_bench(tmp_path, entries, act)
     assert "own" in registry
     assert "m1" in registry
     with pytest.raises(ModelNotFound, match="any more: loads have added"):
         registry.find("m0")
 
 
+def names(first: int, last: int) -> list[str]:
+    return [f"m{number}" for number in range(first, last)]
+
+
+def begin(bench: Bench, models: list[str]) -> None:
+    """Load them for the first time; it takes for ever."""
+    for model in models:
+        bench.pool.ask_load(model)
+        bench.added.begin(model)
+
+
 def test_one_that_is_being_loaded_stays(tmp_path: Path) -> None:
-    registry = Registry([added("own"), *(added(f"m{number}") for number in range(MOST_ADDED))])
+    every = names(0, MOST_ADDED)
 
-    def act(service: Service) -> None:
-        service.newcomers.is_loading = lambda model: model in {"m0", "m1"}  # type: ignore[method-assign]  # no load is under way here
-        service.make_place()
-        service.newcomers.is_loading = lambda model: True  # type: ignore[method-assign]  # no load is under way here
-        registry.add(added("last"))
+    async def act(bench: Bench) -> None:
+        begin(bench, every[:2])
+        bench.added.make_place()
+        assert {"m0", "m1"} <= {entry.id for entry in bench.registry}
+        assert "m2" not in bench.registry
+        bench.registry.add(added("last"))
+        begin(bench, [*every[3:], "last"])
         with pytest.raises(InvalidRequest, match="all in use"):
-            service.make_place()
+            bench.added.make_place()
 
-    in_service(tmp_path, registry, act)
-    assert {"m0", "m1"} <= {entry.id for entry in registry}
-    assert "m2" not in registry
-
-
-async def _refuse(*_: object) -> Known:
-    raise HubUnreachable("nobody answers")
+    sizes = dict.fromkeys([*every, "last"], 10)
+    on_bench(tmp_path, [added("own"), *map(added, every)], act, sizes=sizes, endless=frozenset(sizes))
 
 
 def test_nothing_is_kept_of_what_was_to_be_said_of_a_load_that_is_refused(tmp_path: Path, talker: Path) -> None:
     """Clients may ask for models without end; each under another name."""
-    registry = Registry(added(f"m{number}") for number in range(MOST_ADDED))
+    every = names(0, MOST_ADDED)
 
-    async def go() -> None:
-        async with PoolBench("none", tmp_path / "none.gguf", tmp_path).pool() as pool:
-            service = service_with(pool, registry)
-            service.newcomers.is_loading = lambda model: True  # type: ignore[method-assign]  # no load is under way here
-            with pytest.raises(InvalidRequest, match="all in use"):
-                await service.ask_load(Asked(str(talker)))
-            assert service.remarks == {}
+    async def act(bench: Bench) -> None:
+        begin(bench, every)
+        with pytest.raises(InvalidRequest, match="all in use"):
+            await bench.loads.ask(Asked(str(talker)))
+        assert bench.remarks.of(talker.stem) == Remark()
+        assert talker.stem not in bench.registry
 
-    asyncio.run(go())
+    sizes = dict.fromkeys(every, 10)
+    on_bench(tmp_path, [added(name) for name in every], act, sizes=sizes, endless=frozenset(every))
 
 
 def test_what_is_found_out_meanwhile_is_said_of_a_model_that_is_still_there(tmp_path: Path) -> None:
-    async def go() -> None:
-        async with PoolBench("none", tmp_path / "none.gguf", tmp_path).pool() as pool:
-            service = service_with(pool, Registry([added("here")]))
-            service.maker.glance = _refuse  # type: ignore[method-assign, assignment]  # a hub that is out of reach
-            service.remarks = {name: {"note": "n", "variants": []} for name in ("here", "gone")}
-            for name in ("here", "gone"):
-                await service._warn_if_it_can_be_read(added(name))
-            assert service.remarks == {"here": {"note": "n", "variants": []}}
+    every = ("here", "gone")
 
-    asyncio.run(go())
+    async def act(bench: Bench) -> None:
+        for name in every:
+            await bench.loads.ask(Asked(name), at_once=True)
+            bench.remarks.set(name, Remark("n"))
+        bench.registry.forget("gone")
+        await until(lambda: bench.remarks.of("gone") == Remark(), "nothing is said of it any more")
+        assert bench.remarks.of("here") == Remark("n")
+
+    entries = [ModelEntry(name, Source.HUB, None, hub=f"o/{name}:Q4_0") for name in every]
+    on_bench(tmp_path, entries, act, sizes=dict.fromkeys(every, 10), endless=frozenset(every))

@@ -12,7 +12,8 @@ from starlette.types import ASGIApp, Message
 
 from supervisor.api.app import create_app
 from supervisor.api.errors import render_error
-from supervisor.api.service import Service
+from supervisor.api.guard import Access
+from supervisor.api.services import Services
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.requests.access import AccessRules
@@ -30,14 +31,23 @@ PIECE = 1 << 16
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
+class _NoServices:
+    """Whatever is asked for is not there."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
 def application() -> ASGIApp:
     """All routes, with no engine behind them."""
     registry, inflight = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),)), Inflight(lambda: 0.0)
     pool = cast(Pool, None)
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting)
-    rules = AccessRules((), (), (), check_host=False, any_address=True)
-    return create_app(cast(Service, None), relay_endpoints(relaying), upstream_endpoint(relaying, lambda: 0), rules)
+    access = Access(AccessRules((), (), (), check_host=False, any_address=True))
+    return create_app(
+        cast(Services, _NoServices()), relay_endpoints(relaying), upstream_endpoint(relaying, lambda: 0), access
+    )
 
 
 def endless() -> Iterator[bytes]:

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from supervisor.api.files import RouterPullRequest, router_pull
-from supervisor.api.service import Service
 from supervisor.errors import HubUnreachable, TooManyDownloads
 from supervisor.hub.models import Chosen
+from supervisor.models.fetch import Fetcher
 from supervisor.service.pulls import MOST_UNATTENDED, Pulls
 from tests.support.patience import PATIENCE
 
@@ -37,7 +37,7 @@ class _Pulls(Pulls):
     def __init__(self) -> None:
         self.hub = _Hub()
         unused = cast(Any, None)
-        super().__init__(cast(Any, SimpleNamespace(fetcher=SimpleNamespace(hub=self.hub))), unused, unused)
+        super().__init__(cast(Fetcher, SimpleNamespace(hub=self.hub)), unused, unused, unused, unused)
 
     async def find(self, target: str, *, update: bool) -> tuple[dict[str, Any], Chosen]:
         """Anything, at one commit."""
@@ -46,8 +46,7 @@ class _Pulls(Pulls):
 
 
 async def ask(pulls: Pulls, model: str) -> None:
-    service = cast(Service, SimpleNamespace(disk=SimpleNamespace(pulls=pulls)))
-    assert await router_pull(RouterPullRequest(model=model), service) == {"success": True}
+    assert await router_pull(RouterPullRequest(model=model), pulls) == {"success": True}
     for _ in range(5):  # turns of the loop until the hub is asked
         await asyncio.sleep(0)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from supervisor import errors
-from supervisor.api.errors import headers_of, status_of
+from supervisor.api.errors import headers_of
 from supervisor.core.engine_output.errors import may_pass, translate
 from supervisor.core.engine_output.failures import FINAL
 from supervisor.errors import ModelLoadFailed, SupervisorError
@@ -42,7 +42,7 @@ CLASSES = [kind for kind in vars(errors).values() if isinstance(kind, type) and 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_what_a_repetition_cannot_change_is_not_repeated(kind: type[SupervisorError]) -> None:
     error = made(kind)
-    repeated = status_of(error) in {408, 409, 429} or status_of(error) >= 499
+    repeated = error.status in {408, 409, 429} or error.status >= 499
     told = headers_of(error).get("x-should-retry")
     assert told == ("false" if repeated and kind.__name__ not in PASSING else None)
 

@@ -66,6 +66,7 @@ def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
     [
         ("models: {a: {file: x, source: demo}}", "1:14", "both name the model"),
         ("models: {a: {source: foo}}", "1:22", "./foo?"),
+        ("models: {a: {ctx_size: 512}}", "1:10", "name the model's `source` or `file`"),
         ("models:\n  a: {file: x}\n  b: {file: y, aliases: [c, a]}", "3:29", "'a' already names another model"),
         ("models: {a: {file: x, aliases: [demo]}}", "1:33", "built-in"),
         ('models: {" ": {file: x}}', "1:10", "printable"),

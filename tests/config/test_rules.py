@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from supervisor.config.document import NotADocument, read_document, to_yaml
-from supervisor.config.expand import escape, expand
+from supervisor.config.expand import MOST_CHARACTERS, escape, expand
 from supervisor.config.faults import ConfigFault
 from supervisor.config.load import find_config, load_settings
 from supervisor.config.settings import Settings
@@ -199,6 +199,13 @@ def test_macros_cannot_make_a_small_file_huge(width: int) -> None:
 def test_neither_can_variables() -> None:
     _, faults = expand({"a": "${env.X}" * 100_000}, {"X": "x" * 100_000})
     assert "more than 1,048,576 characters" in faults[0].message
+
+
+def test_macros_may_put_in_as_much_as_is_said() -> None:
+    macros = {"m": "x" * (MOST_CHARACTERS // 2), "n": "y"}
+    assert expand({"macros": macros, "a": "${m}${m}"}, {}) == ({"a": "x" * MOST_CHARACTERS}, [])
+    _, faults = expand({"macros": macros, "a": "${m}${m}${n}"}, {})
+    assert len(faults) == 1
 
 
 def test_macros_are_not_nested_endlessly() -> None:

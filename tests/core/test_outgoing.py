@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.routes import kind_of
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.outgoing import Kind, OutgoingRequest, outgoing_request, set_fields, why_not_folded
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -123,3 +123,11 @@ def test_nothing_else_of_the_body_is_touched() -> None:
     raw = b'{"seed": 12345678901234567890, "x": "\\ud83d\\ude00 }", "temperature": 1e-2}'
     assert set_fields(raw, {}) is raw
     assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream": true}'
+
+
+@pytest.mark.parametrize("kind", ["chat", "completion", "responses", "raw"])
+def test_an_answer_that_is_not_folded_has_its_reason_in_words(kind: Kind) -> None:
+    asked = {"logprobs": True, "n_probs": 1, "stop": ["x"]}
+    assert "probabilities" in (why_not_folded(kind, asked) or "")
+    assert "indented" in (why_not_folded(kind, {"n_indent": 2}) or "")
+    assert why_not_folded(kind, {"n": 1}) is None

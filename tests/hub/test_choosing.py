@@ -11,9 +11,10 @@ from supervisor.config import Settings
 from supervisor.config.settings import ModelOptions
 from supervisor.core.gguf import TENSOR_TYPES
 from supervisor.errors import DiskFull, ModelDoesNotFit, VariantNotFound
+from supervisor.pool.living import NOBODY
 from supervisor.probe.profiles import load_profile
-from supervisor.service.build import without_daemon
-from supervisor.service.resolve import Answer, Asked, entry_for, warning_for
+from supervisor.service.build import plans_alone, without_daemon
+from supervisor.service.resolve import Answer, Asked
 from supervisor.system.paths import places
 from tests.support.gguf_bytes import STRING, array, header, pair, tensor
 from tests.support.hub import Fault, LocalHub
@@ -69,21 +70,15 @@ class Desk:
 
     async def ask(self, target: str, profile: str, **options: Any) -> Answer:
         machine = load_profile(profile)
-        with without_daemon(Settings(), places(self._env), self._env, machine) as (maker, planner):
-            maker.fetcher.hub.downloads.free = lambda: 1 << 50
-            try:
-                return await entry_for(maker, planner, Asked(target, None, ModelOptions(**options)), tuple)
-            finally:
-                maker.close()
+        with without_daemon(Settings(), places(self._env), self._env, machine) as parts:
+            parts.fetcher.hub.downloads.free = lambda: 1 << 50
+            return await parts.resolver(NOBODY).resolve(Asked(target, None, ModelOptions(**options)))
 
     async def warn(self, target: str, profile: str) -> str | None:
         machine = load_profile(profile)
-        with without_daemon(Settings(), places(self._env), self._env, machine) as (maker, planner):
-            try:
-                answer = await entry_for(maker, planner, Asked(target), tuple)
-                return await warning_for(maker, planner, answer.entry, ())
-            finally:
-                maker.close()
+        with without_daemon(Settings(), places(self._env), self._env, machine) as parts:
+            answer = await parts.resolver(NOBODY).resolve(Asked(target))
+            return await plans_alone(parts).warning(answer.entry)
 
 
 @pytest.fixture
@@ -98,31 +93,31 @@ async def test_the_best_that_fits_the_machine(profile: str, chosen: str, hub: Lo
     found = await desk.ask("a/llama", profile)
     assert found.entry.id == f"a/llama:{chosen}"
     assert found.entry.aliases == ("a/llama",)
-    assert [one["name"] for one in found.table] == list(KINDS)
-    well = [one["name"] for one in found.table if one["well"]]
+    assert [one.name for one in found.table] == list(KINDS)
+    well = [one.name for one in found.table if one.well]
     assert not well or well[0] == chosen, "those that are better do not fit as well"
-    assert [one["name"] for one in found.table if one["chosen"]] == [chosen]
+    assert [one.name for one in found.table if one.chosen] == [chosen]
     assert hub.sent_bytes("/storage/") < 12_000_000, "two headers at most"
 
 
 async def test_the_forecast_is_what_the_planner_says_of_the_header_itself(hub: LocalHub, desk: Desk) -> None:
     publish(hub)
-    table = {one["name"]: one for one in (await desk.ask("a/llama", "1x24gb")).table}
+    table = {one.name: one for one in (await desk.ask("a/llama", "1x24gb")).table}
     for quant in KINDS:
         warned = await desk.warn(f"a/llama:{quant}", "1x24gb")
-        assert (warned is None) == table[quant]["fits"], (quant, warned, table[quant])
+        assert (warned is None) == table[quant].fits, (quant, warned, table[quant])
 
 
 async def test_more_context_leads_to_a_smaller_variant(hub: LocalHub, desk: Desk) -> None:
     publish(hub)
     found = await desk.ask("a/llama", "1x24gb", ctx_size=131072, parallel=1)
-    chosen = next(one for one in found.table if one["chosen"])
-    assert chosen["name"] == "Q6_K"
-    assert chosen["well"]
-    assert chosen["note"] == "CUDA0, context 131072", "what is chosen was planned by its own header"
-    assert "CPU" in next(one for one in found.table if one["name"] == "Q8_0")["note"]
+    chosen = next(one for one in found.table if one.chosen)
+    assert chosen.name == "Q6_K"
+    assert chosen.well
+    assert chosen.note == "CUDA0, context 131072", "what is chosen was planned by its own header"
+    assert "CPU" in next(one for one in found.table if one.name == "Q8_0").note
     cpu = await desk.ask("a/llama", "1x24gb", device=[])
-    assert next(one for one in cpu.table if one["chosen"])["note"].startswith("CPU, ")
+    assert next(one for one in cpu.table if one.chosen).note.startswith("CPU, ")
 
 
 async def test_what_fits_nowhere_is_refused_with_the_list(hub: LocalHub, desk: Desk) -> None:
@@ -145,7 +140,7 @@ async def test_what_the_disk_has_no_room_for_does_not_count(hub: LocalHub, desk:
     sizes["llama-BF16.gguf"] = sizes["llama-Q8_0.gguf"] = 1 << 58
     found = await desk.ask("a/llama", "1x80gb")
     assert found.entry.id == "a/llama:Q6_K"
-    assert [one["name"] for one in found.table] == ["Q6_K", "Q4_K_M", "Q2_K"]
+    assert [one.name for one in found.table] == ["Q6_K", "Q4_K_M", "Q2_K"]
     sizes.update(dict.fromkeys(sizes, 1 << 58))
     with pytest.raises(DiskFull):
         await desk.ask("a/llama", "1x80gb")
@@ -163,12 +158,11 @@ async def test_the_short_name_stays_with_the_choice(hub: LocalHub, tmp_path: Pat
     publish(hub)
     env = {"HOME": str(tmp_path), "SUPERVISOR_HOME": str(tmp_path / "s"), **hub.environment(tmp_path / "hf")}
     machine = load_profile("1x80gb")
-    with without_daemon(Settings(), places(env), env, machine) as (maker, planner):
-        maker.fetcher.hub.downloads.free = lambda: 1 << 50
-        named = await entry_for(maker, planner, Asked("a/llama:BF16"), tuple)
-        maker.registry.add(named.entry)
-        maker.registry.add((await entry_for(maker, planner, Asked("a/llama"), tuple)).entry)
-        assert maker.registry.find("a/llama").id == "a/llama:BF16"
+    with without_daemon(Settings(), places(env), env, machine) as parts:
+        parts.fetcher.hub.downloads.free = lambda: 1 << 50
+        resolver, registry = parts.resolver(NOBODY), parts.registry
+        registry.add((await resolver.resolve(Asked("a/llama:BF16"))).entry)
+        registry.add((await resolver.resolve(Asked("a/llama"))).entry)
+        assert registry.find("a/llama").id == "a/llama:BF16"
         hub.spoil(Fault("/api/models", status=500))
-        assert (await entry_for(maker, planner, Asked("a/llama"), tuple)).entry.id == "a/llama:BF16"
-        maker.close()
+        assert (await resolver.resolve(Asked("a/llama"))).entry.id == "a/llama:BF16"

@@ -2,68 +2,75 @@
 
     bin/test --mutants N [--package core/toolcalls] [--seed S] [--jobs J]
 
-Each change is made in a copy of the checkout, on a line that the tests beside its package run, and those of them that
-run it are run, quick ones first, up to the first that fails or does not end. If they all pass, so are those beside
-whatever imports the package. Tests that measure a cost take no part. Changes in `tests/mutants/known.toml` are without
-effect: they are counted, not tried. Which test runs which line is kept in `.mutants/` until the package or the test
-changes. The exit status says whether 92 % of those with an effect were noticed.
+Each change is made in a copy of the checkout, on a line that a test runs, in its own process or in one that it starts,
+and the tests that run it are run, up to the first that fails or does not end: first a few cases of those beside the
+changed module, then all, as far as a minute reaches. A change that the others might have noticed is `cut off`, and
+counts as one that no test notices. Tests that measure a cost, and long ones, take no part.
+
+Changes in `tests/mutants/known.toml` are without effect: they are counted, not tried. Which test runs which line is
+kept in `.mutants/` until the test or a module that it runs changes. The exit status says whether 92 % of those with an
+effect were noticed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import random
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from types import FrameType
+from typing import Final, NoReturn
 
 from tests.mutants.changes import Change, changes_of
 from tests.mutants.known import read_known
-from tests.mutants.maps import Map, mapped, sources
+from tests.mutants.maps import Map, Memory, Runs, is_own, sources
+from tests.mutants.order import Rounds, rounds
 from tests.mutants.report import Outcome, table
 from tests.mutants.sandbox import Broken, Sandbox
 
 _ROOT: Final = Path(__file__).parents[2]
-_FEW: Final = 40  # tests that are tried first
 _LEAST: Final = 0.92
-_NEAR: Final = "not full and not cost"
-_WIDE: Final = "not full and not cost and not engine"
+_SELECT: Final = "not full and not cost"
 
 
-def near_and_wide(package: str) -> tuple[list[str], list[str]]:
-    """The test files beside the package, and those beside the packages and modules that import it."""
-    near = beside(package) or beside(str(Path(package).parent))
+def files_of(package: str) -> list[str]:
+    """The test files beside the package and beside what imports it; for the whole program all but the sampler's own."""
+    every = sorted(str(path.relative_to(_ROOT)) for path in (_ROOT / "tests").rglob("test_*.py"))
+    found = set(every) if package == "." else {*beside(package), *_of_importers(package)}
+    return [one for one in every if one in found and not one.startswith("tests/mutants/")]
+
+
+def _of_importers(package: str) -> Iterable[str]:
     module = ".".join(("supervisor", *Path(package).parts))
     own = set(sources(_ROOT / "supervisor" / package))
-    wide: set[str] = set()
-    for path in sorted((_ROOT / "supervisor").rglob("*.py")):
-        place = path.relative_to(_ROOT / "supervisor").with_suffix("")
+    for path in (_ROOT / "supervisor").rglob("*.py"):
         if path not in own and module in path.read_text("utf-8"):
-            wide.update(beside(str(place)) or beside(str(place.parent)))
-    return near, sorted(wide - set(near))
+            yield from beside(str(path.relative_to(_ROOT / "supervisor").with_suffix("")))
 
 
 def beside(package: str) -> list[str]:
-    """The test files in the folder, or the one file, that has the package's name; none for the whole program."""
-    place = _ROOT / "tests" / package
-    one = place.with_name(f"test_{place.name}.py")
-    found = [*place.rglob("test_*.py"), *([one] if one.is_file() else [])] if place != _ROOT / "tests" else []
-    return sorted(str(path.relative_to(_ROOT)) for path in found)
+    """The test files in the folder of the package's name, and its modules' own; else those of the package around it."""
+    place = Path(package)
+    if place == Path():
+        return []
+    modules = [str(path.relative_to(_ROOT)) for path in sources(_ROOT / "supervisor" / place)]
+    there = (str(path.relative_to(_ROOT)) for path in (_ROOT / "tests").rglob("test_*.py"))
+    near = f"tests/{place}/"
+    found = [one for one in there if one.startswith(near) or any(is_own(module, one) for module in modules)]
+    return sorted(found) or beside(str(place.parent))
 
 
-def candidates(root: Path, package: str, lines: Map) -> list[Change]:
-    """The changes on lines that run, of the package as it is in a copy."""
-    found: list[Change] = []
-    for path in sources(root / "supervisor" / package):
-        name = str(path.relative_to(root))
-        run = lines.lines.get(name, {})
-        found += [one for one in changes_of(name, path.read_text("utf-8")) if one.line in run]
-    return found
+def candidates(root: Path, package: str) -> list[Change]:
+    """Every change of the package."""
+    paths = sources(root / "supervisor" / package)
+    return [one for path in paths for one in changes_of(str(path.relative_to(root)), path.read_text("utf-8"))]
 
 
 def drawn(changes: Iterable[Change], seed: int, count: int) -> list[Change]:
@@ -86,76 +93,108 @@ class Sampler:
         self._boxes: SimpleQueue[Sandbox] = SimpleQueue()
         for box in boxes:
             self._boxes.put(box)
+        self._all = list(boxes)
         self._jobs = len(boxes)
         self._say = say
         self._draw = draw
         self._done = 0
 
+    @contextlib.contextmanager
+    def _threads(self) -> Iterator[ThreadPoolExecutor]:
+        """One for each copy. Whatever ends the block early ends what they run."""
+        pool = ThreadPoolExecutor(self._jobs)
+        try:
+            yield pool
+        except BaseException:
+            for box in self._all:
+                box.stop()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def watched(self, files: Sequence[str]) -> tuple[Runs, Mapping[str, float]]:
+        """Which lines the tests of files run, and how long each takes."""
+        self._say(f"which lines do the tests of {len(files)} files run? …")
+        runs: Runs = {}
+        seconds: dict[str, float] = {}
+        with self._threads() as pool:
+            parts = [files[number :: self._jobs] for number in range(self._jobs)]
+            for seen, took, failed in pool.map(self._watched, filter(None, parts)):
+                for path, tests in seen.items():
+                    runs.setdefault(path, {}).update(tests)
+                seconds.update(took)
+                for test in failed:
+                    self._say(f"fails without any change, and is not asked: {test}")
+        return runs, seconds
+
+    def _watched(self, files: Sequence[str]) -> tuple[Runs, Mapping[str, float], Sequence[str]]:
+        box = self._boxes.get()
+        try:
+            return box.watch(files, _SELECT)
+        finally:
+            self._boxes.put(box)
+
     def outcomes(self, changes: Sequence[Change], lines: Map) -> list[Outcome]:
         """What the tests say of each."""
         self._done = 0
-        chosen = [(change, self._batches(lines.runners(change))) for change in changes]
-        with ThreadPoolExecutor(self._jobs) as pool:
-            futures = [pool.submit(self._outcome, change, tests, len(changes), lines) for change, tests in chosen]
+        with self._threads() as pool:
+            plans = [rounds(one, lines.runners(one), lines.seconds, self._draw) for one in changes]
+            futures = [
+                pool.submit(self._outcome, *pair, len(changes), lines) for pair in zip(changes, plans, strict=True)
+            ]
             return [one.result() for one in futures]
 
-    def _batches(self, tests: list[str]) -> list[list[str]]:
-        """A few of the quicker tests, which mostly suffice; then the others."""
-        few = set(self._draw.sample(tests[: len(tests) // 2 + 1], min(_FEW, len(tests) // 2 + 1))) if tests else set()
-        return [[one for one in tests if one in few], [one for one in tests if one not in few]]
-
-    def _outcome(self, change: Change, batches: list[list[str]], count: int, lines: Map) -> Outcome:
+    def _outcome(self, change: Change, plan: Rounds, count: int, lines: Map) -> Outcome:
         box = self._boxes.get()
         try:
             outcome = Outcome(change, "survived", "")
-            for tests in filter(None, batches):
+            for tests in plan.tests:
                 took = [lines.seconds.get(test, 0.0) for test in tests]
-                limits = [f"--timeout={max(60, int(20 * max(took)))}"]
-                outcome = Outcome(change, *box.tried(change, [*limits, *tests], 60 + 3 * sum(took)))
+                limit = f"--timeout={max(60, int(20 * max(took)))}"
+                outcome = Outcome(change, *box.tried(change, tests, 30 + 3 * sum(took), limit))
                 if outcome.verdict != "survived":
                     break
         finally:
             self._boxes.put(box)
+        if outcome.verdict == "survived" and plan.left:
+            outcome = Outcome(change, "cut off", f"{plan.left} tests were not tried")
         self._done += 1
         self._say(f"{self._done:3}/{count} {outcome}")
         return outcome
 
 
-def run(count: int, package: str, seed: int, jobs: int, folder: Path) -> int:
+def run(count: int, package: str, seed: int, boxes: Sequence[Sandbox]) -> int:
     """Sample, try, report."""
 
     def say(text: str) -> None:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
-    boxes = [Sandbox(_ROOT, folder / str(number)) for number in range(jobs)]
-    near, wide = near_and_wide(package)
-    lines = _mapped(boxes[0], package, near, _NEAR, say)
-    everything = candidates(boxes[0].folder, package, lines)
-    chosen = drawn(everything, seed, count)
-    say(f"{len(chosen)} of {len(everything)} changes of supervisor/{package}, seed {seed}; {len(near)} test files")
+    sampler = Sampler(boxes, say, random.Random(seed))
+    files = files_of(package)
+    lines = Memory(_ROOT, _ROOT / ".mutants").mapped(files, sampler.watched)
+    everything = candidates(_ROOT, package)
+    tried = [one for one in everything if lines.is_run(one)]
+    chosen = drawn(tried, seed, count)
+    say(
+        f"{len(chosen)} of {len(tried)} changes of supervisor/{package}, seed {seed}; {len(files)} test files;"
+        f" {len(everything) - len(tried)} more are on lines that no test is seen to run"
+    )
     known = read_known()
     apart = [one for one in chosen if any(entry.is_like(one) for entry in known)]
-    sampler = Sampler(boxes, say, random.Random(seed))
     found = sampler.outcomes([one for one in chosen if one not in apart], lines)
-    left = [one.change for one in found if one.verdict == "survived"]
-    if left and wide:
-        say(f"{len(left)} go on to {len(wide)} test files of what imports the package")
-        again = sampler.outcomes(left, _mapped(boxes[0], package, wide, _WIDE, say))
-        found = [one for one in found if one.verdict != "survived"] + again
+    missed = [one for one in found if one.verdict in {"survived", "cut off"}]
     found += [Outcome(one, "without effect", "") for one in apart]
-    missed = [one for one in found if one.verdict == "survived"]
     for line in ["", *map(str, missed), "", *table(found)]:
         say(line)
     return 0 if len(missed) <= (1 - _LEAST) * (len(found) - len(apart)) else 1
 
 
-def _mapped(box: Sandbox, package: str, files: Sequence[str], select: str, say: Callable[[str], None]) -> Map:
-    def watch(missing: Sequence[str]) -> Mapping[str, Any]:
-        say(f"which lines of supervisor/{package} do the tests of {len(missing)} files run? …")
-        return box.watch(package, missing, select)
-
-    return mapped(box.folder, _ROOT / ".mutants", package, files, watch)
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    """A signal ends the sampler with what it has started."""
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def main() -> int:
@@ -165,7 +204,7 @@ def main() -> int:
     )
     parser.add_argument("count", type=int, help="how many changes")
     parser.add_argument(
-        "--package", required=True, metavar="P", help="a folder or module of supervisor/: core/toolcalls"
+        "--package", default=".", metavar="P", help="a folder or module of supervisor/: core/toolcalls (default: all)"
     )
     parser.add_argument("--seed", type=int, default=0, help="which of them (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="copies of the checkout at work (default: %(default)s)")
@@ -173,9 +212,12 @@ def main() -> int:
     package = args.package.strip("/").removesuffix(".py")
     if not all(path.is_file() for path in sources(_ROOT / "supervisor" / package)):
         parser.error(f"there is no supervisor/{package}")
-    with tempfile.TemporaryDirectory(prefix="supervisor-mutants-") as folder:
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, _stop)
+    with tempfile.TemporaryDirectory(prefix="supervisor-mutants-", ignore_cleanup_errors=True) as folder:
+        boxes = [Sandbox(_ROOT, Path(folder).resolve() / str(number)) for number in range(args.jobs)]
         try:
-            return run(args.count, package, args.seed, args.jobs, Path(folder).resolve())
+            return run(args.count, package, args.seed, boxes)
         except Broken as broken:
             sys.stderr.write(f"bin/test --mutants: {broken}\n")
             return 2

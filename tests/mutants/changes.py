@@ -48,6 +48,8 @@ class Change:
         start, stop: the characters that are replaced.
         old, new: what stood there, and what stands there then.
         text: the first changed line as it was, without the blanks around it.
+        statement: the first and the last line of the statement, without those within it. What stands on several lines
+            may run as one: constants do.
     """
 
     path: str
@@ -57,6 +59,13 @@ class Change:
     old: str
     new: str
     text: str
+    statement: tuple[int, int] = (0, 0)
+
+    @property
+    def lines(self) -> int:
+        """The lines of the statement as bits: line n is bit n."""
+        first, last = self.statement if any(self.statement) else (self.line, self.line)
+        return (1 << last + 1) - (1 << first)
 
     def applied(self, source: str) -> str:
         """The file's text with the change."""
@@ -70,12 +79,25 @@ def changes_of(path: str, source: str) -> list[Change]:
     """Every change of the file, in the order of the text."""
     found: dict[tuple[int, str], Change] = {}
     finder = _Finder(source)
+    statements = _statements_of(ast.parse(source))
     for node, new in finder.all():
         start, stop = finder.place(node)
         old = source[start:stop]
         text = source.splitlines()[node.lineno - 1].strip()
-        found.setdefault((start, new), Change(path, node.lineno, start, stop, old, new, text))
+        found.setdefault((start, new), Change(path, node.lineno, start, stop, old, new, text, statements[node.lineno]))
     return sorted(found.values(), key=lambda change: (change.start, change.stop, change.new))
+
+
+def _statements_of(tree: ast.Module) -> dict[int, tuple[int, int]]:
+    """Line → the innermost statement that it is part of, and not only of what stands within it."""
+    found: dict[int, tuple[int, int]] = {}
+    for node in ast.walk(tree):  # outer ones first
+        if isinstance(node, (ast.stmt, ast.excepthandler, ast.match_case)):
+            first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+            body = getattr(node, "body", None)
+            last = max(first, body[0].lineno - 1) if body else getattr(node, "end_lineno", first)
+            found.update(dict.fromkeys(range(first, last + 1), (first, last)))
+    return found
 
 
 class _Finder:

@@ -1,6 +1,10 @@
 """A pytest plugin that writes down which test runs which line, and how long each takes: `-p tests.mutants.contexts`.
 
-Reads from the environment `MUTANTS_LINES`, the file to write, and `MUTANTS_SOURCE`, the package to watch.
+Reads from the environment `MUTANTS_FOLDER`, where it writes, and `MUTANTS_SOURCE`, the program to watch. It writes:
+
+- `now`: the test that runs at the moment, for the processes that it starts; see `tests/mutants/children.py`
+- `lines`: coverage's database, in which the context of a line is the test, or "" for one that an import runs
+- `tests.json`: {"seconds": {test: seconds}, "failed": [tests]}
 """
 
 from __future__ import annotations
@@ -14,32 +18,35 @@ from pathlib import Path
 import coverage
 import pytest
 
-_SOURCE = os.environ["MUTANTS_SOURCE"]
-_WATCH = (
-    coverage.Coverage(data_file=None, branch=False, include=[_SOURCE])
-    if _SOURCE.endswith(".py")
-    else coverage.Coverage(data_file=None, branch=False, source=[_SOURCE])
+_FOLDER = Path(os.environ["MUTANTS_FOLDER"])
+_WATCH = coverage.Coverage(
+    data_file=str(_FOLDER / "lines"), branch=False, source=[os.environ["MUTANTS_SOURCE"]], config_file=False
 )
 _WATCH.start()
 _SECONDS: dict[str, float] = {}
+_FAILED: set[str] = set()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """What runs until the next test is this one's doing."""
     begun = time.monotonic()
+    (_FOLDER / "now").write_text(item.nodeid, "utf-8")
     _WATCH.switch_context(item.nodeid)
     yield
     _WATCH.switch_context("")
     _SECONDS[item.nodeid] = round(time.monotonic() - begun, 4)
 
 
-def pytest_sessionfinish() -> None:
-    """Write {"lines": {file: {line: [tests]}}, "seconds": {test: seconds}}.
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test that fails without any change can judge none."""
+    if report.failed:
+        _FAILED.add(report.nodeid)
 
-    A line that runs when its module is imported has the test "".
-    """
+
+def pytest_sessionfinish() -> None:
+    """Write what was seen."""
     _WATCH.stop()
-    data = _WATCH.get_data()
-    lines = {path: data.contexts_by_lineno(path) for path in data.measured_files()}
-    Path(os.environ["MUTANTS_LINES"]).write_text(json.dumps({"lines": lines, "seconds": _SECONDS}), "utf-8")
+    _WATCH.save()
+    found = {"seconds": _SECONDS, "failed": sorted(_FAILED)}
+    (_FOLDER / "tests.json").write_text(json.dumps(found), "utf-8")

@@ -10,10 +10,10 @@ from typing import Final, Literal, TypeAlias
 
 from tests.mutants.changes import Change
 
-Verdict: TypeAlias = Literal["noticed", "timed out", "survived", "without effect"]
-"""A change that timed out was noticed: the tests did not end within their limit of time."""
+Verdict: TypeAlias = Literal["noticed", "timed out", "survived", "cut off", "without effect"]
+"""A change that timed out was noticed: a test did not end. One that was cut off was not, by the tests that had time."""
 
-_VERDICTS: Final[Sequence[Verdict]] = ("noticed", "timed out", "survived", "without effect")
+_VERDICTS: Final[Sequence[Verdict]] = ("noticed", "timed out", "survived", "cut off", "without effect")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Outcome:
     """What the tests say of one change.
 
     Attributes:
-        by: the test that failed, if one did and said so.
+        by: the test that failed, if one did and said so; of one that was cut off, how much was not tried.
     """
 
     change: Change
@@ -41,11 +41,11 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
         counts.setdefault(package, Counter())[one.verdict] += 1
     rows = sorted(counts.items())
     rows.append(("all", sum((count for _, count in rows), Counter())))
-    lines = [f"{'package':<28} {'tried':>6} {'noticed':>8} {'timed out':>10} {'survived':>9} {'without effect':>15}"]
+    heads = (("tried", 6), ("noticed", 8), ("timed out", 10), ("survived", 9), ("cut off", 8), ("without effect", 15))
+    lines = [" ".join([f"{'package':<28}", *(f"{head:>{width}}" for head, width in heads)])]
     for name, count in rows:
         tried = count.total() - count["without effect"]
-        seen = tried - count["survived"]
-        noticed, late, survived, apart = (count[verdict] for verdict in _VERDICTS)
-        share = f"{seen / max(tried, 1):.0%}"
-        lines.append(f"{name:<28} {tried:6} {noticed:8} {late:10} {survived:9} {apart:15}  {share:>4} noticed")
+        noticed, late, survived, cut, apart = (count[verdict] for verdict in _VERDICTS)
+        share = f"{(noticed + late) / max(tried, 1):.0%}"
+        lines.append(f"{name:<28} {tried:6} {noticed:8} {late:10} {survived:9} {cut:8} {apart:15}  {share:>4} noticed")
     return lines

@@ -260,6 +260,16 @@ def test_who_does_not_read_loses_his_place_to_a_newcomer() -> None:
     assert stalled.wire.closed == "aborted"
 
 
+@pytest.mark.parametrize(("size", "status"), [(16_000, None), (17_000, 431)])
+def test_names_and_values_of_headers_count_together(size: int, status: int | None) -> None:
+    client = Client()
+    client.server.data_received(b"GET /a HTTP/1.1\r\nHost: a\r\n")
+    for number in range(2):
+        client.server.data_received(b"x" * size + b"%d: " % number + b"y" * size + b"\r\n")
+    client.server.data_received(b"\r\n")
+    assert client.status == status
+
+
 CHUNKED = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 

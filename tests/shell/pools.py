@@ -15,6 +15,7 @@ from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.engines.engine import Engine, EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotStore
+from supervisor.pool.living import Living
 from supervisor.pool.pool import Lease, Pool, PoolEdges, PoolLimits
 from supervisor.system.child import StopGrace
 from supervisor.system.sockets import fresh_socket
@@ -39,6 +40,7 @@ class PoolBench:
         endless: models whose reading takes for ever.
         called_off: those of them whose reading was cancelled.
         seen: what the pool observed, as (event, model, code).
+        emptied: models whose last engine had ended as it was told to.
         looks: how often the machine was looked at.
         answers: how often an engine that was asked whether it lives has answered, and was weighed.
     """
@@ -60,6 +62,7 @@ class PoolBench:
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     engines: list[Engine] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)
     looks: int = 0
     answers: int = 0
 
@@ -72,7 +75,10 @@ class PoolBench:
         scheduler = Scheduler(self.planner, lambda model: self.policies.get(model, ModelPolicy()), limits)
         clock = asyncio.get_running_loop().time
         edges = PoolEdges(
-            self._prepare, self._learn, self._see_room, clock, self._observe, again=self._again, allowed=self._allowed
+            *(self._prepare, self._learn, self._see_room, clock, self._observe),
+            emptied=self.emptied.append,
+            again=self._again,
+            allowed=self._allowed,
         )
         return Pool(scheduler, edges, pool_limits)
 
@@ -110,7 +116,7 @@ class PoolBench:
         wanted = self.answers + count
         await until(lambda: self.answers >= wanted, f"{count} more answers of engines")
 
-    async def _learn(self, model: ModelId) -> None:
+    async def _learn(self, model: ModelId, living: Living) -> None:
         if model in self.unreadable:
             raise self.unreadable[model]
         if model in self.endless:
@@ -119,7 +125,7 @@ class PoolBench:
             finally:
                 self.called_off.append(model)
 
-    async def _see_room(self) -> Mapping[str, int]:
+    async def _see_room(self, living: Living) -> Mapping[str, int]:
         self.looks += 1
         hidden = {} if self.alive() else self.hidden
         self.planner.room = {device: size - hidden.get(device, 0) for device, size in self.room.items()}

@@ -20,15 +20,17 @@ from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_laun
 from supervisor.core.learn.history import learned
 from supervisor.core.learn.identity import Start
 from supervisor.core.memory import MemoryEstimate
-from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.core.plan import Placement
 from supervisor.engines.engine import Engine, EngineLimits, ReadyInfo
 from supervisor.engines.log import OutputLog
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.probe import capabilities
 from supervisor.models.subject import read_subject
+from supervisor.planning.known import Known
 from supervisor.planning.learning import Intent, Learning, StartNotes, intent_of, start_of
-from supervisor.planning.planner import Known, Planner, Rules
+from supervisor.planning.lookout import Lookout, Rules
+from supervisor.pool.living import NOBODY
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.store import Database
@@ -83,16 +85,12 @@ class Workshop:
     async def plan(self, model: Path, options: LaunchOptions, workers: Sequence[str] = ()) -> Planned:
         """Where it goes on this machine, with these RPC workers."""
 
-        async def read(entry: ModelEntry) -> Known:
-            return self.know(model, entry.options)
-
         prober = Prober(Surroundings(os.environ))
 
         def look(again: bool, ours: Collection[str]) -> Machine:
             return prober.machine(self.binary, tuple(workers), again=again, ours=ours)
 
-        planner = Planner(Registry(), read, look, Rules(), tuple)
-        sight = await planner.look()
+        sight = await Lookout(look, Rules).look(NOBODY)
         known = self.know(model, options)
         placement = sight.decide(known, options, ())
         assert isinstance(placement, Placement), placement

@@ -9,9 +9,10 @@ import pytest
 
 from supervisor.config import Settings
 from supervisor.core.plan import Resident
+from supervisor.pool.living import Beside
 from supervisor.probe.profiles import load_profile
-from supervisor.service.build import without_daemon
-from supervisor.service.plans import Asked, planned
+from supervisor.service.build import plans_alone, without_daemon
+from supervisor.service.resolve import Asked
 from supervisor.system.paths import places
 
 pytestmark = pytest.mark.anyio
@@ -23,8 +24,8 @@ FULL = {"CUDA0": int(7.2 * GIB), "CPU": int(26.9 * GIB)}
 
 async def plan(model: Path, *residents: Resident) -> dict[str, Any]:
     where = places({"HOME": str(model.parent), "XDG_RUNTIME_DIR": str(model.parent)})
-    with without_daemon(Settings(), where, {"PATH": "/usr/bin:/bin"}, load_profile("1x8gb")) as (maker, planner):
-        return await planned(maker, planner, Asked(str(model), "mine"), lambda: residents, maker.registry.policy_of)
+    with without_daemon(Settings(), where, {"PATH": "/usr/bin:/bin"}, load_profile("1x8gb")) as parts:
+        return await plans_alone(parts, Beside(residents)).plan(Asked(str(model), "mine"))
 
 
 async def test_an_idle_engine_would_leave(demo_model: Path) -> None:

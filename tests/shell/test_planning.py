@@ -8,9 +8,9 @@ import threading
 import pytest
 
 from supervisor.core.devices import Machine
-from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.errors import QueueFull
-from supervisor.planning.planner import MOST_WAITING, Known, Planner, Rules
+from supervisor.planning.lookout import MOST_WAITING, Lookout, Rules
+from supervisor.pool.living import NOBODY
 from supervisor.probe.profiles import load_profile
 
 pytestmark = pytest.mark.anyio
@@ -20,22 +20,18 @@ def machine(again: bool, ours: object) -> Machine:
     return load_profile("1x8gb")
 
 
-async def read(entry: ModelEntry) -> Known:
-    raise AssertionError("nothing is read here")
-
-
-def planner() -> Planner:
-    return Planner(Registry(), read, machine, Rules(), tuple)
+def lookout() -> Lookout:
+    return Lookout(machine, Rules)
 
 
 async def test_the_loop_goes_on_while_a_plan_is_computed() -> None:
     loop_went_on = threading.Event()
     asyncio.get_running_loop().call_soon(loop_went_on.set)
-    assert await planner().aside(lambda: loop_went_on.wait(60))
+    assert await lookout().aside(lambda: loop_went_on.wait(60))
 
 
 async def test_one_plan_is_computed_at_a_time() -> None:
-    some, running, most = planner(), 0, 0
+    some, running, most = lookout(), 0, 0
 
     def work() -> None:
         nonlocal running, most
@@ -49,7 +45,7 @@ async def test_one_plan_is_computed_at_a_time() -> None:
 
 
 async def test_more_than_so_many_do_not_wait() -> None:
-    some, go = planner(), threading.Event()
+    some, go = lookout(), threading.Event()
     waiting = [asyncio.ensure_future(some.aside(lambda: go.wait(60))) for _ in range(MOST_WAITING)]
     await asyncio.sleep(0)
     with pytest.raises(QueueFull) as caught:
@@ -61,9 +57,8 @@ async def test_more_than_so_many_do_not_wait() -> None:
 
 
 async def test_what_was_seen_does_not_change_under_a_plan() -> None:
-    some = planner()
-    sight = await some.look()
-    some.adopt(Rules(reserves=None))
-    await some.look(again=True)
+    some = lookout()
+    sight = await some.look(NOBODY)
+    await some.look(NOBODY, again=True)
     assert some.sight is not sight
     assert sight.budgets == some.sight.budgets

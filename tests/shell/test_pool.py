@@ -277,3 +277,19 @@ async def test_unload_returns_when_every_process_is_gone(bench: PoolBench) -> No
             lease.release()
         await pool.unload("a")
         assert bench.alive() == []
+
+
+async def test_a_model_is_empty_once_the_last_engine_has_ended_as_it_was_told_to(bench: PoolBench) -> None:
+    """What the next daemon loads again: not a model whose engines were only exchanged, or one whose engine crashed."""
+    bench.room = {"GPU0": 40}
+    bench.policies = {"a": ModelPolicy(replicas_min=2, replicas_max=2)}
+    async with bench.pool() as pool:
+        pool.ask_load("a")
+        pool.ask_load("b")
+        await until(lambda: len(pool.status("a").engines) == 2, "there are two")
+        await until(lambda: all(one.ready for one in (*pool.status("a").engines, *pool.status("b").engines)), "all run")
+        os.kill(pid_of(pool, "b"), signal.SIGKILL)
+        await until(lambda: any(one[0] == "engine_gone" for one in bench.seen), "it is noticed")
+        assert bench.emptied == []
+        await pool.unload("a")
+        assert bench.emptied == ["a"]

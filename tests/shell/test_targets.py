@@ -11,7 +11,8 @@ from supervisor.config import load_settings
 from supervisor.core.models.registry import Registry, Source
 from supervisor.core.schedule import ModelPolicy
 from supervisor.errors import ModelFileError
-from supervisor.models.targets import configured_models, resolve_target
+from supervisor.models.configured import configured_models
+from supervisor.models.targets import resolve_target
 
 
 def registry(folder: Path, text: str) -> Registry:

@@ -1,4 +1,7 @@
-"""The table of errors in docs/rest.md, made from the classes: `python -m tests.support.error_table` writes it anew."""
+"""The table of errors in docs/rest.md and the tree in supervisor/errors, made from the classes.
+
+`python -m tests.support.error_table` writes both anew.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 from supervisor import errors
-from supervisor.api.errors import STATUSES
 from supervisor.core.engine_output.failures import MEANINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
@@ -26,19 +28,31 @@ def error_classes(
         yield from error_classes(below)
 
 
-def status_of(kind: Kind) -> int:
-    """The HTTP status of a class."""
-    return next(STATUSES[one] for one in kind.__mro__ if one in STATUSES)
-
-
 def table() -> str:
     """The table; the causes of a failed load stand behind their class."""
     lines = ["| code | status | |", "|---|---|---|"]
     for kind in error_classes():
-        lines.append(_line(kind.code, status_of(kind), " ".join((kind.__doc__ or "").partition("\n\n")[0].split())))
+        lines.append(_line(kind.code, kind.status, " ".join((kind.__doc__ or "").partition("\n\n")[0].split())))
         if kind is errors.ModelLoadFailed:
-            lines += [_line(code, status_of(kind), meaning) for code, meaning in MEANINGS.items()]
+            lines += [_line(code, kind.status, meaning) for code, meaning in MEANINGS.items()]
     return "\n".join(lines) + "\n"
+
+
+def tree(kind: Kind = errors.SupervisorError, lead: str = "") -> list[str]:
+    """The classes below one another, each with its code where it has one of its own."""
+    code = vars(kind).get("code", "")
+    name = f"{lead}{kind.__name__}"
+    lines = [f"{name:35} {code}".rstrip()]
+    lead = lead.replace("├─ ", "│  ").replace("└─ ", "   ")
+    below = [one for one in kind.__subclasses__() if one.__module__.startswith(errors.__name__)]
+    for one in below:
+        lines += tree(one, lead + ("└─ " if one is below[-1] else "├─ "))
+    return lines
+
+
+def drawn() -> list[str]:
+    """The tree as supervisor/errors has it."""
+    return (errors.__doc__ or "").split("\n\n")[1].splitlines()
 
 
 def shown() -> str:
@@ -54,3 +68,6 @@ def _line(code: str, status: int, meaning: str) -> str:
 if __name__ == "__main__":
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(page.replace(shown(), table()), encoding="utf-8")
+    package = Path(errors.__file__)
+    text = package.read_text(encoding="utf-8")
+    package.write_text(text.replace("\n".join(drawn()), "\n".join(tree())), encoding="utf-8")

@@ -20,11 +20,11 @@ from supervisor.core import gguf
 class Kind(enum.Enum):
     """The kind of a file, by its name."""
 
-    MODEL = "model"
-    PROJECTOR = "projector"
-    DRAFT = "draft"
-    ADAPTER = "adapter"
-    OTHER = "other"  # imatrix tables, vocabularies, cards, other formats
+    MODEL = enum.auto()
+    PROJECTOR = enum.auto()
+    DRAFT = enum.auto()
+    ADAPTER = enum.auto()
+    OTHER = enum.auto()  # imatrix tables, vocabularies, cards, other formats
 
 
 _QUANT = re.compile(

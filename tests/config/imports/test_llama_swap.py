@@ -16,7 +16,7 @@ from supervisor.config.write import as_text
 from supervisor.core.plan import Resident
 from supervisor.core.schedule import barred_by
 from supervisor.errors import ConfigError
-from supervisor.models.targets import configured_models
+from supervisor.models.configured import configured_models
 
 CONFIG = """
 healthCheckTimeout: 300
@@ -88,6 +88,21 @@ def test_what_has_a_counterpart_is_carried() -> None:
             },
         },
     }
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [(100, 30), (31, 30), (30, 30), (-30, -30), (-31, -30), (-100, -30)])
+def test_a_priority_is_carried_as_far_as_there_are_any(theirs: int, ours: int) -> None:
+    fifo = f"{{fifo: {{priority: {{a: {theirs}}}}}}}"
+    text = f"models: {{a: {{cmd: llama-server -m x.gguf}}}}\nrouting: {{scheduler: {{settings: {fifo}}}}}"
+    found: Any = from_llama_swap(text).data
+    assert found["models"]["a"]["priority"] == ours
+
+
+@pytest.mark.parametrize(("deep", "left"), [(10, False), (11, True)])
+def test_macros_of_macros_are_followed_ten_deep(deep: int, left: bool) -> None:
+    macros = ", ".join(f"m{n}: '${{m{n - 1}}}'" for n in range(2, deep + 1))
+    text = f"macros: {{m1: x.gguf, {macros}}}\nmodels: {{a: {{cmd: 'llama-server -m ${{m{deep}}}'}}}}"
+    assert ("${m1}" in str(from_llama_swap(text))) is left
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.memory.facts import facts_of
+from supervisor.core.memory.patterns import MOST_CHARACTERS, BadPattern, check_pattern
 from tests.core.memory.support import MIB, estimated, spec_of
 
 
@@ -31,3 +32,9 @@ def test_gates_in_the_queries_tensor_are_seen() -> None:
 def test_experts_that_are_never_used_take_no_buffer() -> None:
     assert facts_of(spec_of("refact+experts/wide")).widths.routed == 0
     assert facts_of(spec_of("llama+experts/wide")).widths.routed > 0
+
+
+def test_a_pattern_may_have_as_many_characters_as_is_said() -> None:
+    check_pattern("x" * MOST_CHARACTERS)
+    with pytest.raises(BadPattern, match=str(MOST_CHARACTERS)):
+        check_pattern("x" * (MOST_CHARACTERS + 1))

@@ -149,6 +149,12 @@ def test_compute_buffers_of_the_host_are_never_under() -> None:
     assert found[len(found) * 9 // 10][0] < 1.05
 
 
+def test_states_on_the_host_are_scanned_there_and_no_more_is_counted_than_that() -> None:
+    [measured] = [one for one in COMPUTED if (one.subject, one.setting) == ("nemotron-nano-9b-v2", "2dev-nkvo")]
+    host = estimate_of(measured).devices[-1]
+    assert 1 <= host.compute_bytes / MIB / measured.compute[host.name] < 1.1
+
+
 MAINSTREAM = [
     *("llama-3.1-8b", "llama-3.3-70b", "mistral-small-24b", "mixtral-8x7b", "qwen3-8b", "qwen3-32b", "qwen2.5-72b"),
     *("qwen3-30b-a3b", "qwen3-235b-a22b", "qwen3.5-27b", "qwen3.5-397b-a17b", "gemma-2-27b", "gemma-3-27b"),

@@ -38,6 +38,12 @@ def test_a_worker_serves_one_engine_with_all_its_devices() -> None:
     assert fails(MODEL, WORKERS, both, ON_DEVICES).blockers
 
 
+def test_of_a_busy_worker_nothing_is_left_not_even_for_what_takes_no_room() -> None:
+    free = free_of(WORKERS, [holder(1, evictable=False, RPC0=0)])
+    assert max(free.devices[:2]) < 0
+    assert free.devices[2] == 24 * GIB
+
+
 def test_a_worker_is_had_once_its_engine_has_left() -> None:
     both = [holder(1, evictable=True, RPC1=0), holder(2, evictable=False, RPC2=GIB)]
     found = places(MODEL, WORKERS, both, ON_DEVICES)

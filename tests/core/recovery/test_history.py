@@ -24,6 +24,7 @@ from supervisor.core.recovery.history import mended_arguments, mended_input, men
         ("{'a': True}", '{"a": true}'),
         ('{"a": "x\ny"}', '{"a": "x\\ny"}'),
         ('"{\\"a\\": 1}"', '{"a": 1}'),
+        (json.dumps(json.dumps(json.dumps({"a": 1}))), "{}"),
         ('{"a": NaN}', "{}"),
     ],
 )

@@ -331,3 +331,26 @@ def test_a_quote_behind_a_backslash_does_not_end_a_string(size: int) -> None:
     said = "".join(guard.feed(text[start : start + size]) for start in range(0, len(text), size))
     assert said == guard.text == '{"a": "b\\"\\n", "c": "d\\\\"\n}'
     assert guard.is_whole()
+
+
+@pytest.mark.parametrize("fact", ["prompt_progress", "__verbose"])
+def test_what_a_chunk_says_beside_its_text_goes_on_while_that_is_held_back(fact: str) -> None:
+    recovery = ChatRecovery(Request(TOOLS, None, Options()), lambda: "call", Tally())
+    held: Any = {**HEAD, "choices": [{"finish_reason": None, "index": 0, "delta": {"content": "<tool_"}}]}
+    with_fact: Any = dict(held) | {fact: {"total": 9}}
+    told: Any
+    [told] = recovery.feed(with_fact)
+    assert (told[fact], told["choices"][0]["delta"]) == ({"total": 9}, {})
+    more: Any = {"finish_reason": None, "index": 0, "delta": {"content": "call>"}}
+    going_on: Any = dict(held) | {"choices": [more]}
+    assert recovery.feed(going_on) == []
+
+
+def test_a_call_that_the_model_does_not_end_is_told_as_too_short() -> None:
+    """Its beginning is out already: to a client that is a call which the limit of tokens has cut."""
+    client = Client(pieces_after=4)
+    client.feed(chunk({"content": '<tool_call>{"name": "write_file", "arguments": {"content": "abcdefghijkl'}))
+    sent = client.feed(END)
+    assert (
+        json.loads(sent.removesuffix(b"\n\n" + DONE).removeprefix(b"data: "))["choices"][0]["finish_reason"] == "length"
+    )

@@ -222,3 +222,11 @@ def test_a_message_begins_once_it_is_known_how_long_its_prompt_is() -> None:
 def test_a_message_without_a_word_has_a_beginning_and_an_end() -> None:
     kinds = [event["type"] for event in spoken(MessagesVoice(), [], "stop")]
     assert kinds == ["message_start", "message_delta", "message_stop"]
+
+
+def test_an_item_of_a_response_is_in_progress_until_it_is_done() -> None:
+    events = spoken(ResponsesVoice({}), [("reasoning_content", "Hm."), ("content", "Hi")], "stop")
+    added = [event["item"]["status"] for event in events if event["type"] == "response.output_item.added"]
+    done = [event["item"]["status"] for event in events if event["type"] == "response.output_item.done"]
+    assert added == ["in_progress"] * len(done)
+    assert done == ["completed"] * len(added) != []

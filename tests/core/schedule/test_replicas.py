@@ -27,6 +27,23 @@ def test_more_are_started_while_requests_wait_up_to_the_limit() -> None:
     assert grants(bench.up(2)) == [(2, 2)]
 
 
+def test_they_are_started_one_after_the_other() -> None:
+    bench = Bench(SMALL, a=ModelPolicy(replicas_max=3))
+    bench.arrive(1, "a")
+    bench.up(1)
+    assert starts(bench.arrive(2, "a")) == [(2, "a")]
+    assert bench.arrive(3, "a") == []
+    assert starts(bench.up(2)) == [(3, "a")], "one waits, and nothing is free"
+
+
+def test_a_load_with_other_options_starts_anew_and_one_without_does_not() -> None:
+    bench = Bench(SMALL)
+    bench.tell(LoadAsked("a"))
+    bench.up(1)
+    assert bench.tell(LoadAsked("a")) == []
+    assert stops(bench.tell(LoadAsked("a", fresh=True))) == [1]
+
+
 def test_an_extra_engine_makes_nobody_leave() -> None:
     bench = Bench({"a": 5, "b": 5}, a=ModelPolicy(replicas_max=2))
     bench.tell(LoadAsked("b"))

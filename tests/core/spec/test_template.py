@@ -141,6 +141,30 @@ THINKING = {
 }
 
 
+@pytest.mark.parametrize(
+    ("marks", "dialect"),
+    [
+        ("<function_usage> function_call", "gigachat-3"),
+        ("<|message_sep|> <|role_sep|>", "gigachat-3"),
+        ("Action: ```json", "command-r-plus"),
+        ("List of tools: ", "lfm2"),
+        ("functools[", "phi-4-mini"),
+        ("<|open|> <|close|>", "kimi-k3"),
+        ("<arg_key <tool_sep", "hunyuan-hy3"),
+        ("<tool_calls>[", "hunyuan-a13b"),
+        ("<tool_calls>", "minimax-m1"),
+        ('<function name=" <param name="', "minicpm5"),
+        ("<function=", "functionary-v3.1"),
+        ("<tool_call> <function=", "qwen3-coder"),
+        ("<seed:tool_call>", "seed-oss"),
+        ("<|tool_call:begin|>", "solar-open"),
+        (">>>", "functionary-v3.2"),
+    ],
+)
+def test_a_dialect_is_known_by_its_marks(marks: str, dialect: str) -> None:
+    assert read_template("{% if tools %}{{ '" + marks + "' }}{% endif %}").tool_dialect == dialect
+
+
 def test_every_template_of_the_source() -> None:
     folder = llama_source() / "models" / "templates"
     found = {path.stem: read_template(path.read_text(encoding="utf-8")) for path in folder.glob("*.jinja")}

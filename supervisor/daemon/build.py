@@ -1,0 +1,225 @@
+"""The one place that builds the daemon's objects and hands them in: from the ground up, each from those before it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from supervisor.api.app import create_app
+from supervisor.api.errors import render_error
+from supervisor.api.feed import Feed
+from supervisor.api.guard import Access, Guard
+from supervisor.api.services import Services
+from supervisor.config import Settings
+from supervisor.config.current import Current
+from supervisor.core.schedule import Pins, Scheduler
+from supervisor.daemon.door import Door, bodies_of
+from supervisor.daemon.edges import Edges
+from supervisor.daemon.server import Stop
+from supervisor.engines.engine import EngineLimits
+from supervisor.engines.log import OutputLog
+from supervisor.engines.slots import SlotStore
+from supervisor.planning.learning import Learning
+from supervisor.planning.planner import Planner
+from supervisor.pool.changes import Changes
+from supervisor.pool.inflight import Inflight
+from supervisor.pool.pool import Pool, PoolLimits
+from supervisor.probe.machine import Prober
+from supervisor.proxy.connections import Connections
+from supervisor.proxy.relay import Relaying, relay_endpoints
+from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.waiting import Waiting
+from supervisor.service.about import About, Identity
+from supervisor.service.added import Added, Forgetting
+from supervisor.service.build import Parts, here, parts
+from supervisor.service.disk import Disk
+from supervisor.service.enginelogs import EngineLogs
+from supervisor.service.launcher import Launcher
+from supervisor.service.loads import Loads
+from supervisor.service.logs import Logs
+from supervisor.service.looks import Looks
+from supervisor.service.pinning import Pinning
+from supervisor.service.pulls import Pulls
+from supervisor.service.reload import Reloader, Source
+from supervisor.service.remarks import Remarks
+from supervisor.service.requests import Requests
+from supervisor.service.restore import Remembered
+from supervisor.service.statuses import Statuses
+from supervisor.service.trials import Trials
+from supervisor.system.child import StopGrace
+from supervisor.system.logs import LogControl
+from supervisor.system.paths import Places
+from supervisor.system.proof import new_secret
+from supervisor.system.wakefulness import Epoch, lifetime
+
+
+@dataclass(frozen=True)
+class World:
+    """What the daemon was started into: its settings, its environment, its logs, the way in."""
+
+    current: Current
+    source: Source
+    places: Places
+    env: Mapping[str, str]
+    prober: Prober
+    learning: Learning
+    own_log: OutputLog
+    log_control: LogControl
+    door: Door
+
+
+@dataclass(frozen=True)
+class Engines:
+    """Everything below the pool."""
+
+    parts: Parts
+    planner: Planner
+    pins: Pins
+    remembered: Remembered
+    logs: EngineLogs
+    slots: SlotStore
+    pool: Pool
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """What runs."""
+
+    engines: Engines
+    identity: Identity
+    reloader: Reloader
+    feed: Feed
+    guard: Guard
+    connections: Connections
+
+
+def build_engines(world: World) -> Engines:
+    """The pool, and what it stands on. The pool runs once it is entered."""
+    current, learning = world.current, world.learning
+    settings = current.settings
+    changes = Changes()
+    site = here(current, world.prober)
+    known = parts(current, world.places, world.env, learning, site, changes.tell)
+    planner = Planner(known.registry, known.catalogue.know, known.lookout)
+    pins = Pins(known.registry.policy_of)
+    scheduler = Scheduler(planner.plan, pins, settings.limits(), lambda: current.settings.limits())
+    logs = EngineLogs(world.places.engine_log)
+    slots = SlotStore(world.places.cache / "kv", settings.kv_store.max_mib << 20)
+    launcher = Launcher(
+        program=known.program,
+        commands=known.commands,
+        places=world.places,
+        env=world.env,
+        limits=lambda: _engine_limits(current.settings),
+        learning=learning,
+        logs=logs,
+        slots=slots,
+    )
+    remembered = Remembered(learning, known.registry)
+    share = settings.memory_watch.share
+    edges = Edges(known.registry, planner, known.lookout, launcher, remembered, share)
+    pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
+    return Engines(known, planner, pins, remembered, logs, slots, pool)
+
+
+@contextmanager
+def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]:
+    """What serves clients, on a pool that runs."""
+    current, door, known, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
+    settings, registry, fetcher, program = current.settings, known.registry, known.fetcher, known.program
+    identity = Identity(door.url, new_secret(), time.time())
+    inflight, to_epoch = Inflight(lifetime), Epoch()
+    calls = ToolCalls(settings.server.tool_calls)
+    connections = Connections(door.limits(settings.server), render_error, time.monotonic)
+    access = Access(door.rules(settings))
+
+    def took(changed: Settings) -> None:
+        access.rules = door.rules(changed)
+        calls.default = changed.server.tool_calls
+        connections.limits = door.limits(changed.server)
+        take_log_settings(world.log_control, changed)
+
+    reloader = Reloader(current, registry, program, pool, world.source, took)
+    remarks = Remarks()
+    statuses = Statuses(registry, pool, engines.planner, pins, remarks, fetcher.progress, to_epoch)
+    requests = Requests(inflight, to_epoch)
+    resolver = known.resolver(pool)
+    plans = known.plans(resolver, pool, pins)
+    forget = Forgetting(registry, engines.planner, pool, pins, remarks, engines.logs, known.variants)
+    added = Added(registry, pool, statuses, reloader.configures, forget)
+    trials = Trials(registry, pool)
+    pulls = Pulls(fetcher, registry, pool, resolver, known.variants)
+    loads = Loads(
+        registry=registry,
+        pool=pool,
+        resolver=resolver,
+        plans=plans,
+        program=program,
+        planner=engines.planner,
+        remarks=remarks,
+        trials=trials,
+        added=added,
+        statuses=statuses,
+    )
+    with pool.watch() as changed, inflight.watch(changed):
+        feed = Feed(pool, inflight, Looks(statuses.all, requests.all, changed))
+        services = Services(
+            identity=identity,
+            about=About(identity, program, reloader, statuses, stop.asked.is_set),
+            statuses=statuses,
+            loads=loads,
+            added=added,
+            pinning=Pinning(registry, pool, pins, statuses),
+            plans=plans,
+            disk=Disk(fetcher.hub, registry, pool, pulls),
+            pulls=pulls,
+            requests=requests,
+            logs=Logs(world.own_log, engines.logs, registry),
+            log_control=world.log_control,
+            reloader=reloader,
+            tool_calls=calls,
+            feed=feed,
+            shut_down=stop.ask,
+        )
+        guard = _guarded(services, _relaying(world, engines, inflight, calls), current, access)
+        yield Daemon(engines, identity, reloader, feed, guard, connections)
+
+
+def take_log_settings(control: LogControl, settings: Settings) -> None:
+    """Log as the settings say."""
+    server = settings.server
+    control.configure(server.log_level, server.log_max_mib << 20, server.log_files)
+
+
+def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls) -> Relaying:
+    current, pool = world.current, engines.pool
+    downloads = engines.parts.fetcher.progress
+    waiting = Waiting(
+        pool,
+        inflight,
+        lambda: current.settings.server.keep_alive,
+        lambda model: downloads[model].share if model in downloads else None,
+    )
+    bodies = bodies_of(current.settings.server)
+    return Relaying(
+        pool=pool,
+        registry=engines.parts.registry,
+        inflight=inflight,
+        bodies=bodies,
+        render_error=render_error,
+        tool_calls=calls,
+        waiting=waiting,
+    )
+
+
+def _guarded(services: Services, relaying: Relaying, current: Current, access: Access) -> Guard:
+    upstream = upstream_endpoint(relaying, lambda: current.settings.kv_store.max_mib << 20)
+    return create_app(services, relay_endpoints(relaying), upstream, access)
+
+
+def _engine_limits(settings: Settings) -> EngineLimits:
+    third = settings.engine.stop_timeout / 3  # asked, SIGTERM, SIGTERM again: then SIGKILL
+    return EngineLimits(stall_s=settings.engine.stall_timeout, grace=StopGrace(ask_s=third, term_s=third))

@@ -1,0 +1,41 @@
+"""The log of each model, through all of its engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from supervisor.engines.log import OutputLog
+
+
+class EngineLogs:
+    """Made when they are first asked for.
+
+    Args:
+        place: the file of a model's log.
+    """
+
+    def __init__(self, place: Callable[[str], Path]) -> None:
+        self._place = place
+        self._logs: dict[str, OutputLog] = {}
+
+    def of(self, model: str) -> OutputLog:
+        """The log of a model's engines."""
+        if model not in self._logs:
+            self._logs[model] = OutputLog(self._place(model))
+        return self._logs[model]
+
+    def __contains__(self, model: str) -> bool:
+        """Whether a model had an engine, or was about to, since the daemon began."""
+        return model in self._logs
+
+    def forget(self, model: str) -> None:
+        """Let go of the log of a model that nobody asks for any more; its file stays."""
+        log = self._logs.pop(model, None)
+        if log is not None:
+            log.close()
+
+    def close(self) -> None:
+        """End those who follow."""
+        for log in self._logs.values():
+            log.close()

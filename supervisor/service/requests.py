@@ -1,0 +1,46 @@
+"""The requests in flight, as they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from supervisor.pool.inflight import Inflight, InflightRequest
+
+
+@dataclass(frozen=True)
+class RequestStatus:
+    """One request. `engine`: the number of the one that answers; None: it waits. `since`: seconds since 1970."""
+
+    id: int
+    model: str
+    engine: int | None
+    path: str
+    since: float
+    state: str
+    stream: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs (docs/rest.md)."""
+        return asdict(self)
+
+
+class Requests:
+    """All of them. `to_epoch`: pool clock → seconds since 1970."""
+
+    def __init__(self, inflight: Inflight, to_epoch: Callable[[float], float]) -> None:
+        self._inflight = inflight
+        self._to_epoch = to_epoch
+
+    def all(self) -> list[RequestStatus]:
+        """The oldest first."""
+        return [self._of(one) for one in self._inflight]
+
+    def cancel(self, number: int) -> RequestStatus:
+        """End one; it as it was. Raises RequestNotFound."""
+        return self._of(self._inflight.cancel(number))
+
+    def _of(self, one: InflightRequest) -> RequestStatus:
+        state = "waiting" if one.engine is None else "running"
+        return RequestStatus(one.id, one.model, one.engine, one.path, self._to_epoch(one.since), state, one.stream)

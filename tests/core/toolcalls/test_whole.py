@@ -1,0 +1,69 @@
+"""A whole answer at once, and what little of a call's text decides about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from supervisor.core.toolcalls import LeftAsText
+from supervisor.core.toolcalls.jsontext import MAX_DEPTH
+from supervisor.core.toolcalls.literals import INVALID, read_literal
+from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
+from tests.core.toolcalls.corpus import TOOLS
+
+CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+
+
+def read(*content: str, reasoning: str = "") -> Answer:
+    return read_answer(Request(TOOLS), content, [reasoning], "stop")
+
+
+def test_an_answer_has_text_calls_and_what_was_dropped() -> None:
+    answer = read("I lo", f"ok. <tool_call>{CALL}</tool_", "call>", reasoning="Hm.")
+    assert (answer.content, answer.reasoning) == ("I look. ", "Hm.")
+    assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == [("get_weather", {"city": "Paris"})]
+    assert "".join(answer.dropped) == f"<tool_call>{CALL}</tool_call>"
+    assert answer.left == []
+    assert (finish_reason_of(answer, "stop"), finish_reason_of(answer, "length")) == ("tool_calls", "length")
+
+
+def test_an_answer_without_calls_says_what_stayed_text() -> None:
+    answer = read("See <tool_call>, they say.")
+    assert (answer.content, answer.calls, answer.dropped) == ("See <tool_call>, they say.", [], [])
+    assert answer.left == [LeftAsText("<tool_call>", "not_a_call")]
+    assert finish_reason_of(answer, "stop") == "stop"
+
+
+@pytest.mark.parametrize("between", [";", ",", " ; ", "\n"])
+def test_statements_of_a_fence_lose_no_character_to_what_divides_them(between: str) -> None:
+    calls = ('get_weather(city="Paris")', 'get_weather(city="Rome")')
+    answer = read(f"```tool_code\n{between.join(calls)}\n```")
+    assert [json.loads(call.arguments) for call in answer.calls] == [{"city": "Paris"}, {"city": "Rome"}]
+
+
+@pytest.mark.parametrize("text", ["get_weather(", "[1, x]", "{1", "'a", "Paris", "", "1 2"])
+def test_what_is_no_literal_is_not_the_literal_none(text: str) -> None:
+    assert read_literal(text) is INVALID
+    assert read_literal("None") is None
+
+
+def nested(depth: int) -> tuple[str, Any]:
+    return "[" * depth + "1" + "]" * depth, json.loads("[" * depth + "1" + "]" * depth)
+
+
+@pytest.mark.parametrize(("around", "depth"), [("list", MAX_DEPTH - 1), ("list", MAX_DEPTH)])
+def test_a_gemma_call_is_as_deep_as_any_other(around: str, depth: int) -> None:
+    """Its braces count as one."""
+    text, value = nested(depth)
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    answer = read_answer(Request(tools), [f"<|tool_call>call:f{{a:{text}}}<tool_call|>"], [], "stop")
+    found = [json.loads(call.arguments) for call in answer.calls]
+    assert found == ([{"a": value}] if depth < MAX_DEPTH else [])
+
+
+@pytest.mark.parametrize(("written", "city"), [('"Paris"', "Paris"), ('"Paris" north', '"Paris" north')])
+def test_a_gemma_string_in_plain_quotes_is_one_where_nothing_follows(written: str, city: str) -> None:
+    [call] = read(f"<|tool_call>call:get_weather{{city:{written}}}<tool_call|>").calls
+    assert json.loads(call.arguments) == {"city": city}

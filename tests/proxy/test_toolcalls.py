@@ -1,0 +1,53 @@
+"""What the engine is asked where calls may come, or nobody offered a tool."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from supervisor.core.models.registry import ModelEntry, Source
+from supervisor.proxy.bodies import Bodies, ClientJson
+from supervisor.proxy.spoken import PLAIN as PLAIN_WAY
+from supervisor.proxy.toolcalls import Prepared, ToolCalls
+from tests.core.toolcalls.corpus import TOOLS
+
+CHAT = "/v1/chat/completions"
+ENTRY = ModelEntry("m", Source.DEMO, None)
+SAID = [{"role": "user", "content": "Hi"}]
+PLAIN: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": SAID},
+    "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"messages": SAID, "max_tokens": 9},
+}
+TOOL = {"name": "f", "input_schema": {"type": "object"}, "parameters": {"type": "object"}, "type": "function"}
+OFFERED = {CHAT: TOOLS, "/v1/responses": [TOOL], "/v1/messages": [TOOL]}
+
+
+def prepared(path: str, **asked: Any) -> Prepared:
+    fields = {**PLAIN.get(path, {}), **asked}
+    body = json.dumps(fields).encode()
+    return ToolCalls().prepare(path, ClientJson(body, fields, len(body), Bodies(1 << 20, 1 << 20)), ENTRY)
+
+
+@pytest.mark.parametrize(("path", "asks"), [(CHAT, CHAT), ("/v1/responses", "/v1/responses"), ("/v1/messages", CHAT)])
+@pytest.mark.parametrize("mode", ["auto", "off"])
+def test_where_no_tool_is_offered(path: str, asks: str, mode: str) -> None:
+    """The engine's own `/v1/messages` reports no progress of the prompt, so it is asked for a chat even then."""
+    found = prepared(path, supervisor={"tool_calls": mode})
+    assert found.path == asks
+    assert (found.way is PLAIN_WAY) == (path == asks)
+
+
+@pytest.mark.parametrize("path", PLAIN)
+def test_where_tools_are_offered_an_answer_of_a_chat_is_watched(path: str) -> None:
+    found = prepared(path, tools=OFFERED[path])
+    assert found.path == CHAT
+    assert found.way is not PLAIN_WAY
+    assert json.loads(found.body)["messages"] == SAID
+
+
+def test_what_has_no_form_is_passed_on() -> None:
+    found = prepared("/v1/embeddings", input="x")
+    assert (found.path, found.way, json.loads(found.body)) == ("/v1/embeddings", PLAIN_WAY, {"input": "x"})
