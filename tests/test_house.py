@@ -82,6 +82,11 @@ IMPURE = frozenset(  # what touches the world
     | {"socket", "structlog", "subprocess", "threading", "time"}
 )
 
+# A function's docstring says what it does or returns, with a verb or, of a property, a noun: never a question. These
+# packages have yet to follow; none joins them.
+ASK_IN_DOCSTRINGS: frozenset[str] = frozenset()
+QUESTION = re.compile(r"(?:what|which|who|whom|whose|where|when|why|how|whether)(?:ever|\b)", re.IGNORECASE)
+
 HTTP = frozenset({"fastapi", "starlette"})
 SPEAK_HTTP = frozenset({"api", "proxy", "daemon"})  # the rest of the program does not know who asks
 
@@ -213,6 +218,18 @@ def unguarded_json(text: str, module: str) -> list[str]:
     ]
 
 
+def asking_docstrings(text: str, module: str) -> list[str]:
+    """Return the functions whose docstring begins with a question word, of packages that have to do without."""
+    if floor_of(module) in ASK_IN_DOCSTRINGS:
+        return []
+    functions = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [
+        f"{module}:{node.lineno}: the docstring of {node.name} begins with a question word: use a verb"
+        for node in functions
+        if QUESTION.match(ast.get_docstring(node) or "")
+    ]
+
+
 def too_long(text: str, module: str) -> list[str]:
     lines = text.count("\n")
     return [f"{module}: {lines} lines, {MAX_LINES} at most"] if lines > MAX_LINES and module not in DATA_ONLY else []
@@ -291,6 +308,14 @@ def test_the_core_opens_no_file() -> None:
 
 def test_others_json_is_read_in_one_place() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in unguarded_json(text, module)])
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    complain([fault for module, text, _ in PROGRAM for fault in asking_docstrings(text, module)])
+
+
+def test_the_packages_that_have_yet_to_follow_are_there() -> None:
+    assert set(FLOORS) >= ASK_IN_DOCSTRINGS
 
 
 def test_no_module_is_too_long() -> None:
@@ -400,6 +425,26 @@ def test_others_json_that_is_read_elsewhere_is_found() -> None:
     assert len(unguarded_json("x = json.loads(line)", "core.engine_output.statelines")) == 1
     assert unguarded_json("x = json.loads(line)", "core.text.foreignjson") == []
     assert unguarded_json("x = json.loads(line)", "cli.main") == []
+
+
+@pytest.mark.parametrize(
+    "start", ["What", "Whether", "how", "Where", "Which", "Why", "Who", "Whoever", "When", "Whose"]
+)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_docstring_that_asks_is_found(start: str, kind: str) -> None:
+    method = f'class C:\n    """What it is."""\n    {kind} f(self):\n        """{start} it is."""\n'
+    assert len(asking_docstrings(method, "pool.pool")) == 1
+    assert (
+        len(asking_docstrings(f'def f():\n    {kind} g():\n        """\n        {start} it is."""', "core.gguf")) == 1
+    )
+
+
+@pytest.mark.parametrize(
+    "docstring", ["Return what it is.", "Return whether it is.", "Whole names of it.", "Howl.", ""]
+)
+def test_a_docstring_with_a_verb_is_not_found(docstring: str) -> None:
+    assert asking_docstrings(f'def f():\n    """{docstring}"""', "pool.pool") == []
+    assert asking_docstrings("def f(): ...", "pool.pool") == []
 
 
 def test_a_long_module_is_found_unless_it_is_data() -> None:

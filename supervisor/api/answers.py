@@ -15,7 +15,7 @@ _TEXT = {"schema": {"type": "string"}}
 
 
 def shaped(form: Any, *, status: int = 200, also: int | None = None, streamed: bool = False) -> dict[str, Any]:
-    """How a route says what it answers: JSON of a form, with another status too, or as a stream of events instead."""
+    """Describe a route's answer: JSON of a form, with another status too, or a stream of events instead."""
     described: dict[int, dict[str, Any]] = {one: {"model": form} for one in (status, also) if one is not None}
     if streamed:
         described[status]["content"] = {"text/event-stream": _TEXT}

@@ -35,7 +35,7 @@ def create_app(services: Services, relayed: Mapping[str, ASGIApp], upstream: ASG
 
 
 def framework(services: Services) -> FastAPI:
-    """What FastAPI serves of the application: all but the relayed paths."""
+    """Return the part of the application that FastAPI serves: all but the relayed paths."""
     about = "Manages and relays to llama.cpp engines."
     app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
     app.state.services = services
@@ -89,7 +89,7 @@ def _validation_error(request: Request, error: Exception) -> Response:
 
 
 def _told(fault: ErrorDetails) -> str:
-    """What is wrong, in words for people who do not know how it was found."""
+    """Say what is wrong, in words for people who do not know how it was found."""
     if "options" in fault["loc"][:-1]:
         return option_fault(fault, fault["loc"].index("options") + 1)
     if fault["type"] == "extra_forbidden":

@@ -44,7 +44,7 @@ def envelope(error: e.SupervisorError) -> dict[str, Any]:
 
 
 def _sayable(text: str) -> str:
-    """What a client wrote may be repeated in it; halves of surrogate pairs, which JSON can spell, have no encoding."""
+    """Return the text without halves of surrogate pairs: JSON can spell them, but they have no encoding."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -53,12 +53,12 @@ _REPEATED = frozenset({408, 409, 429})
 
 
 def may_pass(error: e.SupervisorError) -> bool:
-    """Whether the same request may succeed a little later."""
+    """Return whether the same request may succeed a little later."""
     return error.transient and error.code not in FINAL
 
 
 def headers_of(error: e.SupervisorError) -> dict[str, str]:
-    """What the answer's head says of an error.
+    """Return the headers that an answer with this error has.
 
     `x-should-retry` is what OpenAI's client libraries obey: without it they repeat every 5xx.
     """

@@ -107,7 +107,7 @@ async def devices(plans: PlansOf, again: bool = False) -> dict[str, Any]:
 
 @router.get("/toolcalls", **shaped(ToolCallList))
 async def tool_calls(tool_calls: ToolCallsOf) -> dict[str, Any]:
-    """What became of tool calls in answers, by model, since the daemon started."""
+    """Count what became of tool calls in answers, by model, since the daemon started."""
     return {"models": {model: counts.to_json() for model, counts in tool_calls.counts.items()}}
 
 
@@ -119,13 +119,13 @@ async def models(statuses: StatusesOf) -> dict[str, Any]:
 
 @router.post("/plan", **shaped(PlanFits | PlanDoesNotFit))
 async def plan(body: PlanRequest, plans: PlansOf) -> dict[str, Any]:
-    """Where a model would go now: devices, context, flags, who would have to leave; or why it does not fit."""
+    """Plan where a model would go now: devices, context, flags, who would have to leave; or say why it does not fit."""
     return await plans.plan(Asked(body.target, body.id, body.options, body.reset))
 
 
 @router.post("/estimate", **shaped(Estimate | Sequence[Estimate]))
 async def estimate(body: EstimateRequest, plans: PlansOf) -> dict[str, Any] | list[dict[str, Any]]:
-    """What llama-server would allocate for a model, from the header alone; an array for several contexts."""
+    """Estimate what llama-server would allocate for a model, from the header alone; an array for several contexts."""
     return await plans.estimate(body.target, body.options)
 
 
@@ -189,7 +189,7 @@ async def logs(
 
 @router.get("/logs/level", **shaped(Level))
 async def log_level(control: LogControlOf) -> dict[str, LogLevel]:
-    """How much the daemon's log tells."""
+    """Return how much the daemon's log tells."""
     return {"level": control.level}
 
 

@@ -59,7 +59,7 @@ async def page() -> Response:
 
 @router.get("/start.js")
 async def start() -> Response:
-    """What begins it; a script within the page would be against the page's own policy."""
+    """Return the script that starts the page; one within the page would break the page's own policy."""
     return Response(_START, media_type="text/javascript", headers=dict(_HEADERS))
 
 

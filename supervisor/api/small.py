@@ -44,7 +44,7 @@ class SmallBodies:
 
 
 def _has_body(scope: Scope) -> bool:
-    """Whether there is one that anybody reads: that of a GET, for which no key may be needed, is not waited for."""
+    """Return whether anybody reads the body: that of a GET, which may need no key, is not waited for."""
     framing = {b"content-length", b"transfer-encoding"}
     return scope["method"] != "GET" and any(name in framing for name, _ in scope["headers"])
 

@@ -1,4 +1,4 @@
-"""What settings are made of: kinds of values, each with its bounds, for the file, REST and the command line alike.
+"""The kinds of values that settings are made of, each with its bounds, for the file, REST and the command line alike.
 
 Nothing here is without an end: a number has a smallest and a largest value, a text a length, a list and a mapping a
 number of entries. tests/config/test_bounds.py walks all settings and fails for one that has none.
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class Strict(BaseModel):
-    """A mapping of the file, or the body of a request: nothing is in it that is not known here."""
+    """A mapping of the file, or the body of a request, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,7 +44,7 @@ class Strict(BaseModel):
 
 
 def _truth(value: object) -> object:
-    """true and false alone; as text too, which is what a variable gives."""
+    """Return true or false, also from their names as text, which is what a variable gives."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in {"true", "false"}:
@@ -53,7 +53,7 @@ def _truth(value: object) -> object:
 
 
 def _no_truth(value: object) -> object:
-    """A truth value is no number."""
+    """Refuse a truth value where a number is wanted."""
     if isinstance(value, bool):
         raise PydanticCustomError("int_type", "must be a number")
     return value
@@ -69,7 +69,7 @@ def _with_unit(read: Callable[[str], float]) -> BeforeValidator:
 
 
 def _schema(number: dict[str, object], pattern: str) -> WithJsonSchema:
-    """A number, or a text with a unit."""
+    """Return the schema of a number, or a text with a unit."""
     text = {"type": "string", "pattern": pattern, "maxLength": units.MOST_CHARACTERS}
     return WithJsonSchema({"anyOf": [number, text]})
 
@@ -93,7 +93,7 @@ _DURATION = _with_unit(units.seconds)
 
 
 def whole(least: int, most: int, unit: str) -> Any:
-    """The type of a whole number with these bounds, which may have a letter behind where the unit has one."""
+    """Return the type of a whole number with these bounds; where it has a unit, it may end in a letter."""
     bounds = Field(ge=least, le=most)
     if unit == "tokens":
         return Annotated[int, bounds, _TOKENS, _tokens(least, most)]
@@ -103,7 +103,7 @@ def whole(least: int, most: int, unit: str) -> Any:
 
 
 def decimal(least: float, most: float) -> Any:
-    """The type of a number with these bounds."""
+    """Return the type of a number with these bounds."""
     return Annotated[float, Field(ge=least, le=most, allow_inf_nan=False), _NUMBER]
 
 
@@ -155,14 +155,14 @@ def at_most(entries: int) -> BeforeValidator:
 
 
 def fits_a_command_line(value: tuple[str, ...]) -> tuple[str, ...]:
-    """All of them together are no longer than what the system hands to a program."""
+    """Return the arguments, if together they are no longer than the system hands to a program."""
     if sum(map(len, value)) > 4 * MOST_TEXT:
         raise ValueError(f"all entries together must be shorter than {4 * MOST_TEXT} characters")
     return value
 
 
 def _small(value: _T) -> _T:
-    """JSON that is neither deep nor, written out, longer than a text may be, and that is JSON for everybody."""
+    """Return JSON if it is neither deep nor, written out, longer than a text may be, and valid for every reader."""
     if _depth(value) > _JSON_DEPTH:
         raise ValueError(f"is nested more than {_JSON_DEPTH} deep")
     try:
@@ -183,7 +183,7 @@ def _depth(value: object, above: int = 0) -> int:
 
 def _nameable(text: str) -> str:
     if "\0" in text:
-        raise ValueError("no file's name has a NUL character")
+        raise ValueError("a file name cannot contain a NUL character")
     return text
 
 

@@ -1,4 +1,4 @@
-"""What no single value shows: names that collide, models without a source, groups of nobody, refused arguments."""
+"""Check what no single value shows: names that collide, models without a source, empty groups, refused arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from supervisor.errors import SupervisorError
 
 
 class Complaint(NamedTuple):
-    """What is wrong, where; `key`: with the key there, not its value. about: the values that it follows from."""
+    """A complaint and its place. `key`: it is about the key there, not its value.
+
+    `about`: the values it follows from.
+    """
 
     loc: Loc
     message: str
@@ -26,13 +29,13 @@ class Complaint(NamedTuple):
     about: tuple[Loc, ...] = ()
 
     def follows_from(self, wrong: Iterable[Loc]) -> bool:
-        """Whether one of these places, which are wrong themselves, is why."""
+        """Return whether one of these places, which are wrong themselves, is the reason."""
         mine = self.about or (self.loc,)
         return any(_within(one, other) or _within(other, one) for one in mine for other in wrong)
 
 
 def complaints(settings: Settings, *, insecure: bool) -> Iterator[Complaint]:
-    """Everything that is wrong with settings of which each value is right.
+    """Yield everything that is wrong between values that are right by themselves.
 
     `insecure`: an address that others can reach needs no key, or nobody listens.
     """

@@ -1,4 +1,4 @@
-"""YAML text → plain data that remembers where each part stands.
+"""Read YAML text into plain data that remembers the place of each part.
 
 The scalars are those of YAML 1.2: `true` and `false` are the only truth values, so `flash_attn: on` is the word it
 looks like, and no time of day becomes a number. Keys are text, whatever they look like. Anchors and `<<` work.
@@ -32,7 +32,7 @@ _RESOLVERS = (
 
 
 class Place(NamedTuple):
-    """Both count from 1."""
+    """A line and a column, both counted from 1."""
 
     line: int
     column: int
@@ -42,7 +42,7 @@ TOP = Place(1, 1)
 
 
 class NotADocument(Exception):
-    """The text cannot be read: why, and where."""
+    """The text cannot be read; the message says why and where."""
 
     def __init__(self, message: str, place: Place, loc: Loc = ()) -> None:
         super().__init__(message)
@@ -53,14 +53,14 @@ class NotADocument(Exception):
 
 @dataclass(frozen=True)
 class Document:
-    """What a file holds. keys, values: where each key, and each value, stands."""
+    """The contents of a file. `keys`, `values`: the place of each key, and of each value."""
 
     data: dict[str, object]
     keys: Mapping[Loc, Place] = field(default_factory=dict)
     values: Mapping[Loc, Place] = field(default_factory=dict)
 
     def place(self, loc: Loc, *, key: bool = False) -> Place:
-        """Of the value there (or its `key`), else of the nearest thing around it."""
+        """Return the place of the value (or of its `key`), else of the nearest thing around it."""
         if key and loc in self.keys:
             return self.keys[loc]
         while loc and loc not in self.values:
@@ -69,7 +69,7 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Raises NotADocument; an empty text is an empty document."""
+    """Return the document of a text; an empty text is an empty document. Raise NotADocument."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -85,21 +85,21 @@ def read_document(text: str) -> Document:
 
 
 def to_yaml(data: object) -> str:
-    """Text that `read_document` reads back as this data; keys keep their order."""
+    """Return text that `read_document` reads back as this data; keys keep their order."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with our scalars."""
+    """A YAML loader with our scalars."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own way
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what either YAML would take for something else than text; no anchors."""
+    """A YAML dumper that quotes what any YAML version would not read as text; no anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write everything where it stands."""
+        """Return True, so that everything is written where it stands."""
         return True
 
 
@@ -167,7 +167,7 @@ class _Reader:
         return {**merged, **own}
 
     def _merged(self, node: Node, loc: Loc) -> dict[str, object]:
-        """What `<<` brings in: a mapping, or several of which the first counts."""
+        """Return the contents that `<<` brings in: a mapping, or several of which the first counts."""
         place, own = _place(node.start_mark), self._values[loc]
         sources = node.value if isinstance(node, SequenceNode) else [node]
         found: dict[str, object] = {}
@@ -181,7 +181,7 @@ class _Reader:
         return found
 
     def _forget(self, loc: Loc) -> None:
-        """A merged value that is overridden leaves nothing behind."""
+        """Forget the places inside a merged value that is overridden."""
         if loc not in self._values:
             return
         self._count += len(self._values) // _PLACES_PER_NODE

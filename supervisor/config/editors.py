@@ -1,4 +1,4 @@
-"""The JSON schema that editors check and complete a configuration by."""
+"""Make the JSON schema by which editors check and complete a configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES: Node = {"type": ["string", "number", "boolean", "null"]}
 
 
 def editor_schema() -> Node:
-    """Draft 2020-12. Where a number or a choice is wanted, `${…}` is as good."""
+    """Return the schema, draft 2020-12. Where a number or a choice is wanted, `${…}` is accepted too."""
     found = copy.deepcopy(schema())
     found["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     found["title"] = "llama-supervisor configuration"

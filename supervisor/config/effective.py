@@ -1,4 +1,4 @@
-"""What counts for a model: its own settings over the defaults, and the groups it is in."""
+"""Compute the effective settings of a model: its own over the defaults, and the groups it is in."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ _MERGED = tuple(row.name for row in options_of(LaunchOptions) if isinstance(row.
 
 
 def effective_models(settings: Settings) -> dict[str, ModelSettings]:
-    """The models of the file with the defaults applied; names and order as in the file."""
+    """Return the models of the file with the defaults applied; names and order as in the file."""
     return {name: with_defaults(settings.defaults, model) for name, model in settings.models.items()}
 
 
 def with_defaults(defaults: DefaultSettings, model: ModelSettings) -> ModelSettings:
-    """The model's settings over the defaults. What it sets counts, null included; mappings are merged key by key."""
+    """Return the model's settings over the defaults.
+
+    Its own values count, null included; mappings are merged key by key.
+    """
     update: dict[str, object] = {
         name: getattr(defaults, name) for name in defaults.model_fields_set if name not in model.model_fields_set
     }
@@ -32,7 +35,7 @@ def with_defaults(defaults: DefaultSettings, model: ModelSettings) -> ModelSetti
 def policies(
     models: Mapping[str, ModelSettings], groups: Iterable[tuple[str, GroupSettings]]
 ) -> dict[str, ModelPolicy]:
-    """What the scheduler keeps to, by model; `models` are effective ones."""
+    """Return the scheduler's policies by model; `models` are effective ones."""
     within: dict[str, set[str]] = {}
     alone: set[str] = set()
     for name, group in groups:

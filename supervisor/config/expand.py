@@ -1,4 +1,4 @@
-"""`${env.NAME}`, `${env.NAME:-otherwise}` and `${macro}` in values; `$${` is a plain `${`.
+"""Expand `${env.NAME}`, `${env.NAME:-otherwise}` and `${macro}` in values; `$${` is a plain `${`.
 
 Macros are the top level's `macros:`, a name and a value each; they may use variables and each other. A value that is
 one macro and nothing else becomes what the macro is, a number for one; anywhere else it is put in as text.
@@ -21,26 +21,26 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 
 
 class Misuse(NamedTuple):
-    """A reference that leads nowhere, and where it stands."""
+    """A reference that leads nowhere, and its place."""
 
     loc: Loc
     message: str
 
 
 def expand(data: Mapping[str, object], env: Mapping[str, str]) -> tuple[dict[str, object], list[Misuse]]:
-    """The data without macros and references, and what is wrong with those."""
+    """Return the data without macros and references, and the references that lead nowhere."""
     expander = _Expander(data.get(MACROS), env)
     rest = {key: expander.value(value, (key,)) for key, value in data.items() if key != MACROS}
     return rest, expander.faults
 
 
 def escape(data: Mapping[str, object]) -> dict[str, object]:
-    """The same data, so written that `expand` gives it back."""
+    """Return the same data, written so that `expand` gives it back."""
     return {key: _escaped(value) for key, value in data.items()}
 
 
 def escape_text(text: str) -> str:
-    """The same for a text."""
+    """Return the same text, written so that `expand` gives it back."""
     return text.replace("${", "$${")
 
 
@@ -57,7 +57,7 @@ class _Unknown(Exception):
 
 
 class _TooLarge(Exception):
-    """References put in more than there may be."""
+    """References expand to more than is allowed."""
 
 
 class _Expander:
@@ -73,7 +73,7 @@ class _Expander:
             self.value(f"${{{name}}}", (MACROS, name))  # also those that nobody uses
 
     def value(self, value: object, loc: Loc) -> object:
-        """With every reference in it replaced."""
+        """Return the value with every reference in it replaced."""
         if isinstance(value, dict):
             return {key: self.value(item, (*loc, key)) for key, item in value.items()}
         if isinstance(value, list):
@@ -85,7 +85,7 @@ class _Expander:
         except _Unknown as error:
             self.faults.append(Misuse(loc, str(error)))
         except _TooLarge:
-            self.faults.append(Misuse(loc, f"macros and variables put in more than {MOST_CHARACTERS:,} characters"))
+            self.faults.append(Misuse(loc, f"macros and variables expand to more than {MOST_CHARACTERS:,} characters"))
         return value
 
     def _take(self, macros: object) -> None:

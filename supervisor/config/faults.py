@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: where it stands, what to do, which name was meant."""
+"""Report what is wrong with a configuration: where it stands, what to do, which name was meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from supervisor.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ConfigFault:
-    """One thing that is wrong in a configuration.
+    """A fault in a configuration.
 
     Attributes:
         key: dotted, from the top of the file.
@@ -37,7 +37,7 @@ class ConfigFault:
 
 
 def validation_faults(error: ValidationError, document: Document, path: Path | None) -> dict[Loc, ConfigFault]:
-    """One for every complaint, by its place, in the order of the file; several about one value are one."""
+    """Return the faults by place, in the order of the file. Several complaints about one value are one fault."""
     found: dict[Loc, ConfigFault] = {}
     for item in error.errors():
         loc = tuple(part for part in item["loc"] if part != "[key]")
@@ -47,7 +47,7 @@ def validation_faults(error: ValidationError, document: Document, path: Path | N
 
 
 def option_fault(item: ErrorDetails, start: int = 0) -> str:
-    """What is wrong with an option of a request or of the command line, from one of pydantic's errors.
+    """Return the fault in an option of a request or of the command line, from one of pydantic's errors.
 
     `start`: where in its place the option's name is; what is before it is around the options.
     """
@@ -61,7 +61,7 @@ def option_fault(item: ErrorDetails, start: int = 0) -> str:
 
 
 def fault_at(document: Document, path: Path | None, loc: Loc, message: str, *, key: bool = False) -> ConfigFault:
-    """A fault of the value there, or of its `key`."""
+    """Return a fault of the value there, or of its `key`."""
     dotted = ".".join(map(str, loc))
     if path is None:
         return ConfigFault(message, dotted)
@@ -70,7 +70,7 @@ def fault_at(document: Document, path: Path | None, loc: Loc, message: str, *, k
 
 
 def config_error(faults: Iterable[ConfigFault]) -> ConfigError:
-    """The error that names them all, those at the top of the file first."""
+    """Return the error that names all faults, those at the top of the file first."""
     ordered = tuple(sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
     error = ConfigError("\n".join(map(str, ordered)))
     error.faults = ordered

@@ -42,7 +42,7 @@ class Loaded:
 
 
 def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_folder: Path) -> Path | None:
-    """The file to use: `--config`, `$SUPERVISOR_CONFIG`, the working folder's own, the user's; None for defaults.
+    """Return the file to use: `--config`, `$SUPERVISOR_CONFIG`, the working folder's, the user's; None for defaults.
 
     The working folder's file counts only if it belongs to the user and nobody else can write it, because a
     configuration can name programs to run.
@@ -63,7 +63,7 @@ def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_fo
 
 @dataclass(frozen=True)
 class Start:
-    """What the command line of `serve` says over the file; None: as the file has it."""
+    """The settings on the command line of `serve`, which go over the file; None leaves the file's."""
 
     host: str | None = None
     port: int | None = None
@@ -71,7 +71,7 @@ class Start:
     insecure: bool = False
 
     def over(self, settings: Settings) -> Settings:
-        """The settings as they count."""
+        """Return the effective settings: these over the file's."""
         given = {"host": self.host, "port": self.port}
         server = settings.server.model_copy(update={key: value for key, value in given.items() if value is not None})
         engine = settings.engine.model_copy(update={"path": self.engine} if self.engine else {})
@@ -82,16 +82,16 @@ NOBODY_LISTENS = Start(insecure=True)
 
 
 def passed_over(path: Path) -> str | None:
-    """Why a file of the working folder is not used, and what to do; None: nothing speaks against it."""
+    """Return the reason why a file of the working folder is not used, and what to do; None if nothing forbids it."""
     if not os.path.isfile(path):
         return f"{path} is gone. Put it back."
     if not _is_private(path):
-        return f"Others may write {path}, so it is not used: `chmod go-w {path}`, or name it with --config."
+        return f"{path} can be written by others, so it is not used: `chmod go-w {path}`, or name it with --config."
     return None
 
 
 def load_settings(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTENS) -> Settings:
-    """The validated settings of the file (defaults without one) plus `$SUPERVISOR_API_KEY`.
+    """Return the validated settings of the file (defaults without one) plus `$SUPERVISOR_API_KEY`.
 
     Raises ConfigError naming the file, line and column of everything that is wrong.
     """
@@ -99,7 +99,7 @@ def load_settings(path: Path | None, env: Mapping[str, str], start: Start = NOBO
 
 
 def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTENS) -> Loaded:
-    """The same, with the places of everything: what is valid here is what `check`, `serve` and a reload take.
+    """Return the settings with the places of everything. What is valid here is valid for `check`, `serve` and a reload.
 
     start: of a daemon that is to run with it. Raises ConfigError.
     """
@@ -129,7 +129,7 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
 def _validated(
     data: dict[str, object], misused: Iterable[Loc], document: Document, path: Path | None
 ) -> tuple[Settings | None, dict[Loc, ConfigFault]]:
-    """The settings without what is wrong, and that; None: too much is."""
+    """Return the settings without their faulty parts, and the faults; None where too much is faulty."""
     kept = copy.deepcopy(data)
     for loc in sorted(misused, key=_from_the_end, reverse=True):
         _leave_out(kept, loc)
@@ -147,12 +147,12 @@ def _validated(
 
 
 def _from_the_end(loc: Loc) -> tuple[tuple[int, int, str], ...]:
-    """Later entries of a list first, so that the numbers of the others stay."""
+    """Return a sort key by which later entries of a list come first, so that the numbers of the others stay."""
     return tuple((1, part, "") if isinstance(part, int) else (0, 0, part) for part in loc)
 
 
 def _leave_out(data: object, loc: Loc) -> None:
-    """Without the value there; without what it belongs to where it is missing."""
+    """Leave the value out; where it is missing, the one that it belongs to."""
     above: list[tuple[object, str | int]] = []
     for part in loc:
         inner = _inside(data, part)
@@ -172,7 +172,7 @@ def _leave_out(data: object, loc: Loc) -> None:
 
 
 def _inside(data: object, part: str | int) -> object:
-    """What a mapping or a list has there."""
+    """Return the part of a mapping or a list."""
     if isinstance(data, dict):
         return data.get(part, _MISSING)
     if isinstance(data, list) and isinstance(part, int) and part < len(data):
@@ -198,7 +198,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(content) > _MOST_BYTES:
-        raise ConfigError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; that is no configuration.")
+        raise ConfigError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; a configuration is never that large.")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -212,7 +212,7 @@ def _fault(path: Path | None, message: str, place: Place, loc: tuple[str | int, 
 
 
 def _without_empty(data: Mapping[str, object]) -> dict[str, object]:
-    """A section with nothing in it, and a model of which nothing is said, are as good as empty ones."""
+    """Return the data without sections and models that are empty, which count as absent."""
     given = {key: value for key, value in data.items() if value is not None or key == "models_dir"}
     if isinstance(models := given.get("models"), dict):
         given["models"] = {name: {} if model is None else model for name, model in models.items()}
@@ -220,7 +220,7 @@ def _without_empty(data: Mapping[str, object]) -> dict[str, object]:
 
 
 def _add_key(data: dict[str, object], env: Mapping[str, str]) -> str:
-    """Add the environment's key; where it went, dotted."""
+    """Add the environment's key; return where it went, as a dotted name."""
     key = env.get(KEY_VARIABLE)
     if not key:
         return ""
@@ -237,7 +237,7 @@ def _add_key(data: dict[str, object], env: Mapping[str, str]) -> str:
 
 
 def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
-    """Relative files are relative to the configuration file."""
+    """Return the settings with relative files made absolute against the configuration file."""
     base = path.parent if path is not None else Path.cwd()
     models = {name: _source_under(base, _files_under(base, model)) for name, model in settings.models.items()}
     update: dict[str, object] = {"models": models, "defaults": _files_under(base, settings.defaults)}
@@ -263,7 +263,7 @@ def _files_under(base: Path, model: _Model) -> _Model:
 
 
 def _under(base: Path, value: object) -> object:
-    """A path, or adapters that have one each."""
+    """Return a path made absolute; of adapters, that of each."""
     if isinstance(value, str):
         return absolute(base, value)
     if isinstance(value, LoraSettings):

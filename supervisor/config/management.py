@@ -1,4 +1,4 @@
-"""What is set for a model beside its launch: how long it stays, who goes first, its requests; and groups."""
+"""The settings of a model beside its launch: how long it stays, its priority, its requests; and groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Replicas = (
 
 
 class FilterSettings(Strict):
-    """What is done to parameters of requests: first those of `strip` go, then those of `set` replace or are added."""
+    """Changes to parameters of requests: those of `strip` are removed, then those of `set` replace or are added."""
 
     set: JsonObject = Field(default_factory=dict)
     strip: Names = ()
@@ -35,12 +35,12 @@ class FilterSettings(Strict):
         return value
 
     def filters(self) -> RequestFilters:
-        """The same for the relay."""
+        """Return these settings for the relay."""
         return RequestFilters(dict(self.set), frozenset(self.strip))
 
 
 class Management(Strict):
-    """How the daemon treats a model. Only the configuration may set this."""
+    """The daemon's treatment of a model. Only the configuration may set this."""
 
     ttl: Seconds | None = None
     pin: Flag = False
@@ -60,7 +60,7 @@ class Management(Strict):
         return int(found[1]) if found[2] is None else f"{int(found[1])}..{int(found[2])}"
 
     def policy(self, groups: frozenset[str] = frozenset(), *, alone: bool = False) -> ModelPolicy:
-        """The same for the scheduler; `groups` are the exclusive ones that the model is in."""
+        """Return these settings for the scheduler; `groups` are the exclusive ones that the model is in."""
         least, _, most = str(self.replicas).partition("..")
         return ModelPolicy(
             ttl=self.ttl,
@@ -76,7 +76,7 @@ class Management(Strict):
 
 
 class GroupSettings(Strict):
-    """Models that do not go together: never two of `exclusive` ones; `alone`: nothing else beside one of them."""
+    """Models that may not be loaded together: never two of `exclusive` ones; `alone`: nothing beside one of them."""
 
     members: Annotated[tuple[Name, ...], Field(min_length=1, max_length=10_000)]
     rule: Literal["exclusive", "alone"] = "exclusive"

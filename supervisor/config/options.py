@@ -1,4 +1,4 @@
-"""Settings made of the table of launch options: a field for each row, and the options that they come to."""
+"""Make settings from the table of launch options: a field for each row, and the options that the fields amount to."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def with_options(rows: Iterable[Option]) -> Callable[[type[_Model]], type[_Model
 
 
 def chosen_from(table: type[_Table], settings: BaseModel) -> _Table:
-    """The options of a table that these settings ask for; what they have no field for is left at its default."""
+    """Return the options of a table that these settings ask for; options without a field keep their default."""
     given = settings.model_dump(include={row.name for row in options_of(table)})
     if "lora" in given:
         given["lora"] = tuple(LoraAdapter(**adapter) for adapter in given["lora"])
@@ -62,7 +62,7 @@ def chosen_from(table: type[_Table], settings: BaseModel) -> _Table:
 
 
 def launch_options(settings: BaseModel) -> LaunchOptions:
-    """The launch options that these settings ask for."""
+    """Return the launch options that these settings ask for."""
     return chosen_from(LaunchOptions, settings)
 
 
@@ -76,7 +76,7 @@ def _default_of(row: Option) -> Any:
 
 
 def setting_type(kind: kinds.Kind) -> Annotation:
-    """The annotation of a field for values of this kind."""
+    """Return the annotation of a field for values of this kind."""
     return _MAKERS[type(kind)](kind)
 
 

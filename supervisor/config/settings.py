@@ -1,4 +1,4 @@
-"""The settings there are, with their defaults. Unknown keys are errors."""
+"""The settings with their defaults. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LIMITS = SchedulerLimits()
 
 
 class ServerSettings(_Strict):
-    """Where the daemon listens and who may use it."""
+    """The address of the daemon, and who may use it."""
 
     host: Name = DEFAULT_HOST
     port: Port = DEFAULT_PORT
@@ -72,7 +72,7 @@ class ServerSettings(_Strict):
 
 
 class QueueSettings(_Strict):
-    """How many requests may wait, and how long a waiting one is passed by later ones. Times are seconds."""
+    """The number of requests that may wait, and how long later ones may pass a waiting one. Times are seconds."""
 
     max_waiting_model: Positive = _LIMITS.max_waiting_model
     max_waiting: Positive = _LIMITS.max_waiting
@@ -81,7 +81,7 @@ class QueueSettings(_Strict):
 
 
 class ContextSettings(_Strict):
-    """How much context a model gets where nobody says; tokens per request, `growth_share` a share of what is free."""
+    """The default context of a model; tokens per request, `growth_share` a share of what is free."""
 
     target: Context = _DEFAULT.context_target
     min: Context = _DEFAULT.context_min
@@ -89,7 +89,7 @@ class ContextSettings(_Strict):
 
 
 class PlacementSettings(_Strict):
-    """What may be done for a model that does not fit as it is (docs/planning.md)."""
+    """The means allowed for a model that does not fit as it is (docs/planning.md)."""
 
     kv_types: Annotated[tuple[CacheType, ...], Field(min_length=1, max_length=9)] = ("f16",)
     cpu_moe: Flag = _DEFAULT.cpu_moe
@@ -98,7 +98,7 @@ class PlacementSettings(_Strict):
 
 
 class EngineSettings(_Strict):
-    """Which `llama-server`, and how patient we are with it. Times are seconds."""
+    """The `llama-server` to use, and our patience with it. Times are seconds."""
 
     path: Path | None = None
     stall_timeout: Seconds = 120
@@ -106,7 +106,10 @@ class EngineSettings(_Strict):
 
 
 class DeviceSettings(_Strict):
-    """RPC workers that count as devices; what is kept back or allowed, in MiB by device name (`CUDA0`) or back end."""
+    """RPC workers that count as devices, and memory kept back or allowed.
+
+    In MiB by device name (`CUDA0`) or back end.
+    """
 
     rpc: Addresses = ()
     reserve_mib: Sizes = Field(default_factory=dict)
@@ -114,12 +117,12 @@ class DeviceSettings(_Strict):
     limit_mib: Sizes = Field(default_factory=dict)
 
     def reserves(self) -> Reserves:
-        """The same in bytes, over the defaults."""
+        """Return the reserves in bytes, over the defaults."""
         return Reserves(_bytes(self.reserve_mib), _bytes(self.engine_reserve_mib), _bytes(self.limit_mib))
 
 
 class HubSettings(_Strict):
-    """Where models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
+    """The hub that models come from; null: as the hub's own client has it, from the environment (docs/hub.md)."""
 
     endpoint: Url | None = None
     token: Annotated[str | None, Field(min_length=1, max_length=1024, pattern=r"^[!-~]+$", repr=False)] = None
@@ -131,7 +134,7 @@ class HubSettings(_Strict):
 
 @with_options(row for row in options_of(LaunchOptions) if row.client)
 class ModelOptions(_Strict):
-    """How a model is launched; names and meanings are llama-server's own (docs/launch.md).
+    """The launch options of a model; names and meanings are llama-server's own (docs/launch.md).
 
     These are for everybody, clients of the REST interface included: none names a file or host of the machine.
     """
@@ -139,14 +142,14 @@ class ModelOptions(_Strict):
 
 @with_options(row for row in options_of(LaunchOptions) if not row.client)
 class DefaultSettings(ModelOptions, Management):
-    """What models get that do not say otherwise.
+    """The settings of models that have none of their own.
 
     What is here and not in ModelOptions reaches the machine: only who writes the configuration may set it, no client.
     """
 
 
 class ModelSettings(DefaultSettings):
-    """One model of the catalogue.
+    """A model of the catalogue.
 
     `source` is `demo`, a path (it begins with `.`, `/` or `~`, or ends in `.gguf`) of a file or folder, or
     `owner/repo:quant`; `file` is a path however it looks. With neither it is the one of that name in `models_dir`.
@@ -158,13 +161,13 @@ class ModelSettings(DefaultSettings):
 
 
 class KvStoreSettings(_Strict):
-    """Where `keep_kv` keeps the slots: MiB of all files together; the oldest go first."""
+    """The place where `keep_kv` keeps the slots: MiB of all files together; the oldest go first."""
 
     max_mib: Mebibytes = 8192
 
 
 class MemoryWatchSettings(_Strict):
-    """How far beyond its plan an engine's memory may grow, as a share of the plan; null: as far as it likes."""
+    """The growth of an engine's memory allowed beyond its plan, as a share of the plan; null: any."""
 
     share: SomePortion | None = 0.5
 
@@ -188,7 +191,7 @@ class Settings(_Strict):
     groups: Annotated[dict[Name, GroupSettings], Field(max_length=10_000)] = Field(default_factory=dict)
 
     def policy(self) -> Policy:
-        """How the planner chooses where nobody says."""
+        """Return the planner's policy where nobody decides."""
         context, placement = self.context, self.placement
         return Policy(
             context_target=context.target,
@@ -201,7 +204,7 @@ class Settings(_Strict):
         )
 
     def limits(self) -> SchedulerLimits:
-        """What the scheduler keeps to."""
+        """Return the limits that the scheduler keeps to."""
         return replace(_LIMITS, **self.queue.model_dump(), drain=self.server.drain)
 
 

@@ -1,4 +1,4 @@
-"""What counts, and where each value comes from."""
+"""Show the effective values, and where each comes from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEYS = frozenset({"api_keys", "token"})
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One effective value. place: `FILE:LINE:COLUMN`, the variable's name, or empty."""
+    """An effective value. `place`: `FILE:LINE:COLUMN`, the variable's name, or empty."""
 
     key: str
     value: object
@@ -29,7 +29,7 @@ class Shown:
 
 
 def shown(loaded: Loaded, env: Mapping[str, str], *, everything: bool = False) -> Iterator[Shown]:
-    """Every value of the sections and what is set for models; with `everything` the defaults of models too."""
+    """Yield every value of the sections and of the models' own settings; with `everything` the models' defaults too."""
     for name in type(loaded.settings).model_fields:
         value = getattr(loaded.settings, name)
         if name in {"models", "groups", "defaults"}:
@@ -74,7 +74,7 @@ def _place(loaded: Loaded, loc: Loc) -> str:
 
 
 def _value(loc: Loc, value: object) -> object:
-    """As JSON would have it, secrets hidden."""
+    """Return a value as JSON would have it, with secrets hidden."""
     if loc[-1] in _KEYS:
         return _hidden(value)
     if loc[-1] == "env" and isinstance(value, dict):

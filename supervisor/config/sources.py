@@ -1,4 +1,4 @@
-"""Where a model comes from, as the configuration writes it."""
+"""Interpret the source of a model, as the configuration writes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal["demo", "path", "repo"]
 
 
 def kind_of(source: str) -> Kind | None:
-    """What a `source` names; None: nothing that there is."""
+    """Return the kind of a `source`; None if it is none of them."""
     if source == DEMO:
         return "demo"
     if _PATH.match(source) and not _MARKED.match(source):
@@ -29,14 +29,14 @@ def kind_of(source: str) -> Kind | None:
 
 
 def path_of(model: ModelSettings) -> str | None:
-    """The file or folder that a model names; None: it names none."""
+    """Return the file or folder that a model names; None if it names none."""
     if model.file is not None:
         return model.file
     return model.source if model.source is not None and kind_of(model.source) == "path" else None
 
 
 def repo_of(model: ModelSettings) -> str | None:
-    """The reference into a repository, where the model comes from one; as short as it can be written."""
+    """Return the repository reference of a model that has one, written as short as possible."""
     return str(_reference(model.source)) if model.source is not None and kind_of(model.source) == "repo" else None
 
 
@@ -48,12 +48,12 @@ def _reference(source: str) -> HubReference | None:
 
 
 def is_demo(model: ModelSettings) -> bool:
-    """Whether it is the built-in model under another name or with other options."""
+    """Return whether the model is the built-in one under another name or with other options."""
     return model.source == DEMO
 
 
 def absolute(base: Path, text: str) -> str:
-    """Relative files are relative to the configuration file."""
+    """Return the path made absolute; relative files are relative to the configuration file."""
     return str((base / os.path.expanduser(text)).absolute())
 
 
@@ -69,7 +69,7 @@ _LLAMA_SWAP = frozenset({
 
 
 def is_llama_swap(data: Mapping[str, object]) -> bool:
-    """Whether a file is one of llama-swap: its models have commands, ours have sources."""
+    """Return whether a file is one of llama-swap, whose models have commands where ours have sources."""
     models = data.get("models")
     commands = any(
         isinstance(one, dict) and "cmd" in one for one in (models.values() if isinstance(models, dict) else ())

@@ -1,4 +1,4 @@
-"""What a value should have been, in words for people who write configurations; read from the settings' own schema."""
+"""Say in words what a value should have been, for people who write configurations; read from the settings' schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLURALS = {"a text": "texts", "a name": "names", "a path": "paths", "a number":
 
 
 def other_names(rows: Iterable[Option]) -> dict[str, str]:
-    """What llama-server's further spellings and other programs call an option → its name."""
+    """Map llama-server's further spellings of an option, and other programs' names for it, to its name."""
     return {
         other: row.name
         for row in rows
@@ -35,7 +35,7 @@ _OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("idle_timeout", "keep_alive", "sleep_idle_seconds"), "ttl"),
     **{"alias": "aliases", "a": "aliases"},
 }
-"""What llama-server's short options and other programs call a key of ours."""
+"""Keys of ours by their names in llama-server's short options and in other programs."""
 
 
 Node = TypedDict(
@@ -66,18 +66,18 @@ _NOTHING: Node = {}
 
 @cache
 def schema() -> Node:
-    """The JSON schema of the whole file as it is validated."""
+    """Return the JSON schema of the whole file as it is validated."""
     return cast("Node", Settings.model_json_schema())
 
 
 def names_at(loc: Loc) -> frozenset[str]:
-    """The keys that are valid in the mapping there; empty where any name is."""
+    """Return the keys that are valid in the mapping there; empty where any name is."""
     names = frozenset(_resolved(_node(loc)).get("properties", ()))
     return names if loc else names | {MACROS}
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """`; did you mean …?` where one of the names is like this one, else what there is."""
+    """Return `; did you mean …?` if one of the names is similar to this one, else the names there are."""
     known = sorted(names)
     other = _OTHER_NAMES.get(name.lower().replace("-", "_"))
     if other in known and name not in known:
@@ -89,7 +89,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def told(item: ErrorDetails, loc: Loc) -> str:
-    """What is wrong with the value there, from one of pydantic's errors.
+    """Return what is wrong with the value at this place, from one of pydantic's errors.
 
     Options of a request stand where those of `defaults` do.
     """
@@ -113,7 +113,7 @@ def told(item: ErrorDetails, loc: Loc) -> str:
 
 
 def wanted(node: Node) -> str:
-    """What a schema takes: `a whole number from 1 to 256`, `a list of names`."""
+    """Return a schema's values in words: `a whole number from 1 to 256`, `a list of names`."""
     if "description" in node and "$ref" not in node and node.get("type") == "string":
         return str(node["description"])
     if "anyOf" in node:
@@ -133,7 +133,7 @@ def wanted(node: Node) -> str:
 
 
 def _one_of(nodes: Iterable[Node]) -> str:
-    """Alternatives; null last, and a text that is a number with a unit in few words."""
+    """Return alternatives in words: null last, and a text that is a number with a unit in few words."""
     found, null = [], ""
     for node in nodes:
         if node.get("type") == "null":
@@ -158,7 +158,7 @@ def _figure(value: object) -> str:
 
 
 def _hint(node: Node, given: object) -> str:
-    """What most often leads to this value."""
+    """Return a hint about the most frequent reason for such a value."""
     words = wanted(node)
     if isinstance(given, str) and given.lower() in {"yes", "no", "on", "off"} and "true or false" in words:
         return f"; {given} is a word like any other in YAML 1.2"
@@ -183,7 +183,7 @@ def _inside(node: Node, part: str | int) -> Node:
 
 
 def _resolved(node: Node) -> Node:
-    """Follow a reference; of alternatives the one that is a mapping or a list."""
+    """Return the node that a reference leads to; of alternatives the one that is a mapping or a list."""
     while True:
         if "$ref" in node:
             node = schema()["$defs"][node["$ref"].rpartition("/")[2]]

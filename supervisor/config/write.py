@@ -1,4 +1,4 @@
-"""Configuration files as text: from data, and as a template to fill in."""
+"""Write configuration files as text: from data, and as a template to fill in."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = "Configuration of llama-supervisor. `supervisor config check` says what 
 
 
 def as_text(data: Mapping[str, object], comments: Iterable[str] = ()) -> str:
-    """The data under comments, a line each whatever is in them.
+    """Return the data under comments, a line each whatever they contain.
 
     References to variables (`${env.X}`) stay, every other `${` is taken as it is.
     """
@@ -23,7 +23,7 @@ def as_text(data: Mapping[str, object], comments: Iterable[str] = ()) -> str:
 
 
 def template(count: int) -> str:
-    """A file with this many models to fill in."""
+    """Return a file with this many models to fill in."""
     lines = [f"# {_HEAD}", "# config.example.yaml and docs/configuration.md have every key.", "", "models:"]
     for number in range(1, count + 1):
         lines += [
@@ -37,7 +37,7 @@ def template(count: int) -> str:
 
 
 def unique_ids(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
-    """The names, with a number at those that came before."""
+    """Return the names, with a number added to those that came before."""
     known = set(taken)
     found = []
     for name in names:
@@ -50,7 +50,7 @@ def unique_ids(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
 
 
 def _escaped(data: object) -> object:
-    """As `escape` has it, with `${env.…}` as it was."""
+    """Return data as `escape` does, with `${env.…}` left as it was."""
     if isinstance(data, dict):
         return {key: _escaped(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -1,4 +1,4 @@
-"""Which variables of our own environment a child gets: by list, so that a key or a token of ours is in none of them.
+"""Choose which variables of our own environment a child gets: by list, so that no key or token of ours is among them.
 
 Every child has its purpose, and gets what that needs: an engine and the probes what the system, llama.cpp and the GPU
 drivers read; Python helpers also what Python reads; downloads also proxies, certificates and the hub's settings. What a
@@ -21,7 +21,7 @@ _SYSTEM = frozenset({
 })
 _SYSTEM_PREFIXES = ("LC_", "MALLOC_", "MIMALLOC_")
 
-# What llama.cpp and the libraries below it read: by the names in its source, and by the vendors' manuals
+# Variables that llama.cpp and the libraries below it read: by the names in its source, and by the vendors' manuals
 _COMPUTE = frozenset({"DRI_PRIME", "ADSP_LIBRARY_PATH", "GGML_OPENVINO_FULL_GRAPH_KEY"})
 _COMPUTE_PREFIXES = (
     *("GGML_", "LLAMA_", "MTMD_", "LLGUIDANCE_"),
@@ -47,33 +47,42 @@ _OURS = "SUPERVISOR_"
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name is likely to hold a key, a token or a password."""
+    """Return whether a variable of this name is likely to hold a key, a token or a password."""
     return _SECRET.search(name.upper()) is not None
 
 
 def for_engines(env: Mapping[str, str]) -> dict[str, str]:
-    """For llama-server and the drivers' tools: the system's variables, llama.cpp's and those of compute libraries."""
+    """Return the environment of llama-server and the drivers' tools.
+
+    It has variables of the system, llama.cpp and compute libraries.
+    """
     return _chosen(env, _SYSTEM | _COMPUTE, (*_SYSTEM_PREFIXES, *_COMPUTE_PREFIXES))
 
 
 def for_python(env: Mapping[str, str]) -> dict[str, str]:
-    """For a helper of ours in Python that needs no network: also what the interpreter reads."""
+    """Return the environment of a Python helper that needs no network: also what the interpreter reads."""
     return {**for_engines(env), **_chosen(env, (), _PYTHON_PREFIXES)}
 
 
 def for_downloads(env: Mapping[str, str]) -> dict[str, str]:
-    """For the hub's client: also proxies, certificates and the hub's settings, without any token."""
+    """Return the environment of the hub's client.
+
+    It adds proxies, certificates and the hub's settings, without any token.
+    """
     names, prefixes = _SYSTEM | _NETWORK | _HUB, (*_SYSTEM_PREFIXES, *_PYTHON_PREFIXES, *_HUB_PREFIXES)
     return _chosen(env, names, prefixes)
 
 
 def for_builds(env: Mapping[str, str]) -> dict[str, str]:
-    """For compilers, cmake, git and pip: everything but our own settings and what is called like a secret."""
+    """Return the environment of compilers, cmake, git and pip.
+
+    It lacks our own settings and what is named like a secret.
+    """
     return {name: value for name, value in env.items() if not name.startswith(_OURS) and not is_secret(name)}
 
 
 def _chosen(env: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:
-    """Those of these names, and those of a prefix that are not called like a secret."""
+    """Return the variables with these names, and those with a prefix that are not named like a secret."""
     return {name: value for name, value in env.items() if _wanted(name, names, prefixes)}
 
 

@@ -1,4 +1,4 @@
-"""Every path on which an engine answers a client: one row each. To relay another path is to add its row.
+"""The paths on which an engine answers a client, one row each. To relay another path, add its row.
 
 The daemon's endpoints, the schema and the form of errors are made from the rows; `route_of` gives the row of a path.
 """
@@ -14,7 +14,7 @@ from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES, Api
 from supervisor.core.stream.outgoing import Kind
 
 UPSTREAM: Final = "/upstream/"
-"""What stands before `MODEL/PATH` where a client wants the engine's own answer."""
+"""The path before `MODEL/PATH` by which a client gets the engine's own answer."""
 
 _TEXT: Final = {"type": "string"}
 _MESSAGES: Final = {"messages": {"type": "array", "items": {"type": "object"}}}
@@ -24,7 +24,7 @@ _PROMPT: Final = {"prompt": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One path of an engine.
+    """A path of an engine.
 
     Attributes:
         path: as the engine has it. also: its other spellings there.
@@ -52,12 +52,12 @@ class Route:
 
     @property
     def generates(self) -> bool:
-        """Whether its answer can be a stream, and a client that leaves ends something."""
+        """True if its answer can be a stream, and a client that leaves ends something."""
         return self.kind is not None or self.form is not None
 
     @property
     def finds_calls(self) -> bool:
-        """Whether tool calls are looked for in its answers."""
+        """True if tool calls are looked for in its answers."""
         return self.form is not None
 
 
@@ -105,7 +105,7 @@ def route_of(path: str) -> Route | None:
 
 
 def kind_of(path: str) -> Kind | None:
-    """Return the kind of answer that an engine's path gives, where it can be folded."""
+    """Return the kind of answer that an engine's path gives, if it can be folded."""
     route = route_of(path)
     return None if route is None else route.kind
 

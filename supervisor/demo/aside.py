@@ -10,7 +10,7 @@ from supervisor.errors import ModelLoadFailed
 
 
 async def make_demo_model(cache: Path) -> Path:
-    """The built-in model's file in the cache folder, made on first use; raises ModelLoadFailed."""
+    """Return the built-in model's file in the cache folder, made on first use; raises ModelLoadFailed."""
     try:
         return await asyncio.to_thread(ensure_demo_model, cache)
     except OSError as error:

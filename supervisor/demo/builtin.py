@@ -1,4 +1,4 @@
-"""The built-in model's file: made on first use, kept in the cache folder."""
+"""Make the file of the built-in model on first use, and keep it in the cache folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from supervisor.system.owned import own_folder
 
 
 def ensure_demo_model(cache: Path) -> Path:
-    """The built-in model in `cache`; made there if this version of it is not there yet (some 20 ms).
+    """Return the built-in model in `cache`; make it if this version of it is not there yet (some 20 ms).
 
     The file appears whole or not at all, so several processes may call this at once. Raises OSError where the folder
     cannot be written.
@@ -27,6 +27,6 @@ def ensure_demo_model(cache: Path) -> Path:
 
 
 def demo_file_name() -> str:
-    """Names the content: another text, template or maker gives another name."""
+    """Return the file's name, which follows from the content: another text, template or maker gives another name."""
     content = repr((MAKER_VERSION, DEMO, chat_template(DEMO)))
     return f"demo-{hashlib.sha256(content.encode()).hexdigest()[:16]}.gguf"

@@ -1,4 +1,4 @@
-"""The bytes of a GGUF file: version 3, little-endian, the layout of ggml's `docs/gguf.md`.
+"""Write the bytes of a GGUF file: version 3, little-endian, the layout of ggml's `docs/gguf.md`.
 
 A value of the header is passed as its bytes, the number of its type before its content: `u32(1)`, `text("llama")`.
 """
@@ -33,7 +33,7 @@ class Tensor:
 
 
 def whole_file(values: Mapping[str, bytes], tensors: Sequence[Tensor]) -> bytes:
-    """The bytes of a file. `values` are the pairs of the header, in order."""
+    """Return the bytes of a file. `values` are the pairs of the header, in order."""
     head = struct.pack("<4sIQQ", _MAGIC, _VERSION, len(tensors), len(values))
     head += b"".join(_string(key) + value for key, value in values.items())
     offset = 0
@@ -45,32 +45,32 @@ def whole_file(values: Mapping[str, bytes], tensors: Sequence[Tensor]) -> bytes:
 
 
 def u32(value: int) -> bytes:
-    """An unsigned number of 32 bits."""
+    """Return the value of an unsigned number of 32 bits."""
     return struct.pack("<II", _UINT32, value)
 
 
 def f32(value: float) -> bytes:
-    """A floating-point number of 32 bits."""
+    """Return the value of a floating-point number of 32 bits."""
     return struct.pack("<If", _FLOAT32, value)
 
 
 def flag(value: bool) -> bytes:
-    """A truth value."""
+    """Return the value of a truth value."""
     return struct.pack("<I?", _BOOL, value)
 
 
 def text(value: str) -> bytes:
-    """A string."""
+    """Return the value of a string."""
     return struct.pack("<I", _STRING) + _string(value)
 
 
 def texts(values: Sequence[str]) -> bytes:
-    """An array of strings."""
+    """Return the value of an array of strings."""
     return struct.pack("<IIQ", _ARRAY, _STRING, len(values)) + b"".join(map(_string, values))
 
 
 def i32s(values: Sequence[int]) -> bytes:
-    """An array of signed numbers of 32 bits."""
+    """Return the value of an array of signed numbers of 32 bits."""
     return struct.pack(f"<IIQ{len(values)}i", _ARRAY, _INT32, len(values), *values)
 
 

@@ -1,4 +1,4 @@
-"""Writes a script as a GGUF that the real engine loads and obeys.
+"""Write a script as a GGUF that the real engine loads and obeys.
 
 One block of zero matrices, so the last token alone decides. A token is a vector of signs, and the row of its successor
 in the output matrix is the same vector scaled: that one logit is far above all others, at any sensible temperature.
@@ -56,7 +56,7 @@ class _Vocabulary:
 
 
 def _byte_characters() -> list[str]:
-    """The printable stand-in of every byte in a byte-level vocabulary (GPT-2's `bytes_to_unicode`)."""
+    """Return the printable stand-in of every byte in a byte-level vocabulary (GPT-2's `bytes_to_unicode`)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     characters = [""] * 256
     for byte in printable:
@@ -71,7 +71,7 @@ _BYTES = _byte_characters()
 
 
 def write_scripted_gguf(path: Path, script: Script) -> None:
-    """Write the model of `script` to `path`. Raises ValueError naming a text that cannot be cut, OSError."""
+    """Write the model of `script` to `path`. Raise ValueError naming a text that cannot be cut, OSError."""
     vocabulary = _vocabulary(script)
     atomic_write(path, gguf.whole_file(_metadata(script, vocabulary), _tensors(vocabulary)))
 
@@ -104,7 +104,7 @@ def _vocabulary(script: Script) -> _Vocabulary:
 
 
 def _encoded(text: str) -> str:
-    """How a byte-level vocabulary spells `text`."""
+    """Return `text` in the spelling of a byte-level vocabulary."""
     return "".join(_BYTES[byte] for byte in text.encode())
 
 

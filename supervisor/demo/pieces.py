@@ -19,7 +19,7 @@ _ENGINE_NAME = re.compile(r"<\|?[\w-]+\|?>|</s>|_<EOT>|\[(EOT|EOS|PAD)\]|\[e~\["
 
 
 def split_texts(texts: Sequence[str], reserved: Iterable[str] = ()) -> tuple[tuple[str, ...], ...]:
-    """The pieces of each text, in order; joined they are the text again.
+    """Return the pieces of each text, in order; joined they are the text again.
 
     Args:
         texts: may repeat each other; an empty text has no pieces.
@@ -51,7 +51,10 @@ def _split(text: str, taken: set[str]) -> tuple[str, ...]:
 
 
 def _search(text: str, taken: set[str], sizes: Sequence[int]) -> tuple[str, ...] | None:
-    """Depth first, trying `sizes` in order at every place; None when there is no way or a bound of steps is reached."""
+    """Return pieces found depth first, trying `sizes` in order at every place.
+
+    None without a way or after too many steps.
+    """
     pieces: list[str] = []
     used: set[str] = set()
     choices = [iter(sizes)]

@@ -1,4 +1,4 @@
-"""What a scripted model says: plain data, no bytes, no files.
+"""State what a scripted model says: plain data, no bytes, no files.
 
 A scripted model is a real GGUF for the real engine whose next token depends on the last one only. A `Script`
 states its texts and when each is said; `pieces` cuts them into tokens, `template` writes the chat template that
@@ -15,7 +15,7 @@ TemplateKind = Literal["chatml", "plain"]
 """`chatml`: markers from which the engine parses reasoning and tool calls. `plain`: everything stays in `content`."""
 
 CALL_END = "}\n</tool_call>"
-"""What the model says after a call that the template has begun."""
+"""The model's text after a call that the template has begun."""
 
 MAKER_VERSION = 1
 """Part of the built-in model's file name: raise it when `maker` writes another file for the same script."""
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 @dataclass(frozen=True)
 class Reply:
-    """One text and the word in the last message that picks it.
+    """A text and the word in the last message that picks it.
 
     Attributes:
         word: lower-case letters, digits and inner hyphens; matched as a whole word in any case.
@@ -45,7 +45,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Script:
-    """All texts of one model. The last message decides, in this order:
+    """The texts of one model. The last message decides, in this order:
 
     1. it is a tool's result: `after_tool` (where given);
     2. a word of `replies` occurs in it: that reply, the first in the table;
@@ -76,7 +76,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Line:
-    """A text with the control token that starts it; what the maker and the template share."""
+    """A text with the control token that starts it, which the maker and the template share."""
 
     start: str
     text: str
@@ -84,7 +84,7 @@ class Line:
 
 
 def lines(script: Script) -> tuple[Line, ...]:
-    """Every text of `script`, the default first."""
+    """Return every text of `script`, the default first."""
     found = [Line(start_token("default"), script.default, script.endless)]
     if script.after_tool is not None:
         found.append(Line(start_token("after-tool"), script.after_tool))
@@ -97,5 +97,5 @@ def lines(script: Script) -> tuple[Line, ...]:
 
 
 def start_token(name: str) -> str:
-    """The control token after which the model says the text of that name."""
+    """Return the control token after which the model says the text of that name."""
     return f"<|say:{name}|>"

@@ -1,4 +1,4 @@
-"""Writes the chat template of a script: Jinja that renders the conversation and picks what is said next.
+"""Write the chat template of a script: Jinja that renders the conversation and picks what is said next.
 
 The `chatml` template uses the markers by which the engine recognises Hermes tool calls and `<think>` blocks. The last
 token of the prompt is a control token, the start of one text (`script.Line`).
@@ -139,13 +139,13 @@ _CALL = """\
 
 
 def chat_template(script: Script) -> str:
-    """The Jinja source that goes into the model's header."""
+    """Return the Jinja source that goes into the model's header."""
     macros = _SAMPLE if script.call_first_tool else ""
     return macros + (_CHATML if script.template == "chatml" else _PLAIN).replace("CHOICE", _choice(script))
 
 
 def _choice(script: Script) -> str:
-    """The if/elif chain over the last message; the order is documented at `Script`."""
+    """Return the if/elif chain over the last message; the order is documented at `Script`."""
     branches: list[tuple[str, str]] = []
     if script.after_tool is not None:
         branches.append(('last.role == "tool"', _say("after-tool")))
@@ -165,7 +165,10 @@ def _choice(script: Script) -> str:
 
 
 def _words() -> str:
-    """Sets `last`; `words.said`, the last message without marks; `words.text`, that in lower case between spaces."""
+    """Return the Jinja that sets `last`; `words.said`, the last message without marks.
+
+    `words.text`, its lower-case words.
+    """
     return (
         "    {%- set last = messages[-1] %}\n"
         '    {%- set words = namespace(text=(last.content or ""), said="") %}\n'

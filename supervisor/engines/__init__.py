@@ -1,1 +1,1 @@
-"""One engine: a llama-server process from its start to its end, its log, its HTTP client, its saved slots."""
+"""Run one engine: a llama-server process from its start to its end, its log, its HTTP client, its saved slots."""

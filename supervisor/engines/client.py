@@ -1,4 +1,4 @@
-"""HTTP to one engine over its Unix socket.
+"""Talk HTTP to one engine over its Unix socket.
 
 A client of its own because relaying is what the daemon does all day. A request goes out in the moment in which it is
 made: connecting to a Unix socket does not wait. A streamed event costs one read, one parse in C and one call, and no
@@ -33,7 +33,7 @@ class EngineUnreachable(Exception):
 
 
 class EngineClient:
-    """One engine's HTTP client; every request has a connection of its own.
+    """The HTTP client of one engine; every request has a connection of its own.
 
     A connection that is never reused cannot be stale, so a failure before the first byte always means that the
     engine did not take the request; connecting to a Unix socket costs about 0.02 ms.
@@ -44,21 +44,21 @@ class EngineClient:
         self._open: set[EngineResponse] = set()
 
     def post(self, path: str, body: Payload) -> EngineRequest:
-        """POST JSON. `async with` gives the response."""
+        """Post JSON; `async with` gives the response."""
         head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {_size(body)}\r\n"
         return EngineRequest(self._path, self._open, head, body)
 
     def get(self, path: str) -> EngineRequest:
-        """GET; `async with` gives the response."""
+        """Request a path with GET; `async with` gives the response."""
         return EngineRequest(self._path, self._open, f"GET {path} HTTP/1.1\r\n", b"")
 
     def send(self, method: str, target: str, body: Payload, content_type: str) -> EngineRequest:
-        """Any request; `target`: path and query, percent-encoded. `async with` gives the response."""
+        """Send any request; `async with` gives the response. `target`: path and query, percent-encoded."""
         length = f"Content-Type: {content_type}\r\nContent-Length: {_size(body)}\r\n" if body or method != "GET" else ""
         return EngineRequest(self._path, self._open, f"{method} {target} HTTP/1.1\r\n{length}", body)
 
     def close(self) -> None:
-        """Break off what is open; whoever reads an answer gets EngineUnreachable."""
+        """Break off all that is open; whoever reads an answer gets EngineUnreachable."""
         for response in tuple(self._open):
             response.abort()
 
@@ -104,7 +104,7 @@ def _size(body: Payload) -> int:
 
 
 async def _connected(path: str) -> socket.socket:
-    """A connection, at once; only an engine whose queue of connections is full is asked again."""
+    """Return a connection, at once; only an engine with a full queue of connections is asked again."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _CONNECT_S
     while True:
@@ -148,7 +148,7 @@ class EngineResponse:
     # what the caller uses
 
     async def read_some(self) -> bytes:
-        """All that has arrived since the last time, waiting for something; empty at the end.
+        """Return all that has arrived since the last time, after waiting for something; empty at the end.
 
         Raises EngineUnreachable where the engine breaks off.
         """
@@ -159,18 +159,18 @@ class EngineResponse:
         return self._take()
 
     async def read(self) -> bytes:
-        """The whole rest of the body."""
+        """Return the whole rest of the body."""
         parts = []
         while part := await self.read_some():
             parts.append(part)
         return b"".join(parts)
 
     async def json(self) -> Any:
-        """The whole body, parsed; raises ValueError where it is not JSON."""
+        """Return the whole body, parsed. Raise ValueError where it is not JSON."""
         return parse(await self.read())
 
     async def json_object(self) -> dict[str, Any]:
-        """The whole body's JSON object; empty where the engine refused, or said something else."""
+        """Return the JSON object of the whole body; empty where the engine refused, or sent something else."""
         try:
             found = await self.json() if self.status == 200 else {}
         except ValueError:
@@ -178,7 +178,7 @@ class EngineResponse:
         return found if isinstance(found, dict) else {}
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
-        """Hand the body to `sink` piece by piece, in the moment in which it arrives.
+        """Hand the body to `sink` piece by piece, at the moment at which each arrives.
 
         Returns True at the end of the body, False when `sink` did: it wants no more for now; call again to go on.
         Raises EngineUnreachable where the engine breaks off, and what `sink` raises.
@@ -217,7 +217,7 @@ class EngineResponse:
             return 0
 
     async def head(self) -> None:
-        """Return when status and headers are there."""
+        """Wait until status and headers are there."""
         while not self._has_head:
             await self._more()
 
@@ -242,13 +242,13 @@ class EngineResponse:
             self._loop.remove_reader(self._socket)
 
     def _receive(self) -> None:
-        """Read and parse what is there; hold the engine back where nobody takes it."""
+        """Read and parse what has arrived; hold the engine back while nobody takes it."""
         try:
             data = self._socket.recv(_PIECE)
         except BlockingIOError:
             return
         except OSError as error:
-            self._ended(f"The engine broke the connection off: {error}.")
+            self._ended(f"The engine broke off the connection: {error}.")
             return
         if not data:
             self._ended("The engine closed the connection.")
@@ -268,7 +268,7 @@ class EngineResponse:
             self._wake()
 
     def _check_head(self, size: int) -> None:
-        """Count what came without the head's being whole."""
+        """Count the bytes that arrived before the head was complete."""
         self._head_size += 0 if self._has_head else size
         if self._head_size > _LONGEST_HEAD and self._broken is None:
             self._broken = EngineUnreachable(f"The engine's answer has a head of more than {_LONGEST_HEAD} bytes.")
@@ -312,15 +312,15 @@ class EngineResponse:
             self.content_type = value.partition(b";")[0].strip().decode("latin-1").lower()
 
     def on_headers_complete(self) -> None:
-        """The head is there."""
+        """Note that the head is there."""
         self.status = self._parser.get_status_code()
         self._has_head = True
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body, without the chunks' frames."""
+        """Take a piece of the body, without the chunks' frames."""
         self._parts.append(body)
         self._size += len(body)
 
     def on_message_complete(self) -> None:
-        """The answer is whole."""
+        """Note that the answer is complete."""
         self._complete = True

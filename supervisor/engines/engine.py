@@ -1,4 +1,4 @@
-"""One llama-server: brought up, watched and taken down. An engine object is started once and never again.
+"""Bring up one llama-server, watch it and take it down. An engine object is started once and never again.
 
 Ready is what the engine says (a state line on stdout); builds that say nothing are asked on /health. There is no
 limit on how long a start may take, only on how long it may show no sign of life: no output, no I/O, no CPU time.
@@ -46,7 +46,7 @@ _LAST_LINES = 400  # of this start's output, where the reason of a failure is lo
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """Seconds: `stall_s` without a sign of life end a start; `grace` is how patiently it is stopped."""
+    """Limits in seconds: `stall_s` without a sign of life end a start; `grace` is how long a stop may take."""
 
     stall_s: float = 120.0
     grace: StopGrace = field(default_factory=StopGrace)
@@ -54,7 +54,7 @@ class EngineLimits:
 
 @dataclass(frozen=True)
 class ReadyInfo:
-    """What a ready engine says of itself: tokens of context per request, slots, and its own words (may be empty).
+    """The facts that a ready engine reports: tokens of context per request, slots, and its own words (may be empty).
 
     `footprint` is what it holds, where that is known.
     """
@@ -66,23 +66,23 @@ class ReadyInfo:
 
 
 class StartNotes(Protocol):
-    """Who wants to know of a start that succeeded."""
+    """A receiver of the facts of a start that succeeded."""
 
     def ready(self, pid: int, seconds: float, n_ctx: int | None, account: Footprint | None) -> Footprint | None:
-        """Process, time from its start until ready, context per slot, the engine's own account; returns what it holds.
+        """Take process, seconds until ready, context per slot and the engine's account; return its footprint.
 
         Must not block.
         """
 
 
 class Keeper(Protocol):
-    """Who keeps what slots hold; neither call fails or takes long without end."""
+    """A keeper of what slots hold. Neither call fails, or takes long without end."""
 
     async def restore(self, client: EngineClient, slots: int) -> None:
-        """The engine has just become ready."""
+        """Restore the slots of an engine that has just become ready."""
 
     async def save(self, client: EngineClient) -> None:
-        """The engine is idle and about to end."""
+        """Save the slots of an engine that is idle and about to end."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class _Ready:
 
 
 class Engine:
-    """One llama-server process behind a Unix socket.
+    """A llama-server process behind a Unix socket.
 
     Args:
         launch: what to run; its socket must not exist yet.
@@ -146,20 +146,20 @@ class Engine:
 
     @property
     def pid(self) -> int | None:
-        """The child's pid; None before there is one."""
+        """Process id of the child; None before there is one."""
         return None if self._child is None else self._child.pid
 
     @property
     def exit(self) -> asyncio.Future[ExitStatus]:
-        """Done when the child is gone, for whatever reason; cancelling a waiter cancels nothing else."""
+        """Future that is done when the child is gone, for whatever reason; cancelling a waiter cancels nothing else."""
         return asyncio.shield(self._exit)
 
     def tail(self, lines: int) -> tuple[str, ...]:
-        """The newest lines of output."""
+        """Return the newest lines of output."""
         return self._log.tail(lines)
 
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
-        """Bring it up; returns when it can answer. Cancelling, like any failure, ends the child first.
+        """Bring the engine up; return when it can answer. Cancelling, like any failure, ends the child first.
 
         Raises:
             EngineStalled: no sign of life for the limit's time.
@@ -174,7 +174,7 @@ class Engine:
             raise
 
     async def alive(self, within: float) -> bool:
-        """Whether it answers /health within that many seconds, or at least works: takes CPU time or does I/O."""
+        """Return whether it answers /health within that many seconds, or at least takes CPU time or does I/O."""
         if self._child is None or await self._answers(within / 2):
             return True
         before = processes.activity(self._child.pid)
@@ -186,11 +186,14 @@ class Engine:
         return now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * within / 2
 
     def memory(self) -> int | None:
-        """Bytes of the host's memory that it holds, without mapped files; None where that cannot be known."""
+        """Return the bytes of the host's memory that it holds, without mapped files; None where that is unknown."""
         return None if self._child is None else processes.session_anonymous_bytes(self._child.pid)
 
     async def park(self) -> None:
-        """Save what its slots hold, where that is to be kept; before `stop`. Bounded, and never fails."""
+        """Save what its slots hold, where that is to be kept, before `stop`.
+
+        It takes a bounded time, and never fails.
+        """
         if self.keeper is not None and self._is_ready() and not self._exit.done():
             await self.keeper.save(self.client)
 
@@ -200,7 +203,7 @@ class Engine:
             self._child.kill()
 
     async def stop(self) -> None:
-        """End it: afterwards the child is reaped, the socket file gone and `client` closed.
+        """End the engine: afterwards the child is reaped, the socket file gone and `client` closed.
 
         Idempotent and safe to cancel; to be called as well when the engine has ended by itself.
         """
@@ -304,7 +307,7 @@ class Engine:
         return self._outcome.done() and isinstance(self._outcome.result(), _Ready)
 
     async def _watch_for_stall(self, child: Child) -> None:
-        """Settle on a stall; work that shows only in CPU time or I/O counts as a sign of life."""
+        """Wait for a stall. Work that shows only in CPU time or I/O counts as a sign of life."""
         loop = asyncio.get_running_loop()
         step = min(1.0, self._limits.stall_s / 10)
         before = processes.activity(child.pid)
@@ -317,7 +320,7 @@ class Engine:
         self._set_outcome(_Stalled(quiet))
 
     async def _poll_health(self) -> None:
-        """The fallback for builds without state lines: ask until it says that it is ready."""
+        """Ask /health until the engine is ready: the fallback for builds without state lines."""
         await asyncio.sleep(_SILENT_S)
         while not self._speaks:
             if await self._get("/health") is not None:
@@ -326,7 +329,7 @@ class Engine:
             await asyncio.sleep(_POLL_S)
 
     async def _describe(self, info: Mapping[str, object]) -> ReadyInfo:
-        """Ask for what the ready line lacks, and wait for the engine's loop by it.
+        """Ask for what the ready line lacks, and thereby wait for the engine's loop.
 
         Only /slots is answered by that loop, which starts just after the ready line and forgets an exit line that came
         before; /props is for engines without /slots.
@@ -336,7 +339,7 @@ class Engine:
         return ReadyInfo(n_ctx, n_slots, info)
 
     async def _noted(self, info: ReadyInfo, pid: int, seconds: float) -> ReadyInfo:
-        """With its footprint."""
+        """Return the facts with the engine's footprint."""
         if self._hushed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TOLD_S):
@@ -355,7 +358,7 @@ class Engine:
             return False
 
     async def _get(self, path: str) -> object:
-        """JSON from the engine; None when it does not answer 200 with some in time."""
+        """Return JSON from the engine; None when it does not answer 200 with JSON in time."""
         try:
             async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
                 return await response.json() if response.status == 200 else None

@@ -1,4 +1,4 @@
-"""One engine's output: the newest lines in memory, all of it in a rotating file, and live for those who follow.
+"""Keep one engine's output: the newest lines in memory, all of it in a rotating file, and live for those who follow.
 
 Nothing here can block the engine: a follower that does not keep up loses lines and is told how many, a full disk
 ends the file but not the ring. Control characters are replaced: a prompt must not drive the terminal of whoever
@@ -48,7 +48,7 @@ class OutputLog:
         self.file_error: OSError | None = None
 
     def write(self, line: bytes) -> None:
-        """Take a line without its end. Never raises for the file's sake: see `file_error`."""
+        """Take a line without its end. Never raise because of the file: see `file_error`."""
         text = plain(line.decode("utf-8", "replace"))
         self.written += 1
         self._ring.append(text[:_RING_LINE])
@@ -61,7 +61,7 @@ class OutputLog:
                 self.file_error = error
 
     def tail(self, lines: int) -> tuple[str, ...]:
-        """The newest lines, oldest of them first."""
+        """Return the newest lines, oldest of them first."""
         return tuple(self._ring)[-lines:] if lines > 0 else ()
 
     def subscribe(self, last: int = 0) -> Follower:
@@ -81,7 +81,7 @@ class OutputLog:
         self.rest()
 
     def rest(self) -> None:
-        """Hold no open file until the next line: a machine may know more models than it may have files open."""
+        """Hold no open file until the next line, as a machine may have more models than open files."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -117,7 +117,7 @@ def _numbered(path: Path, number: int) -> Path:
 
 
 class Follower:
-    """An async iterator over lines as they come; ends when the log or the follower is closed."""
+    """An async iterator over lines as they come; it ends when the log or the follower is closed."""
 
     def __init__(self, registry: set[Follower]) -> None:
         self._registry = registry

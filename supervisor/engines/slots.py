@@ -1,4 +1,4 @@
-"""Saved slots on disk: what an engine remembered when it ended, taken up again by the next one of its kind.
+"""Save slots to disk: what an engine remembered when it ended, taken up again by the next one of its kind.
 
 Nothing here fails a start or a stop: what cannot be saved or restored is said in the log, and the conversation is
 processed anew. A file is written under another name first, so that a whole one is never lost for a broken one, and is
@@ -66,7 +66,7 @@ class SlotStore:
         self.file_name = file_name or _file_names()
 
     def keeper(self, key: str, model: str, bytes_per_token: int) -> SlotKeeper:
-        """What saves and restores the slots of one engine; makes its folder. Raises OSError.
+        """Return the keeper of one engine's slots, and make its folder. Raise OSError.
 
         Args:
             key: as `slots_key` makes it.
@@ -85,14 +85,14 @@ class SlotStore:
         self.trim()
 
     def trim(self) -> int:
-        """Keep to the budget; the number of files that went."""
+        """Keep to the budget; return the number of files that were removed."""
         gone = to_drop(self._all(), self.max_bytes)
         for slot in gone:
             (self.folder / slot.name).unlink(missing_ok=True)
         return len(gone)
 
     def room_for(self, size: int) -> bool:
-        """Whether a file of about this size may be written."""
+        """Return whether a file of about this size may be written."""
         return size <= self.max_bytes and size + _SPARE <= shutil.disk_usage(self.folder).free
 
     def _all(self) -> Iterator[SavedSlot]:
@@ -127,7 +127,7 @@ class SlotKeeper:
             _log.warning("kv_not_restored", model=self.model, reason=_reason(error))
 
     async def save(self, client: EngineClient) -> None:
-        """Save what the idle slots hold, the longest first; older files of theirs go once a newer one is whole.
+        """Save what the idle slots hold, the longest first; older files of theirs go once a newer one is complete.
 
         A slot that was filled and not used since is not among them: what it was filled from stays.
         """
@@ -167,7 +167,7 @@ class SlotKeeper:
         return ()
 
     async def _save(self, client: EngineClient, slot: HeldSlot) -> bool:
-        """Whether it was saved."""
+        """Save one slot; return whether it was saved."""
         expected = slot.tokens * self.bytes_per_token
         if not self.store.room_for(expected):
             reason = f"about {expected >> 20} MiB are more than kv_store.max_mib or the disk allow"
@@ -197,7 +197,7 @@ class SlotKeeper:
 
 
 async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[str, object]:
-    """Raises _Refused, EngineUnreachable."""
+    """Ask the engine for an action on a slot. Raise _Refused, EngineUnreachable."""
     body = json.dumps({"filename": name}).encode()
     async with client.post(f"/slots/{slot}?action={action}", body) as response:
         text = await response.read()

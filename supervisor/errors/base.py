@@ -31,7 +31,7 @@ class SupervisorError(Exception):
 
     @classmethod
     def told(cls, message: str, log_lines: tuple[str, ...] = ()) -> Self:
-        """The same error again, from what was kept of it."""
+        """Return the same error again, made of its stored message and lines."""
         return cls(message, log_lines=log_lines)
 
 

@@ -1,4 +1,4 @@
-"""Errors about the daemon itself."""
+"""Errors about the daemon."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class StoreTooNew(StoreUnusable):
 
 
 class RemoteError(DaemonError):
-    """An error the daemon reported, as the command line sees it.
+    """An error that the daemon reported, as the command line sees it.
 
     Args:
         message: the daemon's message.

@@ -1,4 +1,4 @@
-"""Errors about `llama-server`: to get it, to start it, to talk to it."""
+"""Errors about `llama-server`: getting it, starting it, talking to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class EngineError(SupervisorError):
 
 
 class EngineNotFound(EngineError):
-    """No usable `llama-server` on this machine."""
+    """There is no usable `llama-server` on this machine."""
 
     code = "engine_not_found"
 
@@ -25,7 +25,7 @@ class EngineUnusable(EngineError):
 
 
 class EngineInstallFailed(EngineError):
-    """No route to an engine worked."""
+    """No way to install an engine worked."""
 
     code = "engine_install_failed"
 

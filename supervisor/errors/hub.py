@@ -42,7 +42,7 @@ class HubBusy(HubError):
 
 
 class HubUnreachable(HubError):
-    """The hub does not answer, or the network may not be used, and the files are not in the cache."""
+    """The files are not in the cache, and the hub does not answer or the network may not be used."""
 
     code = "hub_unreachable"
     status = 503
@@ -50,7 +50,7 @@ class HubUnreachable(HubError):
 
 
 class DownloadFailed(HubError):
-    """A download broke off; what arrived is kept, the next try goes on with the rest."""
+    """A download broke off. What arrived is kept, and the next try continues with the rest."""
 
     code = "download_failed"
     transient = True
@@ -64,6 +64,6 @@ class DiskFull(HubError):
 
 
 class VerificationFailed(HubError):
-    """A file in the cache is not what the hub says it is."""
+    """A file in the cache is not the one that the hub describes."""
 
     code = "verification_failed"

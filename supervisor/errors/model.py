@@ -16,7 +16,7 @@ class ModelError(SupervisorError):
 
 
 class ModelNotFound(ModelError):
-    """No such model is configured, built in or on disk."""
+    """There is no such model configured, built in or on disk."""
 
     code = "model_not_found"
     status = 404
@@ -53,7 +53,7 @@ class GgufError(ModelFileError):
 
     @classmethod
     def told(cls, message: str, log_lines: tuple[str, ...] = ()) -> Self:
-        """The message has its place in the file already."""
+        """Return the same error again; the message already has the place in the file."""
         error = cls(message)
         error.message, error.log_lines = message, log_lines
         error.args = (message,)
@@ -61,13 +61,13 @@ class GgufError(ModelFileError):
 
 
 class ShardMissing(ModelFileError):
-    """A part of a split model is not there."""
+    """A part of a split model is missing."""
 
     code = "shard_missing"
 
 
 class ProjectorAlone(ModelFileError):
-    """The file is a projector: it is loaded with a model, not by itself."""
+    """The file is a projector, which is loaded with a model, not by itself."""
 
     code = "projector"
 
@@ -79,7 +79,7 @@ class VocabularyOnly(ModelFileError):
 
 
 class DraftOnly(ModelFileError):
-    """The file is a model that only drafts for another one."""
+    """The file is a model that can only draft for another one."""
 
     code = "draft_only"
 
@@ -96,7 +96,7 @@ _OF_FILES: Mapping[str, type[ModelFileError]] = {
 
 
 def file_refused(code: str, message: str) -> ModelFileError | None:
-    """The error for what llama-server refuses of a file whatever the options; None: the code is of an option."""
+    """Return the error if llama-server refuses the file whatever the options; None if the code is an option's."""
     kind = _OF_FILES.get(code)
     return None if kind is None else kind(message)
 
@@ -167,7 +167,7 @@ class ModelNotLoaded(ModelLoadFailed):
 
 
 class CrashLoop(ModelLoadFailed):
-    """The model's engine failed too often in a row; it is started again when somebody asks with `load`."""
+    """The model's engine failed too often in a row. It is started again when somebody asks with `load`."""
 
     code = "crash_loop"
     transient = False

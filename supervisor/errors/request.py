@@ -1,4 +1,4 @@
-"""The client's fault."""
+"""Errors that are the client's fault."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class InvalidRequest(RequestError):
 
 
 class PayloadTooLarge(InvalidRequest):
-    """The request body is over the limit."""
+    """The request body exceeds the limit."""
 
     code = "payload_too_large"
     status = 413
 
 
 class HeadersTooLarge(RequestError):
-    """The request line and the headers are over the limit, in size or number."""
+    """The request line and the headers exceed the limit, in size or number."""
 
     code = "headers_too_large"
     status = 431
@@ -48,7 +48,7 @@ class Unauthorized(RequestError):
 
 
 class HostNotAllowed(RequestError):
-    """The Host header names a host this daemon is not (DNS rebinding)."""
+    """The Host header names a host that this daemon is not (DNS rebinding)."""
 
     code = "host_not_allowed"
     status = 403
@@ -62,14 +62,14 @@ class OriginNotAllowed(RequestError):
 
 
 class RequestNotFound(RequestError):
-    """No such request is in flight."""
+    """No such request is running or waiting."""
 
     code = "request_not_found"
     status = 404
 
 
 class RouteNotFound(RequestError):
-    """No such path or method."""
+    """There is no such path or method."""
 
     code = "route_not_found"
     status = 404

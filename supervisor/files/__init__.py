@@ -1,1 +1,1 @@
-"""Model files on disk: a path and its shards, folders of models, projectors beside them, remembered headers."""
+"""Read model files on disk: a path and its shards, folders of models, projectors beside them, remembered headers."""

@@ -1,4 +1,4 @@
-"""The models of a folder that is laid out as for llama-server's `--models-dir` (its README, "Model sources").
+"""Find the models of a folder laid out as for llama-server's `--models-dir` (its README, "Model sources").
 
     name.gguf                  the model `name`
     name/anything.gguf         the model `name`; of a split one the first part is meant
@@ -27,7 +27,7 @@ _PROJECTOR = "mmproj"
 
 @dataclass(frozen=True, slots=True)
 class FolderModel:
-    """One model of a folder, and what lies beside it."""
+    """A model of a folder, and the files beside it."""
 
     name: str
     path: Path
@@ -36,7 +36,7 @@ class FolderModel:
 
 
 def scan(folder: Path) -> tuple[FolderModel, ...]:
-    """The models in the folder, by name; none where it is not there or may not be read."""
+    """Return the models in the folder, by name; none where it is not there or may not be read."""
     found = {one.name: one for one in scan_files(folder)}
     for entry in _entries(folder):
         if os.path.isdir(entry):
@@ -47,19 +47,19 @@ def scan(folder: Path) -> tuple[FolderModel, ...]:
 
 
 def scan_files(folder: Path) -> tuple[FolderModel, ...]:
-    """The models that are files of the folder itself; of split ones the first part."""
+    """Return the models that are files of the folder itself; of split ones the first part."""
     files = [entry for entry in _entries(folder) if os.path.isfile(entry)]
     return tuple(FolderModel(_stem(entry.name), entry) for entry in files if _is_model(entry))
 
 
 def left_out(folder: Path) -> tuple[Path, ...]:
-    """Files of the folder that are called as a model would be, and by their content are none."""
+    """Return files of the folder that are named like a model but are none by their content."""
     named = [entry for entry in _entries(folder) if _is_called_a_model(entry.name) and not os.path.isdir(entry)]
     return tuple(entry for entry in named if not _is_model(entry))
 
 
 def look_inside(folder: Path, name: str) -> FolderModel | None:
-    """The model of one folder: the first part of a split one, else the first file by name; None: there is none."""
+    """Return the model of one folder: the first part of a split one, else the first file by name; None without any."""
     files = [entry for entry in _entries(folder) if entry.name.endswith(".gguf") and os.path.isfile(entry)]
     models = [entry for entry in files if _is_model(entry)]
     models.sort(key=lambda entry: (_part(entry.name) is None, entry.name))
@@ -74,7 +74,7 @@ def look_inside(folder: Path, name: str) -> FolderModel | None:
 
 
 def passed_over(folder: Path) -> tuple[str, ...]:
-    """What in the folder cannot be a model for its name alone: it is no UTF-8, empty, or holds what cannot be seen."""
+    """Return names in the folder that cannot name a model: not UTF-8, empty, or with invisible characters."""
     return tuple(name for name in _names(folder) if not _is_usable(name))
 
 
@@ -94,7 +94,7 @@ def _names(folder: Path) -> Sequence[str]:
 
 
 def _is_model(entry: Path) -> bool:
-    """Whether a file is one, or the first part of one."""
+    """Return whether a file is a model, or the first part of one."""
     if not _is_called_a_model(entry.name):
         return False
     try:
@@ -111,7 +111,10 @@ def _is_called_a_model(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _kind(path: Path, _changed: int, _size: int) -> FileKind:
-    """By its beginning; the folder is looked at every second, so that what has not changed is not read again."""
+    """Return the kind of a file by its beginning.
+
+    The folder is looked at every second, so unchanged files are not read again.
+    """
     try:
         with path.open("rb") as stream:
             return kind_of_file(stream.read(PEEK))

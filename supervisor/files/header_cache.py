@@ -1,4 +1,4 @@
-"""Remembers what the headers of model files said, so that the second look at a file is free.
+"""Remember the headers of model files, so that the second look at a file is free.
 
 One small file per model file, named by the hash of its path: a checksum, a line break, JSON. It counts only while the
 model file has the same size, time of change and inode; whatever is wrong with an entry, it is as if there were none.
@@ -30,15 +30,15 @@ class HeaderCache:
         self._folder = folder
 
     def find(self, path: Path, found: os.stat_result) -> GgufHeader | None:
-        """What the file said when it was `found` to be as it is now."""
+        """Return the header of the file, if it was kept when the file was as `found`."""
         return self._find(self._entry(os.fsencode(path)), _identity(path, found))
 
     def keep(self, path: Path, found: os.stat_result, header: GgufHeader) -> None:
-        """Remember the header; a folder that cannot be written to only makes the next look slower."""
+        """Remember the header. A folder that cannot be written to only makes the next look slower."""
         self._keep(self._entry(os.fsencode(path)), _identity(path, found), header)
 
     def recall(self, key: str) -> GgufHeader | None:
-        """What was remembered under a key that stands for one content, wherever it is: a hash of it, say."""
+        """Return the header kept under a key that stands for one content wherever it is, such as a hash."""
         return self._find(self._entry(key.encode()), [_FORMAT, key])
 
     def remember(self, key: str, header: GgufHeader) -> None:

@@ -1,4 +1,4 @@
-"""Opens a model's file: finds the parts of a split one, checks that all are there and are GGUF."""
+"""Open a model's file: find the parts of a split one, check that all are there and are GGUF."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ModelFile:
 
 
 def open_model(path: Path, *, cache: HeaderCache | None = None, any_byte_order: bool = False) -> ModelFile:
-    """The model of which `path` is the file, or any part.
+    """Return the model of which `path` is the file, or any part.
 
     With `any_byte_order` a file for machines of the other kind is opened too: its facts are readable, but no engine
     here can load it. Raises ModelFileError (not there, a folder, unreadable, parts that don't belong together), its
@@ -64,11 +64,11 @@ def _check_name(path: Path) -> None:
     except UnicodeEncodeError:  # half of a surrogate pair
         named = False
     if not named:
-        raise ModelFileError("No file's name has a NUL character or half of a surrogate pair; check the path")
+        raise ModelFileError("A file name cannot contain a NUL character or half of a surrogate pair; check the path")
 
 
 def parts_of(path: Path) -> tuple[Path, ...]:
-    """All files of the model of which `path` is one. Raises ModelFileError, ShardMissing."""
+    """Return all files of the model of which `path` is one. Raises ModelFileError, ShardMissing."""
     shard = shard_of(path.name)
     if shard is None:
         return (path,)
@@ -80,26 +80,26 @@ def parts_of(path: Path) -> tuple[Path, ...]:
     if missing and len(missing) < count:
         more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
         raise ShardMissing(
-            f"{path.parent} has not all {count} parts of the model: {', '.join(missing[:_MAX_NAMED])}{more} missing; "
+            f"{path.parent} lacks some of the {count} parts of the model: {', '.join(missing[:_MAX_NAMED])}{more}; "
             "put them beside the others"
         )
     return parts
 
 
 def _read(path: Path, cache: HeaderCache | None) -> tuple[GgufHeader, int]:
-    """Header and size in bytes."""
+    """Return header and size in bytes."""
     try:
         found = path.stat()
         if stat.S_ISDIR(found.st_mode):
             raise ModelFileError(f"{path} is a folder; name the .gguf file in it")
         if not stat.S_ISREG(found.st_mode):
-            raise ModelFileError(f"{path} is no regular file; name a .gguf file")
+            raise ModelFileError(f"{path} is not a regular file; name a .gguf file")
         known = cache.find(path, found) if cache else None
         return known or _read_file(path, cache), found.st_size
     except FileNotFoundError:
         raise ModelFileError(f"{path} does not exist; check the path") from None
     except PermissionError:
-        raise ModelFileError(f"{path} may not be read by this user; change its permissions") from None
+        raise ModelFileError(f"{path} cannot be read by this user; change its permissions") from None
     except GgufError as error:
         told = f"{path} is not a usable GGUF file; copy or download it again: {error.reason}"
         raise GgufError(told, offset=error.offset) from error
@@ -124,7 +124,7 @@ def _combined(first: Path, headers: list[GgufHeader]) -> GgufHeader:
 
 
 def _check_split(path: Path, header: GgufHeader, number: int, count: int) -> None:
-    """A part under a wrong name would make the engine fail later, with less to say."""
+    """Refuse a part under a wrong name, which would make the engine fail later, with less to say."""
     split_count = header.split_count or 1
     if split_count != count:
         raise ModelFileError(

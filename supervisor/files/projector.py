@@ -1,4 +1,4 @@
-"""Finds the projector that belongs to a model: the file through which it sees or hears."""
+"""Find the projector that belongs to a model: the file through which it sees or hears."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _WIDTHS = ("clip.vision.projection_dim", "clip.audio.projection_dim")
 
 
 def projector_beside(model: ModelFile) -> Path | None:
-    """The projector in the model's folder whose width fits; of several the one named most alike. None: there is none.
+    """Return the projector in the model's folder whose width fits; None if there is none.
 
-    Files that cannot be read, and those that do not say what they are, are passed over.
+    Of several it is the one with the most similar name. Files that cannot be read, and those that do not say what they
+    are, are passed over.
     """
     try:
         names = sorted(os.listdir(model.path.parent))
@@ -39,6 +40,6 @@ def _fits(path: Path, model: GgufHeader) -> bool:
 
 
 def _alike(name: str, other: str) -> int:
-    """Letters that both begin with, whatever stands around the mark."""
+    """Return the number of letters with which both begin, whatever surrounds the mark."""
     stem = name.lower().replace(f"{_MARK}-", "").replace(f"-{_MARK}", "")
     return next((place for place, (a, b) in enumerate(zip(stem, other.lower(), strict=False)) if a != b), len(stem))

@@ -1,1 +1,1 @@
-"""What a name means and what is known of it: targets, what to read before a plan, headers and files from the hub."""
+"""Resolve names of models and what is known of them: targets, what to read before a plan, headers and hub files."""

@@ -24,7 +24,7 @@ DEMO_ID = "demo"
 
 
 def configured_models(settings: Settings) -> Registry:
-    """The models of the configuration and of its folder, and the built-in one."""
+    """Return the models of the configuration and of its folder, and the built-in one."""
     models = effective_models(settings)
     found = _found(settings.models_dir)
     taken = {*models, *(alias for model in models.values() for alias in model.aliases)}
@@ -39,7 +39,7 @@ def configured_models(settings: Settings) -> Registry:
 
 
 def _found(folder: str | None) -> dict[str, FolderModel]:
-    """What `models_dir` holds, by name; what cannot be a model for its name is logged."""
+    """Return the models in `models_dir` by name; log those that cannot be models because of their name."""
     if folder is None:
         return {}
     for name in passed_over(Path(folder)):
@@ -48,13 +48,13 @@ def _found(folder: str | None) -> dict[str, FolderModel]:
 
 
 def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
-    """Files that these models name and that are not there, each with the id of its model."""
+    """Return the files that these models name and that are missing, each with the id of its model."""
     named = ((entry.id, path) for entry in models for path in (entry.path, *_named_files(entry.options)))
     return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
 
 
 def _named_files(options: LaunchOptions) -> Iterator[str]:
-    """The files that options name."""
+    """Yield the files that options name."""
     for row in options_of(LaunchOptions):
         value = getattr(options, row.name)
         if names_file(row.kind, folders=False) and value is not None:
@@ -69,7 +69,10 @@ def _defaults(settings: Settings) -> ModelDefaults:
 def _entry(
     settings: Settings, name: str, model: ModelSettings, found: FolderModel | None, policy: ModelPolicy
 ) -> ModelEntry:
-    """`found`: what `models_dir` has under this name; counts where the model names nothing itself."""
+    """Return the entry of a configured model.
+
+    `found`, a model of `models_dir`, counts where it names no file itself.
+    """
     entry = ModelEntry(
         *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
         *(model.filters.filters(), model.tool_calls),
@@ -88,7 +91,7 @@ def _entry(
 
 
 def _with_companions(options: LaunchOptions, found: FolderModel) -> LaunchOptions:
-    """What lies beside the model is used, unless the options say otherwise."""
+    """Return the options with the files beside the model, unless the options say otherwise."""
     if found.projector is not None and options.mmproj is None and options.mmproj_auto is not False:
         options = replace(options, mmproj=str(found.projector))
     if found.draft is not None and options.spec_draft_model is None:

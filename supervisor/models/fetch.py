@@ -1,4 +1,4 @@
-"""Models of the hub as engines need them: on disk with their projector; for plans, as far as their headers tell."""
+"""Fetch models of the hub: for engines the files with their projector, for plans only the headers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Siblings: TypeAlias = tuple[tuple[str, int], ...]
 
 @dataclass
 class Fetcher:
-    """What is being downloaded for whom. `on_change`: called when there is something new to tell of a download."""
+    """The running downloads and their users. `on_change`: called when there is news of a download."""
 
     hub: HubModels
     headers: HeaderCache
@@ -33,7 +33,7 @@ class Fetcher:
     progress: dict[str, Progress] = field(default_factory=dict)
 
     async def ensure(self, entry: ModelEntry) -> tuple[ModelEntry, Siblings]:
-        """The entry of a model of the hub with its files on disk, downloaded where they are not; its siblings.
+        """Return the entry of a model of the hub with its files on disk, downloaded if missing; and its siblings.
 
         Raises as `HubModels.look` and `HubModels.fetch`.
         """
@@ -50,19 +50,19 @@ class Fetcher:
         return _placed(entry, local.path, local.projector), siblings_of(chosen)
 
     def subject(self, entry: ModelEntry) -> tuple[ModelEntry, Subject]:
-        """The model as a plan needs it, without a download. Blocks."""
+        """Return the model as a plan needs it, without a download. Blocks."""
         chosen = self.chosen(entry)
         vision = wants_projector(entry.options)
         return self._local(entry, chosen, vision) or (entry, self.of(entry, chosen))
 
     def of(self, entry: ModelEntry, chosen: Chosen) -> Subject:
-        """The same for one variant, which need not be the entry's. Blocks."""
+        """Return the model of one variant, which need not be the entry's. Blocks."""
         projector = self.hub.projector(chosen) if wants_projector(entry.options) else None
         found = remote_subject(self.hub.model(chosen), projector, entry.options, self.headers)
         return replace(found, siblings=siblings_of(chosen))
 
     def chosen(self, entry: ModelEntry) -> Chosen:
-        """Where the entry's reference leads: what is on disk comes first, then the hub is asked. Blocks."""
+        """Return the target of the entry's reference: what is on disk comes first, then the hub is asked. Blocks."""
         reference = self.hub.parse(entry.hub or "")
         if reference is None:
             raise ModelNotFound(f"'{entry.hub}' is no model of a hub; it looks like owner/repo:Q4_K_M.", param="target")
@@ -73,7 +73,7 @@ class Fetcher:
         return found.choice(found.candidates[0])
 
     def _local(self, entry: ModelEntry, chosen: Chosen, vision: bool) -> tuple[ModelEntry, Subject] | None:
-        """The same where all files are on disk."""
+        """Return entry and model where all files are on disk, else None."""
         repository, files = chosen.repository, chosen.files(vision=vision)
         found = (self.hub.cache.file(repository.id, repository.commit, file.path) for file in files)
         paths = [path for path in found if path is not None]
@@ -91,20 +91,23 @@ class Fetcher:
 def hub_models(
     access: HubAccess, where: Places, headers: HeaderCache, on_change: Callable[[], None] = lambda: None
 ) -> HubModels:
-    """The hub, with a memory in the cache folder. `on_change`: called when a download has something new to tell."""
+    """Return the hub, with a memory in the cache folder.
+
+    `on_change`: called when a download has something new to tell.
+    """
     downloads = Downloads(access, where.pid_records, on_change)
     return HubModels(access, downloads, headers, where.cache / "hub")
 
 
 def siblings_of(chosen: Chosen) -> Siblings:
-    """The other variants of the same model in its repository, as far as its files are known."""
+    """Return the other variants of the same model in its repository, as far as its files are known."""
     others = catalog_of(chosen.repository.files).variants
     same = [one for one in others if one.base == chosen.variant.base and one != chosen.variant and not one.missing]
     return tuple((replace(chosen, variant=one).reference, one.size) for one in same if one.size)
 
 
 def wants_projector(options: LaunchOptions) -> bool:
-    """Whether the repository's projector is to be used: unless another is named, or none is wanted."""
+    """Return whether the repository's projector is to be used: no other one is named, and one is wanted."""
     return options.mmproj is None and options.mmproj_auto is not False
 
 

@@ -1,4 +1,4 @@
-"""From what people name to a model's file and facts, without a daemon or an engine."""
+"""Find a model's file and facts by the name that people give, without a daemon or an engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEMO = "demo"
 
 
 class ModelReader:
-    """Opens targets; what headers said is remembered in the cache folder.
+    """An opener of targets; headers that were read are remembered in the cache folder.
 
     Args:
         places: for the cache and the built-in model.
@@ -43,7 +43,7 @@ class ModelReader:
         self._found: dict[str, Chosen] = {}
 
     def open(self, target: str) -> ModelFile:
-        """The file of a target: a path, `demo`, an id of the configuration, or a model of the hub.
+        """Return the file of a target: a path, `demo`, an id of the configuration, or a model of the hub.
 
         Of a repository without a quantisation it is Q4_K_M, or what comes nearest. Raises ModelNotFound, ModelFileError
         and its subclasses, and as `HubModels.look`.
@@ -54,11 +54,11 @@ class ModelReader:
         return open_model(self._path(target), cache=self._cache, any_byte_order=True)
 
     def spec(self, target: str) -> ModelSpec:
-        """The facts of a target; errors as with `open`."""
+        """Return the facts of a target; errors as with `open`."""
         return read_spec(self.open(target).header)
 
     def projector_bytes(self, target: str) -> int:
-        """What the tensors of the projector take that comes with a target of the hub; 0: there is none."""
+        """Return the bytes of the tensors of the projector that comes with a hub target; 0 without one."""
         reference = self._reference(target)
         if reference is None or self._hub is None:
             return 0

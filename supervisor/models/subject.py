@@ -1,4 +1,4 @@
-"""What has to be read of a model before anything can be planned for it: its header, its projector's, its draft's."""
+"""Read what a plan needs of a model: its header, its projector's, its draft's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from supervisor.files.projector import projector_beside
 
 @dataclass(frozen=True)
 class Subject:
-    """One model as a plan, a launch and the store need it.
+    """A model as a plan, a launch and the store need it.
 
     Attributes:
         identity: the same for every copy of the model.
@@ -42,7 +42,7 @@ class Subject:
     siblings: tuple[tuple[str, int], ...] = ()
 
     def request(self, name: str, options: LaunchOptions) -> PlanRequest:
-        """What to ask the planner. Raises InvalidRequest for options that cannot be planned."""
+        """Return the request to the planner. Raise InvalidRequest for options that cannot be planned."""
         return PlanRequest(
             name,
             self.spec,
@@ -55,7 +55,7 @@ class Subject:
 
 
 def read_subject(path: Path, options: LaunchOptions, cache: HeaderCache | None = None) -> Subject:
-    """Open the model's file, and those that its options name. Raises ModelFileError and its subclasses."""
+    """Open the model's file, and those that its options name. Raise ModelFileError and its subclasses."""
     model = open_model(path, cache=cache)
     beside = projector_beside(model) if options.mmproj_auto and options.mmproj is None else None
     facts = facts_of(model.header, None if beside is None else str(beside))
@@ -68,7 +68,7 @@ def read_subject(path: Path, options: LaunchOptions, cache: HeaderCache | None =
 def remote_subject(
     model: ModelFile, projector: GgufHeader | None, options: LaunchOptions, cache: HeaderCache | None = None
 ) -> Subject:
-    """The same for a model that is not here: `model` has its header, its paths are only names."""
+    """Return the subject of a model that is not on disk: `model` has its header, its paths are only names."""
     header = projector if options.mmproj_offload is not False else None
     return _subject(model, facts_of(model.header), header, _draft(options, cache))
 

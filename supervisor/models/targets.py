@@ -1,4 +1,4 @@
-"""What people name when they load a model: a known id, a GGUF file, something new."""
+"""Resolve the targets that people name when they load a model: the built-in one, a GGUF file, a known id."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _MAX_NAMED = 5
 
 
 def with_options(entry: ModelEntry, options: ModelOptions | None) -> ModelEntry:
-    """The entry with these options until it is unloaded; those that are not given stay as they were."""
+    """Return the entry with these options until it is unloaded; options that are not given stay as they were."""
     if options is None:
         return entry
     return entry.loaded_with(replace(entry.options, **options.model_dump(exclude_unset=True)))
 
 
 def resolve_target(registry: Registry, target: str, model_id: str | None = None) -> ModelEntry:
-    """The entry for a load target, known or new; the registry stays as it is.
+    """Return the entry for a load target, known or new; the registry stays as it is.
 
     Raises ModelNotFound, ModelFileError, ShardMissing, InvalidRequest.
     """
@@ -33,7 +33,7 @@ def resolve_target(registry: Registry, target: str, model_id: str | None = None)
 
 
 def known_entry(registry: Registry, target: str) -> ModelEntry | None:
-    """The entry with this id or alias; None: the target may be a path or a model of the hub. Raises ModelNotFound."""
+    """Return the entry with this id or alias; None if the target may be a path or a hub model. Raise ModelNotFound."""
     try:
         return registry.find(target)
     except ModelNotFound:
@@ -45,7 +45,7 @@ def known_entry(registry: Registry, target: str) -> ModelEntry | None:
 def _from_file(registry: Registry, target: str, model_id: str | None) -> ModelEntry:
     path = Path(target)
     if not is_text(target):
-        raise ModelFileError(f"{plain(target)} is no UTF-8, so no answer can name it; rename the file or folder.")
+        raise ModelFileError(f"{plain(target)} is not UTF-8, so no answer can name it; rename the file or folder.")
     if not path.is_absolute():
         raise InvalidRequest(
             f"'{target}' is neither a known model, nor one of the hub (owner/repo:Q4_K_M), nor an absolute path to a "
@@ -68,7 +68,7 @@ def _name_of(first: Path) -> str:
 
 
 def _file_in(folder: Path) -> Path:
-    """The one model of a folder. Raises ModelFileError where there is none, or several."""
+    """Return the one model of a folder. Raise ModelFileError where there is none, or several."""
     names = sorted(one.path.name for one in scan_files(folder))
     if len(names) == 1:
         return folder / names[0]
@@ -79,7 +79,7 @@ def _file_in(folder: Path) -> Path:
 
 
 def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str, ...] = ()) -> ModelEntry:
-    """A model of which nothing is configured: of the hub where there is a reference, else of a file."""
+    """Return a model for which nothing is configured: of the hub where there is a reference, else of a file."""
     given = registry.defaults
     source = Source.FILE if hub is None else Source.HUB
     entry = ModelEntry(name, source, None, given.options, aliases, hub)

@@ -1,1 +1,1 @@
-"""The newest look at the machine and what is known of a model become a plan; what engines took is learned."""
+"""Plan with the newest look at the machine and what is known of a model; learn from what engines took."""

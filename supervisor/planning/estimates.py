@@ -1,4 +1,4 @@
-"""Estimates for people who name options: `supervisor estimate` and `POST /api/v1/estimate`."""
+"""Estimate for people who name options: `supervisor estimate` and `POST /api/v1/estimate`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _Pair = Annotated[tuple[Pattern, ...], Field(min_length=2, max_length=2)]  # a p
 
 
 class EstimateGiven(Strict):
-    """What may be given of EstimateOptions, each with its bounds; `mmproj` as bytes."""
+    """The fields of EstimateOptions that may be given, each with its bounds; `mmproj` as bytes."""
 
     ctx_size: Tokens | None = None
     parallel: Slots | None = None
@@ -73,7 +73,7 @@ NAMES = frozenset(EstimateGiven.model_fields)
 
 
 def estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
-    """What the engine would allocate. Raises EstimateRefused where it would refuse these options."""
+    """Return the estimate. Raise EstimateRefused where the engine would refuse these options."""
     found = estimate(spec, options)
     if isinstance(found, Refusal):
         raise file_refused(found.code, found.message) or EstimateRefused(found.code, found.message)
@@ -81,7 +81,7 @@ def estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
 
 
 def estimates_json(spec: ModelSpec, given: Mapping[str, object]) -> dict[str, Any] | list[dict[str, Any]]:
-    """The object of `estimate --json` for options by name; a list where `ctx_size` is one.
+    """Return the object of `estimate --json` for options by name; a list where `ctx_size` is one.
 
     Raises EstimateRefused, and as `estimate_options`.
     """
@@ -95,7 +95,7 @@ def estimates_json(spec: ModelSpec, given: Mapping[str, object]) -> dict[str, An
 
 
 def estimate_options(given: Mapping[str, object]) -> EstimateOptions:
-    """Options by llama-server's names with underscores; `mmproj` names a file.
+    """Return options by llama-server's names with underscores; `mmproj` names a file.
 
     Raises InvalidRequest for an unknown one or a wrong value, ModelFileError for a projector that is none.
     """
@@ -118,5 +118,5 @@ def estimate_options(given: Mapping[str, object]) -> EstimateOptions:
 
 
 def _projector_bytes(path: object) -> int:
-    """What the tensors of a projector's file take."""
+    """Return the bytes of the tensors in a projector's file."""
     return tensor_bytes(open_model(Path(str(path))).header.tensors)

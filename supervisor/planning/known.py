@@ -1,4 +1,4 @@
-"""What is known of a model that was read."""
+"""The facts of a model that was read."""
 
 from __future__ import annotations
 

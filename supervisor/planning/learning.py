@@ -1,4 +1,4 @@
-"""Footprints and load times of the engines that are started, kept in the store.
+"""Learn footprints and load times from the engines that are started, and keep them in the store.
 
 An engine tells its buffers only at `-lv 4`, where it also writes 30 and more lines for every request, some for every
 prompt in its cache. So it is asked to only while nothing is known of this very way of starting it; afterwards the
@@ -36,12 +36,12 @@ _PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(
 }
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
-"""What the driver says that a process holds, by device name."""
+"""The bytes that the driver says a process holds, by device name."""
 
 
 @dataclass(frozen=True)
 class Intent:
-    """How an engine is going to be started.
+    """The way in which an engine is going to be started.
 
     Attributes:
         settings: see `plain_settings`.
@@ -57,7 +57,7 @@ class Intent:
 
 
 class Learning:
-    """Remembers for all engines of a daemon. Thread-safe; `close` waits for what is still being written.
+    """The memory of all engines of a daemon. Thread-safe; `close` waits for what is still being written.
 
     Args:
         database: open for writing; closed by `close`.
@@ -76,7 +76,7 @@ class Learning:
         self._writer = ThreadPoolExecutor(1, "store")
 
     def begin(self, start: Start, intent: Intent, names: Mapping[str, str], n_ctx_train: int | None) -> StartNotes:
-        """Look up what is known of such a start. Blocks shortly.
+        """Look up what is known of such a start. Blocks briefly.
 
         Args:
             start, intent: how it will be started.
@@ -87,7 +87,7 @@ class Learning:
         return StartNotes(self, start, intent, known[0].footprint if known else None, names, n_ctx_train)
 
     def observations(self, model: str) -> tuple[Observation, ...]:
-        """What is known of a model, newest first; nothing where the store cannot say."""
+        """Return the observations of a model, newest first; none where the store cannot be read."""
         try:
             return self._footprints.find(model)
         except sqlite3.Error as error:
@@ -95,7 +95,7 @@ class Learning:
             return ()
 
     def reload_seconds(self, model: str, devices: str | None = None) -> float | None:
-        """What a start of the model usually takes; None where none is known."""
+        """Return the usual seconds of a start of the model; None where none is known."""
         try:
             return self._load_times.typical(model, devices=devices)
         except sqlite3.Error as error:
@@ -103,7 +103,7 @@ class Learning:
             return None
 
     def later(self, what: str, job: Callable[[Database], None]) -> None:
-        """Write something else down, beside the caller and in order; what cannot be kept is said in the log."""
+        """Write something else down, in order and without making the caller wait; log what cannot be kept."""
 
         def write() -> None:
             try:
@@ -117,11 +117,11 @@ class Learning:
             _log.info("not_kept", what=what, reason="the store is closed")
 
     def loaded(self) -> tuple[LoadedModel, ...]:
-        """What was loaded when the daemon before this one ended; raises sqlite3.Error."""
+        """Return the models that were loaded when the last daemon ended. Raise sqlite3.Error."""
         return LoadedModels(self._database).all()
 
     def flush(self) -> None:
-        """Wait until everything is written that was to be."""
+        """Wait until all pending writes are done."""
         self._writer.submit(lambda: None).result()
 
     def close(self) -> None:
@@ -130,7 +130,7 @@ class Learning:
         self._database.close()
 
     def keep(self, notes: StartNotes, pid: int, seconds: float, account: Footprint | None) -> None:
-        """Write a successful start down, beside the caller."""
+        """Write a successful start down without making the caller wait."""
         try:
             self._writer.submit(self._keep, notes, pid, seconds, account)
         except RuntimeError:  # closed: the daemon is ending
@@ -148,14 +148,17 @@ class Learning:
             _log.warning("start_not_kept", reason=str(error))
 
     def _told(self, notes: StartNotes, pid: int) -> Mapping[str, int]:
-        """Of the devices that the engine may use alone: a GPU may have a second name, for another back end."""
+        """Return a process's bytes on the devices that the engine may use.
+
+        A GPU may have a second name, for another back end.
+        """
         names = notes.intent.names
         return {name: held for name, held in self._process_bytes(pid).items() if name in names} if names else {}
 
 
 @dataclass(frozen=True)
 class StartNotes:
-    """One start: what was known before, and where to write what it shows."""
+    """The notes of one start: what was known before, and where to write what it shows."""
 
     learning: Learning
     start: Start
@@ -165,11 +168,11 @@ class StartNotes:
     n_ctx_train: int | None = None
 
     def asked(self, launch: LaunchSpec, flags: Collection[str]) -> LaunchSpec:
-        """The launch that makes the engine tell its buffers, where that is of use and it knows how."""
+        """Return the launch that makes the engine report its buffers, where that is useful and the engine can."""
         return launch if self.known else replace(launch, argv=asking(launch.argv, flags))
 
     def ready(self, pid: int, seconds: float, n_ctx: int | None, account: Footprint | None) -> Footprint | None:
-        """The engine is ready: write it down; its footprint, told or known.
+        """Write down that the engine is ready; return its footprint, reported or known.
 
         A known one counts only while its slots have the context they had then.
         """
@@ -182,7 +185,7 @@ class StartNotes:
 
 
 def intent_of(placement: Placement, options: LaunchOptions, devices: Sequence[Device]) -> Intent:
-    """How a model is started where a plan says; `devices` are the placement's, in its order."""
+    """Return the intent of a start by plan; `devices` are the placement's, in its order."""
     return Intent(
         plain_settings(
             placement.options,
@@ -197,7 +200,10 @@ def intent_of(placement: Placement, options: LaunchOptions, devices: Sequence[De
 
 
 def start_of(identity: str, intent: Intent, engine: str, build: int | None) -> Start:
-    """The key of a start: `identity` is the model's, `engine` the program's digest; a build of 0 counts as none."""
+    """Return the key of a start: `identity` is the model's, `engine` the program's digest.
+
+    A build of 0 counts as none.
+    """
     return Start(
         model=identity,
         options=options_hash(intent.settings),
@@ -210,7 +216,7 @@ def start_of(identity: str, intent: Intent, engine: str, build: int | None) -> S
 
 
 def _beside(options: LaunchOptions) -> tuple[str, ...]:
-    """What may decide memory beside the estimate's options and the plan; of variables, maybe secret, a hash."""
+    """Return what may decide memory beside the estimate's options and the plan; variables, maybe secret, as a hash."""
     given = {
         field.name: value
         for field in fields(LaunchOptions)

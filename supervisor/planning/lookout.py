@@ -1,4 +1,4 @@
-"""The machine, looked at: what there is in one moment, by which rules it is used, and where models would go on it."""
+"""Look at the machine: what there is at one moment, by which rules it is used, and where models would go on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rules:
-    """What the configuration says about contexts and about what is kept back on devices."""
+    """The configuration's rules about contexts and the memory kept back on devices."""
 
     policy: Policy = field(default_factory=Policy)
     reserves: Reserves | None = None
@@ -44,14 +44,14 @@ class Rules:
 
 @dataclass(frozen=True)
 class Sight:
-    """What a look at the machine showed, and the rules. It never changes, so a thread may plan by it for a while."""
+    """The result of a look at the machine, and the rules. It never changes, so a thread may plan by it for a while."""
 
     machine: Machine
     budgets: Budgets
     rules: Rules
 
     def decide(self, known: Known, options: LaunchOptions, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        """A plan, made again with what earlier starts teach about the first one.
+        """Return a plan, made again with what earlier starts teach about the first one.
 
         That a killed engine lacked memory is a guess: where nothing fits by it, the plan is made without.
         Raises InvalidRequest for options that cannot be planned.
@@ -61,7 +61,7 @@ class Sight:
     def decided(
         self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
     ) -> tuple[Placement | DoesNotFit, bool]:
-        """The plan, and whether what was guessed, if anything, counts in it."""
+        """Return the plan, and whether a guess, if there was one, counts in it."""
         found = self._taught(known, options, residents, known.fallback.short)
         guessed = known.fallback.killed and known.fallback.shortages == 1
         dropped = guessed and isinstance(found, DoesNotFit) and not found.later
@@ -72,19 +72,19 @@ class Sight:
         return found, not dropped
 
     def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
-        """How a quantisation would do of which only the size is known: `scale` is (its size, that of `known`)."""
+        """Return the forecast of a quantisation of known size: `scale` is (its size, that of `known`)."""
         request = known.subject.request(known.entry.id, known.entry.options)
         return forecast(request, self.budgets, residents, self.rules.policy, scale)
 
     def placed(self, placement: Placement) -> Placed:
-        """What an engine has to be told so that it goes where the plan says."""
+        """Return the placement in the form that an engine must be told."""
         every = self.machine.devices
         chosen = self.devices_of(placement)
         names = dict(zip(placement.devices, names_in_child(chosen, every), strict=True))
         return Placed(placement, names, visible_env(chosen, every), rpc_endpoints(chosen))
 
     def devices_of(self, placement: Placement) -> tuple[Device, ...]:
-        """The devices of a placement, in its order."""
+        """Return the devices of a placement, in its order."""
         named = {device.name: device for device in self.machine.devices}
         return tuple(named[name] for name in placement.devices)
 
@@ -111,7 +111,7 @@ Look = Callable[[bool, Collection[str]], Machine]
 
 
 class Lookout:
-    """Looks at the machine, and has plans by what was seen computed beside the loop.
+    """The one that looks at the machine, and computes plans by what was seen beside the loop.
 
     Args:
         machine: looks at the machine; called in a thread.
@@ -126,26 +126,26 @@ class Lookout:
         self._waiting = 0
 
     async def look(self, living: Living, *, again: bool = False) -> Sight:
-        """The machine now, with what our engines hold; `again`: without what is remembered of probes."""
+        """Return the machine now, with what our engines hold; `again`: without what is remembered of probes."""
         ours = tuple(living.holdings())
         machine, measured = await asyncio.to_thread(self._look, again, ours)
         self._seen = machine, budgets(machine, measured, self._rules().reserves)
         return self.sight
 
     async def see_room(self, living: Living) -> Mapping[str, int]:
-        """Look at the machine; free bytes by device name."""
+        """Look at the machine; return the free bytes by device name."""
         machine = (await self.look(living)).machine
         return {device.name: device.free_bytes for device in machine.devices} | {"CPU": machine.host.available_bytes}
 
     @property
     def sight(self) -> Sight:
-        """What the last look showed. Raises RuntimeError where none was taken: that is a fault of the program."""
+        """Result of the last look. Raises RuntimeError where none was taken: that is a fault of the program."""
         if self._seen is None:
             raise RuntimeError("the machine has to be looked at before anything is planned on it")
         return Sight(*self._seen, self._rules())
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """What a plan or an estimate that somebody asks for comes to, computed beside the loop that relays.
+        """Return the result of a plan or an estimate, computed in a thread beside the loop that relays.
 
         One at a time: more threads would take turns with the loop more often, and be no faster. Raises QueueFull where
         too many wait.

@@ -1,4 +1,4 @@
-"""What the scheduler asks: where a model goes, by the newest look at the machine and what is known of the model.
+"""Plan where models go, here and now: by the newest look at the machine and what is known of each model.
 
 The pool has a model read (`learn`) and the machine looked at (`Lookout.see_room`) before the scheduler asks for a plan.
 What `plan` answers then is computed from these alone: it reads nothing and waits for nothing.
@@ -23,7 +23,7 @@ from supervisor.pool.living import Living
 
 
 class Planner:
-    """Answers the scheduler.
+    """The planner that answers the scheduler.
 
     Args:
         read: opens a model's files and looks up what is known of it, beside the engines that there are.
@@ -40,7 +40,7 @@ class Planner:
         self._fallbacks: dict[str, tuple[LaunchOptions, Fallback]] = {}
 
     async def learn(self, model: str, living: Living) -> None:
-        """Read the model's files. Raises what reading them does."""
+        """Read the model's files. Raise what reading them does."""
         entry = self._registry.find(model)
         fallback = self.fallback(entry)
         try:
@@ -52,12 +52,15 @@ class Planner:
         self._known[entry.id] = replace(known, fallback=fallback)
 
     def fallback(self, entry: ModelEntry) -> Fallback:
-        """How the model is started otherwise than its options say; other options begin anew."""
+        """Return the changes to the model's start after failed ones; other options begin anew."""
         options, fallback = self._fallbacks.get(entry.id, (entry.options, Fallback()))
         return fallback if options == entry.options else Fallback()
 
     def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
-        """A start of the model failed: whether there is something else to try. The next `learn` heeds it."""
+        """Take in that a start of the model failed.
+
+        Return whether there is something else to try, for the next `learn`.
+        """
         entry = self._registry.find(model)
         names = self._lookout.sight.placed(placement).names
         found = next_fallback(self.fallback(entry), failure, entry.options, placement, names)
@@ -66,15 +69,15 @@ class Planner:
         return found is not None
 
     def forget(self, model: str) -> None:
-        """Start it again as its options say."""
+        """Start the model again as its options say."""
         self._fallbacks.pop(model, None)
 
     def known(self, model: str) -> Known:
-        """What was read of a model."""
+        """Return the model as it was read."""
         return self._known[model]
 
     def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
-        """Where the model would go beside these engines.
+        """Return the place of the model beside these engines, or why there is none.
 
         Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with,
         ModelFileError for a file that none serves.
@@ -94,5 +97,5 @@ def _with_fallback(entry: ModelEntry, fallback: Fallback) -> ModelEntry:
 
 
 def refused(refusal: Refusal) -> SupervisorError:
-    """The error of a load that llama-server would refuse: for its file, or for an option."""
+    """Return the error of a load that llama-server would refuse: for its file, or for an option."""
     return file_refused(refusal.code, refusal.message) or ModelLoadFailed(refusal.message, code=OPTION)

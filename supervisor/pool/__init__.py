@@ -1,1 +1,1 @@
-"""The only owner of engines: it runs the commands of the scheduler, and hands out leases to requests."""
+"""Own all engines: run the scheduler's commands, and hand out leases to requests."""

@@ -1,4 +1,4 @@
-"""Says that something shown of an engine, a queue or a download has changed; whoever wants to know looks then."""
+"""Tell that something shown of an engine, a queue or a download has changed; whoever wants to know then looks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Changes:
-    """Where those who change something tell it, and those who show it hear of it."""
+    """The meeting point of those who change something and those who show it."""
 
     def __init__(self) -> None:
         self._watchers: set[asyncio.Event] = set()
@@ -20,7 +20,7 @@ class Changes:
 
     @contextmanager
     def watch(self) -> Iterator[asyncio.Event]:
-        """An event that is set on every change; whoever waits clears it."""
+        """Yield an event that is set on every change; whoever waits clears it."""
         changed = asyncio.Event()
         self._watchers.add(changed)
         try:

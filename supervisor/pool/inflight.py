@@ -1,4 +1,4 @@
-"""The requests that are being answered: who waits, who runs, and an end to one of them by its number.
+"""Keep the requests that are being answered: who waits, who runs, and a way to cancel one by its number.
 
 A request costs one object and one insertion here; everything else is work of those who ask.
 """
@@ -17,7 +17,7 @@ _SHOWN = 256  # characters of a path: every list and event of requests repeats i
 
 
 class InflightRequest:
-    """One request. `since`: seconds of the pool's clock. `engine`: None while it waits for one."""
+    """A request. `since`: seconds of the pool's clock. `engine`: None while it waits for one."""
 
     __slots__ = ("_cancelled", "_task", "engine", "id", "model", "path", "since", "stream")
 
@@ -32,20 +32,20 @@ class InflightRequest:
         self._cancelled = False
 
     def cancel(self) -> None:
-        """End it: whatever it waits for is cancelled, and it answers `request_cancelled`."""
+        """Cancel the request: whatever it waits for is cancelled, and it answers `request_cancelled`."""
         if not self._cancelled and self._task is not None:
             self._cancelled = True
             self._task.cancel()
 
     def was_cancelled(self) -> RequestCancelled | None:
-        """To be asked with a CancelledError in hand: the error to answer, where `cancel` and nobody else caused it."""
+        """Return the error to answer if `cancel` and nobody else caused the CancelledError in hand."""
         if not self._cancelled or self._task is None or self._task.uncancel() > 0:
             return None
         return RequestCancelled(f"Request {self.id} was cancelled by `DELETE /api/v1/requests/{self.id}`.")
 
 
 class Inflight:
-    """All of them, in the order of arrival.
+    """All requests, in the order of arrival.
 
     Args:
         clock: the pool's.
@@ -62,7 +62,7 @@ class Inflight:
 
     @contextmanager
     def entered(self, model: ModelId, path: str, *, stream: bool) -> Iterator[InflightRequest]:
-        """A request that the present task answers within the block."""
+        """Enter a request that the present task answers within the block."""
         request = self.enter(model, path, stream=stream)
         try:
             yield request
@@ -77,12 +77,12 @@ class Inflight:
         return request
 
     def leave(self, request: InflightRequest) -> None:
-        """It is over."""
+        """Take a request out that is over."""
         del self._requests[request.id]
         self._tell()
 
     def cancel(self, number: int) -> InflightRequest:
-        """End one; raises RequestNotFound where it is over already."""
+        """Cancel one request. Raise RequestNotFound where it is over already."""
         request = self._requests.get(number)
         if request is None:
             raise RequestNotFound(
@@ -93,7 +93,7 @@ class Inflight:
 
     @contextmanager
     def watch(self, changed: asyncio.Event) -> Iterator[None]:
-        """Set `changed` whenever a request comes or goes."""
+        """Set `changed` whenever a request comes or goes, within the block."""
         self._watchers.add(changed)
         try:
             yield

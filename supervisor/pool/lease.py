@@ -1,4 +1,4 @@
-"""What the pool holds of one engine, what it hands out, and what it says of both."""
+"""The pool's record of one engine, the leases it hands out, and the status of both."""
 
 from __future__ import annotations
 
@@ -39,43 +39,43 @@ from supervisor.system.child import ExitStatus
 
 
 class PooledEngine(Protocol):
-    """What the pool needs of an engine."""
+    """The parts of an engine that the pool needs."""
 
     client: EngineClient
 
     @property
     def pid(self) -> int | None:
-        """The process; None before there is one."""
+        """Process id; None before there is a process."""
 
     @property
     def exit(self) -> asyncio.Future[ExitStatus]:
-        """Done when the process is gone, for whatever reason."""
+        """Future that is done when the process is gone, for whatever reason."""
 
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
-        """Bring it up; raises EngineStartFailed. Cancelling leaves nothing behind."""
+        """Bring the engine up. Raise EngineStartFailed. Cancelling leaves nothing behind."""
 
     async def alive(self, within: float) -> bool:
-        """Whether it answers, or at least works, within that many seconds."""
+        """Return whether it answers, or at least works, within that many seconds."""
 
     def memory(self) -> int | None:
-        """Bytes of the host's memory that it holds; None where that cannot be known."""
+        """Return the bytes of the host's memory that it holds; None where that is unknown."""
 
     async def park(self) -> None:
         """Save what is to be kept of an idle engine before `stop`; takes a bounded time and does not fail."""
 
     async def stop(self) -> None:
-        """End it in whatever state it is; returns when it is reaped."""
+        """End the engine in whatever state it is; return when it is reaped."""
 
     def kill(self) -> None:
         """End it without asking, also while `stop` waits for it."""
 
     def tail(self, lines: int) -> tuple[str, ...]:
-        """The last lines it wrote."""
+        """Return the last lines that it wrote."""
 
 
 @dataclass(slots=True)
 class Running:
-    """The pool's side of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots.
+    """The pool's record of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots.
 
     doubt: it is to be asked at once whether it lives. first_bytes: what it held soon after it was ready.
     """
@@ -99,7 +99,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class EngineStatus:
-    """One engine as the pool sees it. Times are seconds of the pool's clock."""
+    """The status of one engine. Times are seconds of the pool's clock."""
 
     view: EngineView
     progress: LoadProgress | None = None
@@ -110,7 +110,7 @@ class EngineStatus:
 
     @classmethod
     def of(cls, view: EngineView, running: Running | None) -> EngineStatus:
-        """What is known; `running` is None while it only waits for its room."""
+        """Return the status; `running` is None while the engine only waits for its room."""
         if running is None:
             return cls(view)
         return cls(
@@ -125,7 +125,7 @@ class EngineStatus:
 
 @dataclass(frozen=True, slots=True)
 class PoolStatus:
-    """One model as the pool sees it; `best`: its engine that is nearest to being of use."""
+    """The status of one model; `best`: its most usable engine."""
 
     view: ModelView
     engines: tuple[EngineStatus, ...] = ()
@@ -136,7 +136,7 @@ class PoolStatus:
 
 
 class Lease:
-    """One request's right to use an engine. Whoever holds it gives it back once; more often does no harm."""
+    """A request's right to use an engine. Whoever holds it gives it back once; more often does no harm."""
 
     def __init__(self, running: Running, give_back: Callable[[], None]) -> None:
         assert running.engine is not None  # only ready engines are granted
@@ -146,26 +146,26 @@ class Lease:
 
     @property
     def model(self) -> ModelId:
-        """The model that the engine serves."""
+        """Model that the engine serves."""
         return self._running.model
 
     @property
     def number(self) -> EngineId:
-        """The engine's."""
+        """Number of the engine."""
         return self._running.number
 
     @property
     def client(self) -> EngineClient:
-        """The HTTP client of the engine."""
+        """HTTP client of the engine."""
         return self.engine.client
 
     @property
     def engine_stopped(self) -> bool:
-        """Whether the engine was told to stop because its end is wanted: then none is to be started in its place."""
+        """True if the engine was told to stop because its end is wanted, so that none is started in its place."""
         return self._running.stop.is_set() and not self._running.hung
 
     async def engine_gone(self, within: float) -> bool:
-        """Whether the engine ends `within` that many seconds, so that the next lease is one of a fresh engine."""
+        """Return whether the engine ends `within` that many seconds, so that the next lease is a fresh engine's."""
         try:
             async with asyncio.timeout(within):
                 return await self._running.gone.wait()
@@ -173,7 +173,7 @@ class Lease:
             return False
 
     def release(self) -> None:
-        """Give it back. Plain, so that no cancellation can come between."""
+        """Give it back. Not a coroutine, so that no cancellation can come between."""
         give_back, self._give_back = self._give_back, None
         if give_back is not None:
             give_back()
@@ -189,7 +189,7 @@ _ERRORS: dict[str, type[SupervisorError]] = {
 
 
 def error_of(failure: Failure) -> SupervisorError:
-    """The error that tells somebody who asked for the model of this failure."""
+    """Return the error for whoever asked for the model, made of this failure."""
     if failure.code == QueueFull.code:
         return QueueFull(failure.message, retry_after=failure.retry_after or 1.0)
     known = _ERRORS.get(failure.code)
@@ -200,7 +200,7 @@ def error_of(failure: Failure) -> SupervisorError:
 
 
 def failure_of(error: SupervisorError) -> Failure:
-    """What the scheduler is told of an error that ended a start."""
+    """Return the failure for the scheduler, made of an error that ended a start."""
     match error:
         case EngineStartFailed():
             return Failure(error.code, error.message, error.log_lines, device=error.device, lacking=error.lacking)

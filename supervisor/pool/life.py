@@ -1,4 +1,4 @@
-"""One engine's life: prepared, started, watched, stopped."""
+"""Live through one engine's life: prepare, start, watch and stop it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True)
 class PoolEdges:
-    """What the pool needs of the world.
+    """The functions of the world that the pool needs.
 
     Attributes:
         prepare: the engine for a model and its place, not started.
@@ -58,7 +58,7 @@ class PoolEdges:
 
 @dataclass(frozen=True)
 class PoolLimits:
-    """Seconds.
+    """The limits of the pool, in seconds.
 
     Attributes:
         room: how long the memory of an ended engine may take to show as free; drivers need up to a few.
@@ -76,7 +76,7 @@ class PoolLimits:
 
 
 class Tender:
-    """Lives through engines for the pool.
+    """The one that lives through engines for the pool.
 
     Args:
         edges, limits: the pool's.
@@ -115,7 +115,7 @@ class Tender:
         return failure
 
     def again(self, running: Running, failure: Failure | None) -> bool:
-        """Whether a load that failed is to be tried otherwise."""
+        """Return whether a load that failed is to be tried in another way."""
         if failure is None or running.ready is not None or running.stop.is_set():
             return False
         try:
@@ -156,7 +156,7 @@ class Tender:
             return
 
     def _weigh(self, running: Running, engine: PooledEngine) -> None:
-        """Tell when an engine holds far more memory than it was meant to."""
+        """Tell when an engine holds far more memory than planned."""
         allowed = None if running.outgrown else self._edges.allowed(running.plan)
         held = None if allowed is None else engine.memory()
         if held is None or allowed is None:
@@ -177,7 +177,7 @@ class Tender:
 
 
 async def ended_by(work: Awaitable[Failure | None]) -> Failure | None:
-    """Why it did not go well; None where it did, or was called off."""
+    """Return the failure of the work; None where it succeeded, or was cancelled."""
     try:
         return await work
     except asyncio.CancelledError:
@@ -191,7 +191,7 @@ async def ended_by(work: Awaitable[Failure | None]) -> Failure | None:
 
 
 def harmless(told: Callable[P, None]) -> Callable[P, None]:
-    """The same without its exceptions: a log that cannot be written must not keep a command from being carried out."""
+    """Return the function without its exceptions: a log that cannot be written must not stop a command."""
 
     def heard(*args: P.args, **kwargs: P.kwargs) -> None:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""The engines that there are, as those see them who plan."""
+"""The engines there are, as planners see them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ class Living(Protocol):
     """The engines that there are now; a pool is one."""
 
     def residents(self) -> Sequence[Resident]:
-        """What they take by their plans, and who of them may leave."""
+        """Return the engines' planned memory, and which of them may leave."""
 
     def holdings(self) -> Sequence[Holding]:
-        """What those hold that have a process."""
+        """Return the memory of the engines that have a process."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Engines that stay what they are and have no process; none, where nobody starts any."""
+    """A fixed set of engines without a process; none, where nobody starts any."""
 
     engines: tuple[Resident, ...] = ()
 
     def residents(self) -> tuple[Resident, ...]:
-        """These."""
+        """Return these engines."""
         return self.engines
 
     def holdings(self) -> tuple[Holding, ...]:
-        """Nothing."""
+        """Return nothing, as none has a process."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""The only owner of engines. It tells the scheduler what happened and does what the scheduler orders.
+"""Own all engines: tell the scheduler what happened, and do what it orders.
 
 `_apply` is a plain function: no await lies between reading and writing the scheduler's state, so there is no lock.
 Every outcome of a command comes back as an event, and so does the time that the scheduler waits for.
@@ -54,7 +54,7 @@ Wait: TypeAlias = Callable[["asyncio.Future[Lease]"], Awaitable[Lease]]
 
 
 class Pool:
-    """Runs the scheduler's commands. Use as an async context manager; leaving it ends every engine.
+    """The runner of the scheduler's commands. Use it as an async context manager; leaving it ends every engine.
 
     Args:
         changes: is told of every change of an engine or a queue; None: one that nobody else tells anything.
@@ -100,7 +100,7 @@ class Pool:
     # ── what others ask ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def acquire(self, model: ModelId, affinity: str | None = None, wait: Wait | None = None) -> Lease:
-        """Wait for an engine of the model, loading it where needed; requests with one `affinity` prefer one engine.
+        """Wait for an engine of the model, loading it if needed; requests with one `affinity` prefer one engine.
 
         `wait` waits in place of us where there is something to wait for; it raises what the future does, else nothing.
         Raises ModelLoadFailed with the reason, LoadCancelled, CrashLoop, ModelDoesNotFit, QueueFull, ShuttingDown.
@@ -117,27 +117,30 @@ class Pool:
             raise
 
     def ask_load(self, model: ModelId, *, fresh: bool = False) -> None:
-        """Want the model loaded; returns at once. `fresh`: in place of the engines there are, after their requests."""
+        """Ask for the model to be loaded, and return at once.
+
+        `fresh`: in place of the engines there are, after their requests.
+        """
         self._apply(LoadAsked(model, fresh))
 
     def ask_unload(self, model: ModelId, *, now: bool = False) -> None:
-        """Want the model gone, after its requests or `now`; returns at once."""
+        """Ask for the model to be unloaded, after its requests or `now`, and return at once."""
         self._apply(UnloadAsked(model, now))
 
     def launch_changed(self, model: ModelId) -> None:
-        """What lives of the model ends after its requests and is started anew; returns at once."""
+        """End the model's engines after their requests and start them anew; return at once."""
         self._apply(LaunchChanged(model))
 
     def policies_changed(self) -> None:
-        """What is set for models is not what it was."""
+        """Tell the scheduler that the settings of models have changed."""
         self._apply(PolicyChanged())
 
     async def at_rest(self, model: ModelId) -> PoolStatus:
-        """The model's status once its engine neither comes up nor goes away."""
+        """Return the model's status once its engine neither comes up nor goes away."""
         return await self._first(model, lambda status: status.view.state not in _MOVING)
 
     async def unload(self, model: ModelId, *, now: bool = False) -> PoolStatus:
-        """End the model's engines, after their requests or `now`; returns when their processes are gone.
+        """End the model's engines, after their requests or `now`; return when their processes are gone.
 
         Those of downloads that are called off by it, too.
         """
@@ -150,7 +153,7 @@ class Pool:
         return status
 
     def ready_client(self, model: ModelId) -> EngineClient | None:
-        """A ready engine's client, for what neither wakes nor keeps it; None where there is none."""
+        """Return a ready engine's client, for requests that neither wake nor keep it; None where there is none."""
         ready = (
             running.engine.client
             for running in self._running.values()
@@ -159,7 +162,10 @@ class Pool:
         return next(ready, None)
 
     def shut_down(self) -> None:
-        """Refuse everything from now on, end engines after their requests; the second time, at once. Does not wait."""
+        """Refuse everything from now on, and end engines after their requests, the second time at once.
+
+        Does not wait.
+        """
         self._apply(ShutdownAsked())
 
     async def drained(self) -> None:
@@ -170,7 +176,7 @@ class Pool:
                 changed.clear()
 
     async def follow(self, model: ModelId) -> AsyncGenerator[PoolStatus]:
-        """The model's status now and after every change, the newest only."""
+        """Yield the model's status now and after every change, the newest only."""
         with self.watch() as changed:
             while True:
                 yield self.status(model)
@@ -182,16 +188,16 @@ class Pool:
             return await anext(status async for status in changes if wanted(status))
 
     def status(self, model: ModelId) -> PoolStatus:
-        """The model's status now."""
+        """Return the model's status now."""
         view = self._scheduler.view(model)
         return PoolStatus(view, tuple(EngineStatus.of(one, self._running.get(one.engine)) for one in view.engines))
 
     def residents(self) -> tuple[Resident, ...]:
-        """The engines there are, as the planner sees them."""
+        """Return the engines there are, as the planner sees them."""
         return self._scheduler.residents(self._edges.clock())
 
     def holdings(self) -> tuple[Holding, ...]:
-        """What every engine that has a process holds, as far as that was planned."""
+        """Return the planned memory of every engine that has a process."""
         return tuple(
             Holding(running.engine.pid, running.plan.used_bytes)
             for running in self._running.values()
@@ -216,7 +222,7 @@ class Pool:
         self._changes.tell()
 
     def _call_off_checks(self) -> None:
-        """What is read or downloaded for an engine that nobody wants any more ends at once."""
+        """Cancel what is read or downloaded for engines that nobody wants any more."""
         for engine, task in list(self._checks.items()):
             if task.done():
                 del self._checks[engine]
@@ -284,13 +290,13 @@ class Pool:
             await asyncio.sleep(self._limits.room_poll)
 
     async def _look_once(self) -> Mapping[str, int]:
-        """One look at a time serves everybody."""
+        """Look at the machine; one look at a time serves everybody."""
         if self._look is None or self._look.done():
             self._look = asyncio.ensure_future(self._edges.see_room(self))
         return await asyncio.shield(self._look)
 
     async def _live(self, running: Running) -> None:
-        """Whatever becomes of an engine, its room is given back."""
+        """Live through an engine's life, and give its room back, whatever becomes of it."""
         failure, again = None, False
         try:
             failure = await ended_by(self._tender.live(running))
@@ -303,11 +309,11 @@ class Pool:
             running.gone.set()
 
     def check(self) -> None:
-        """Trust nothing: ask every engine at once whether it lives, and see what time has done. Does not wait."""
+        """Ask every engine at once whether it lives, and see what time has done, trusting nothing. Does not wait."""
         for running in self._running.values():
             running.doubt.set()
         self._apply(TimePassed())
 
     def watch(self) -> AbstractContextManager[asyncio.Event]:
-        """An event that is set on every change of any engine, queue or download; whoever waits clears it."""
+        """Yield an event that is set on every change of any engine or queue; whoever waits clears it."""
         return self._changes.watch()

@@ -1,1 +1,1 @@
-"""Asking the machine: drivers, the engine, the system. What the texts mean is `core/devices`' business."""
+"""Ask the machine: drivers, the engine, the system. `core/devices` interprets the texts."""

@@ -22,22 +22,22 @@ _NVIDIA_FILES = ("nvidiactl", "dxg")  # the driver; Windows' GPUs within its Lin
 
 
 def has_nvidia(around: Surroundings) -> bool:
-    """Whether a driver is there at all: then silence is a problem, otherwise it is not."""
+    """Return whether a driver is installed. If it is, silence is a problem."""
     return any((around.devices / name).exists() for name in _NVIDIA_FILES)
 
 
 def nvidia(around: Surroundings) -> tuple[Gpu, ...]:
-    """NVIDIA's GPUs through NVML."""
+    """Return NVIDIA's GPUs, through NVML."""
     return _parsed(parse_nvml, run_tool(around.nvml, around.env, around.limit_s))
 
 
 def kernel(around: Surroundings) -> tuple[Gpu, ...]:
-    """AMD's and Intel's GPUs through the kernel's files."""
+    """Return AMD's and Intel's GPUs, through the kernel's files."""
     return parse_cards(drm_cards(around.sysfs), kfd_nodes(around.sysfs))
 
 
 def amd_tools(around: Surroundings) -> tuple[Gpu, ...]:
-    """AMD's GPUs through `amd-smi`, or `rocm-smi` where that is all there is; none without either."""
+    """Return AMD's GPUs through `amd-smi`, or `rocm-smi` where that is all there is; none without either."""
     newer, older = around.tool("amd-smi"), around.tool("rocm-smi")
     if newer:
         return _parsed(parse_amd_smi, run_tool([newer, *AMD_SMI], around.env, around.limit_s))
@@ -47,7 +47,7 @@ def amd_tools(around: Surroundings) -> tuple[Gpu, ...]:
 
 
 def apple(around: Surroundings) -> tuple[Gpu, ...]:
-    """The Apple GPU."""
+    """Return the Apple GPU."""
     profiler = run_tool(["system_profiler", *PROFILER], around.env, around.limit_s)
     try:
         memory = run_tool(["sysctl", *SYSCTL], around.env, around.limit_s)
@@ -57,19 +57,19 @@ def apple(around: Surroundings) -> tuple[Gpu, ...]:
 
 
 def vulkan(around: Surroundings) -> tuple[VulkanDevice, ...]:
-    """Vulkan's own list through `vulkaninfo`; empty where it is not installed."""
+    """Return Vulkan's own list through `vulkaninfo`; empty where it is not installed."""
     tool = around.tool("vulkaninfo")
     return parse_vulkaninfo(run_tool([tool, "--summary"], around.env, around.limit_s)) if tool else ()
 
 
 def host(around: Surroundings) -> Host:
-    """The machine's memory within our control groups."""
+    """Return the machine's memory within our control groups."""
     memory = psutil.virtual_memory()
     return host_memory(memory.total, memory.available, memory_limits(around.procfs, around.sysfs))
 
 
 def holding(pid: int) -> Holding:
-    """What a process of ours holds of the host: pages of its own, not those of files such as mapped weights."""
+    """Return the host memory of a process of ours: pages of its own, not those of files such as mapped weights."""
     try:
         memory = psutil.Process(pid).memory_info()
     except (psutil.Error, OSError):
@@ -81,4 +81,4 @@ def _parsed(parse: Callable[[str], tuple[Gpu, ...]], text: str) -> tuple[Gpu, ..
     try:
         return parse(text)
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise ProbeFailed(f"its answer makes no sense: {error}") from error
+        raise ProbeFailed(f"its answer cannot be understood: {error}") from error

@@ -1,4 +1,4 @@
-"""Ask a llama-server which devices it has, and RPC workers whether they can be asked."""
+"""Ask a llama-server for its devices, and RPC workers whether they can be asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1", "GGML_VK_VIS
 
 
 def identity(binary: Path, env: Mapping[str, str]) -> tuple[object, ...]:
-    """What a remembered list stays valid for: the file, and the variables that hide devices."""
+    """Return the key for which a remembered list stays valid: the file, and the variables that hide devices."""
     try:
         found = binary.resolve().stat()
     except OSError as error:
@@ -28,12 +28,12 @@ def identity(binary: Path, env: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def list_devices(binary: Path, env: Mapping[str, str], limit_s: float) -> tuple[Listed, ...]:
-    """The machine's own devices by `--list-devices` in this environment. Raises ProbeFailed."""
+    """Return the machine's own devices by `--list-devices` in this environment. Raises ProbeFailed."""
     return parse_device_list(run_tool([str(binary), "--list-devices"], _child_env(env), limit_s))
 
 
 def list_worker(binary: Path, endpoint: str, env: Mapping[str, str], limit_s: float) -> tuple[Listed, ...]:
-    """The devices of one RPC worker. Raises ProbeFailed.
+    """Return the devices of one RPC worker. Raises ProbeFailed.
 
     `--rpc` comes first: llama-server lists and leaves as soon as it reads `--list-devices`.
     """
@@ -43,7 +43,11 @@ def list_worker(binary: Path, endpoint: str, env: Mapping[str, str], limit_s: fl
 
 
 def worker_is_free(endpoint: str, limit_s: float) -> bool:
-    """Whether a worker would answer now.
+    """Return whether a worker would answer now. Raise ProbeFailed where nobody listens.
+
+    It serves one client at a time; one more waits to be accepted, and others cannot even connect. Nothing is sent to
+    it: a worker that has time ends a client at once that only closes its side. It would answer a greeting later, when
+    nobody is there, and that kills ggml-rpc-server (SIGPIPE). Where nobody listens, llama-server would abort.
 
     It serves one client at a time; one more waits to be accepted, and others cannot even connect. Nothing is said to
     it: a client that only ends its side is ended at once by a worker that has time. A greeting would be answered
@@ -65,6 +69,6 @@ def worker_is_free(endpoint: str, limit_s: float) -> bool:
 
 
 def _child_env(env: Mapping[str, str]) -> dict[str, str]:
-    """As engines get it: without the caller's own llama-server settings. A debugger is of no use to anybody here."""
+    """Return the environment of engines, without the caller's own llama-server settings and without a debugger."""
     kept = {name: value for name, value in env.items() if not name.startswith("LLAMA_ARG_")}
     return {**kept, "GGML_NO_BACKTRACE": "1", "PATH": env.get("PATH", os.defpath)}

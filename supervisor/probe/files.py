@@ -1,4 +1,4 @@
-"""Read what Linux tells of GPUs and memory in its file systems."""
+"""Read what Linux reports of GPUs and memory in its file systems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _METRICS_BYTES = 4
 
 
 def drm_cards(sysfs: Path) -> list[DrmCard]:
-    """The cards of the kernel's graphics drivers."""
+    """Return the cards of the kernel's graphics drivers."""
     found = []
     for card in sorted((sysfs / "class/drm").glob("card*")):
         device = card / "device"
@@ -34,7 +34,7 @@ def drm_cards(sysfs: Path) -> list[DrmCard]:
 
 
 def kfd_nodes(sysfs: Path) -> list[KfdNode]:
-    """The nodes of AMD's compute driver, with the memory that each process holds there."""
+    """Return the nodes of AMD's compute driver, with the memory that each process holds there."""
     root = sysfs / "class/kfd/kfd"
     found = []
     for node in (root / "topology/nodes").glob("*"):
@@ -47,7 +47,7 @@ def kfd_nodes(sysfs: Path) -> list[KfdNode]:
 
 
 def memory_limits(procfs: Path, sysfs: Path) -> Iterator[Group]:
-    """The control groups above this process that have figures on memory, ours first."""
+    """Yield the control groups above this process that have figures on memory, ours first."""
     for version, path in memory_groups(read_text(procfs / "self/cgroup")):
         root, names = sysfs / "fs/cgroup", _V2_FILES
         if version == 1:
@@ -62,7 +62,7 @@ def memory_limits(procfs: Path, sysfs: Path) -> Iterator[Group]:
 
 
 def read_text(path: Path) -> str:
-    """The content, empty where the file cannot be read."""
+    """Return the content of a file; empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

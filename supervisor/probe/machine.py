@@ -1,4 +1,4 @@
-"""The machine at one moment, from all sources together."""
+"""Look at the machine at one moment, through all sources together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_ENGINE = Problem(
 
 
 class Prober:
-    """Knows the machine. Asks one question at a time; plain functions, to be called from a thread.
+    """The one that knows the machine. It asks one question at a time, in plain functions to be called from a thread.
 
     The engine's list is asked for once per file and environment: it starts the GPU's runtime for a moment. After that
     free memory comes from the drivers; where a driver does not tell, the engine is asked again.
@@ -51,13 +51,13 @@ class Prober:
 
     @property
     def runs(self) -> tuple[ProbeRun, ...]:
-        """How each probe went the last time, with the seconds it took."""
+        """Outcome of each probe's last run, with the seconds it took."""
         return self._patience.runs
 
     def machine(
         self, binary: Path | None, rpc: Sequence[str] = (), *, again: bool = False, ours: Collection[str] = ()
     ) -> Machine:
-        """What there is now.
+        """Return the machine as it is now.
 
         Args:
             binary: the llama-server that will be used; None: there is none.
@@ -85,7 +85,7 @@ class Prober:
             return Machine(host, joined.devices, (*about_engine, *failed, *joined.problems))
 
     def process_bytes(self, pid: int) -> Mapping[str, int]:
-        """What the drivers say now that a process holds, by the names of the last look at the machine.
+        """Return the bytes that the drivers now say a process holds, by the names of the last look at the machine.
 
         Devices of which none tells are left out; in a container NVIDIA's driver tells of none of ours.
         """
@@ -109,7 +109,7 @@ class Prober:
         return gpus
 
     def _with_amd_tools(self, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-        """AMD's tools are slow and add names only: asked once."""
+        """Return the GPUs with AMD's names. Its tools are slow and add names only, so they are asked once."""
         amd = tuple(gpu for gpu in gpus if gpu.vendor == AMD)
         if not amd and not (self._around.devices / "kfd").exists():
             return gpus
@@ -145,7 +145,7 @@ class Prober:
         return tuple(found)
 
     def _ask_worker(self, binary: Path, endpoint: str) -> tuple[Listed, ...]:
-        """A worker that serves somebody is what it was when it was asked last."""
+        """Return the devices of a worker; one that serves somebody is what it was when it was last asked."""
         if worker_is_free(endpoint, self._around.limit_s):
             self._workers[endpoint] = list_worker(binary, endpoint, self._around.env, self._around.limit_s)
         elif endpoint not in self._workers:
@@ -157,11 +157,11 @@ class Prober:
 
 
 def _told_by_drivers(listed: Sequence[Listed], found: DriverReport, env: Mapping[str, str]) -> bool:
-    """Whether free memory needs no engine: a driver knows each device, or it is the host's (Metal tells no more)."""
+    """Return whether free memory needs no engine: a driver knows each device, or it is the host's."""
     devices = join(listed, found, env, Host(0, 0)).devices
     return all(device.backend == "metal" or is_known(device, found.gpus) for device in devices)
 
 
 def _numbered(workers: Sequence[Listed]) -> tuple[Listed, ...]:
-    """As an engine numbers them that is given all workers."""
+    """Return the workers numbered as an engine that is given all of them numbers them."""
     return tuple(replace(one, name=f"RPC{number}") for number, one in enumerate(workers))

@@ -1,4 +1,4 @@
-"""A process of its own that reads NVIDIA's figures through NVML and writes them as JSON (`core/devices/nvidia`).
+"""Read NVIDIA's figures through NVML in a process of its own, and write them as JSON (`core/devices/nvidia`).
 
 A driver call that hangs cannot be cancelled, only left behind with its process. NVML opens no context on a GPU. It is
 run by its path, so that nothing of this program has to be imported.
@@ -40,7 +40,7 @@ def _gpu(handle: Any) -> dict[str, Any]:
 
 
 def _part(handle: Any) -> dict[str, Any]:
-    """What a GPU and a MIG instance both have."""
+    """Return the fields that a GPU and a MIG instance both have."""
     memory = _told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     return {
         "name": _told(lambda: _text(nvml.nvmlDeviceGetName(handle))),
@@ -65,7 +65,7 @@ def _instances(handle: Any) -> list[dict[str, Any]]:
 
 
 def _told(read: Callable[..., Any]) -> Any:
-    """The value, None where the driver does not tell it of this GPU."""
+    """Return the value; None where the driver does not tell it of this GPU."""
     try:
         return read()
     except nvml.NVMLError:

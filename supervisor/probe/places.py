@@ -1,4 +1,4 @@
-"""Where a probe looks and with what: the edges, so that tests can hand in their own."""
+"""The places where a probe looks, and its tools: the edges, so that tests can hand in their own."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ class Surroundings:
     nvml: tuple[str, ...] = field(default=(sys.executable, "-P", str(_HELPER)))
 
     def tool(self, name: str) -> str | None:
-        """The program of that name on PATH."""
+        """Return the path of the program of that name on PATH."""
         return shutil.which(name, path=self.env.get("PATH"))

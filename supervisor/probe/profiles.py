@@ -17,17 +17,17 @@ _MOST_DIGITS = 100
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain YAML: what it holds is no larger than it is itself, and has no numbers that cannot be written out."""
+    """A loader of plain YAML: no content larger than the text, and no numbers that cannot be written out."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """One value; no reference to another one, which could make much of little."""
+        """Return one value. Refuse a reference to another one, which could make much of little."""
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # PyYAML has no types here
             raise yaml.composer.ComposerError(None, None, "no aliases (*name) are taken here", mark)
         return super().compose_node(parent, index)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """A whole number."""
+        """Return a whole number."""
         if len(node.value) > _MOST_DIGITS:
             raise ValueError
         return super().construct_yaml_int(node)
@@ -37,12 +37,12 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 
 def profile_names() -> tuple[str, ...]:
-    """The profiles that come with the program, without their ending."""
+    """Return the profiles that come with the program, without their ending."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
 
 
 def load_profile(name: str) -> Machine:
-    """The machine of a profile: a path of a YAML or JSON file, or a name of `profile_names`.
+    """Return the machine of a profile: a path of a YAML or JSON file, or a name of `profile_names`.
 
     Raises ProfileInvalid where there is none, it cannot be read, or it is not a profile.
     """
@@ -61,7 +61,7 @@ def load_profile(name: str) -> Machine:
 
 
 def read_profile(data: bytes, where: str) -> Machine:
-    """The machine of a YAML or JSON text. Raises ProfileInvalid, which names `where` it came from."""
+    """Return the machine of a YAML or JSON text. Raises ProfileInvalid, which names `where` it came from."""
     if len(data) > _MOST_BYTES:
         raise ProfileInvalid(f"{where} is not a profile: it is too large for one.")
     try:

@@ -1,4 +1,4 @@
-"""Run a tool that may hang; one that did is left alone for a while."""
+"""Run a tool that may hang, and leave one that did alone for a while."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TOLD_CHARACTERS = 300
 
 
 class ProbeFailed(Exception):
-    """A probe has no answer; the message says why. It never leaves this room: it becomes a `Problem`."""
+    """A probe has no answer; the message says why. It never leaves this package: it becomes a `Problem`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRun:
-    """How a probe went the last time it was asked; `problem` is None where it answered."""
+    """The outcome of a probe's last run; `problem` is None where it answered."""
 
     name: str
     seconds: float
@@ -37,7 +37,7 @@ class ProbeRun:
 
 
 def run_tool(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> str:
-    """What `argv` prints on its standard output; of `env` it gets what drivers and Python read.
+    """Return the standard output of `argv`. From `env` it gets the variables that drivers and Python read.
 
     It has a session of its own, which is killed at the limit. Nobody waits for it after that: a process that hangs in
     a driver cannot be killed at all. Raises ProbeFailed for that, for a program that does not start, and for an exit
@@ -64,7 +64,7 @@ def run_tool(argv: Sequence[str], env: Mapping[str, str], limit_s: float) -> str
 
 
 class Patience:
-    """Runs probes and remembers how they went.
+    """A runner of probes that remembers how they went.
 
     One that failed, and took its time for it, is skipped until `pause_s` have passed; its problem stands meanwhile.
 
@@ -80,7 +80,7 @@ class Patience:
         self._failed_at: dict[str, float] = {}
 
     def ask(self, name: str, work: Callable[[], tuple[T, ...]]) -> tuple[T, ...]:
-        """The answer of `work`; nothing where it fails now or failed a short while ago."""
+        """Return the answer of `work`; nothing where it fails now or failed a short while ago."""
         failed_at = self._failed_at.get(name)
         started = self._clock()
         if failed_at is not None and started - failed_at < self._pause_s:
@@ -98,12 +98,12 @@ class Patience:
         return answer
 
     def forgive(self) -> None:
-        """Ask all again at the next occasion."""
+        """Forget failures, so that all probes are asked again at the next occasion."""
         self._failed_at.clear()
 
     @property
     def runs(self) -> tuple[ProbeRun, ...]:
-        """The last run of every probe so far."""
+        """Last run of every probe so far."""
         return tuple(self._runs.values())
 
 

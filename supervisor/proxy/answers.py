@@ -1,4 +1,4 @@
-"""How the engine's response becomes the client's: streamed through, folded into one object, or passed on whole."""
+"""Turn the engine's response into the client's: streamed through, folded into one object, or passed on whole."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _AT_ONCE = 1 << 14  # and of one that is changed on the loop that relays
 _MOST_CHANGED = 4 << 20  # of one that is read for it; that takes 10 ms for each MiB at least, while all others wait
 
 Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
-"""What becomes of a whole answer."""
+"""A change to a whole answer."""
 
 
 class Filter(Protocol):
-    """What stands between the engine's bytes and the client's: `core/stream/filter.py`, or what looks like it."""
+    """A filter between the engine's bytes and the client's: `core/stream/filter.py`, or one with the same methods."""
 
     @property
     def done(self) -> bool: ...
@@ -37,7 +37,7 @@ class StreamBroken(Exception):
 
 
 async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    """Send the head and the events as they come; raises StreamBroken, between two events, where the end is missing.
+    """Send the head and the events as they come. Raise StreamBroken, between two events, where the end is missing.
 
     The head goes out while the engine works on the prompt, so that nobody gives up meanwhile and the first event need
     not wait for it. What fails from then on is said in the stream.
@@ -70,7 +70,7 @@ async def fold(
     through: Filter | None = None,
     changed: Changed | None = None,
 ) -> None:
-    """Send one object made of the whole stream, `changed`; raises StreamBroken where the end is missing."""
+    """Send one object made of the whole stream, `changed`. Raise StreamBroken where the end is missing."""
     while arrived := await upstream.read_some():
         into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:

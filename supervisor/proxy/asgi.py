@@ -53,7 +53,7 @@ async def while_connected(receive: Receive, work: Coroutine[object, object, None
 
 
 class Responder:
-    """One HTTP response, sent piece by piece.
+    """An HTTP response, sent piece by piece.
 
     Args:
         send: ASGI's.
@@ -75,7 +75,10 @@ class Responder:
         self.ended = False
 
     def write_now(self, data: bytes) -> bool:
-        """Send a piece of a stream that has started, in this moment; False: it is not sent, `write` has to wait."""
+        """Send a piece of a stream that has started at once.
+
+        Return False where it is not sent and `write` has to wait.
+        """
         transport = self._transport
         if transport is None or transport.get_write_buffer_size() > _WRITE_BUFFER:
             return False
@@ -96,7 +99,7 @@ class Responder:
         await self._write(f": {text}\n\n".encode())
 
     async def write(self, data: bytes) -> None:
-        """Send a piece of a stream's body, its head before."""
+        """Send a piece of a stream's body, preceded by the head."""
         self.said = True
         await self.start()
         await self._write(data)

@@ -1,4 +1,4 @@
-"""What clients send: read within limits, small bodies parsed at once, large ones only as far as is needed.
+"""Read the bodies of clients within limits: small ones parsed at once, large ones only as far as needed.
 
 A large body lies in a mapping of memory of its own: it takes what has arrived and not more, and goes back to the system
 with the request. It is read while it arrives (`core/requests/outliner.py`), so that no step takes long on the loop that
@@ -40,7 +40,7 @@ _Result = TypeVar("_Result")
 
 
 class Bodies:
-    """Room for the bodies of all requests of one kind that wait or run.
+    """The room for the bodies of all requests of one kind that wait or run.
 
     Args:
         most: bytes of one body.
@@ -62,11 +62,11 @@ class Bodies:
         self._most_key, self._total_key = keys or ("", "")
 
     def room(self) -> Room:
-        """Room for one request."""
+        """Return room for one request."""
         return Room(self)
 
     def take(self, size: int) -> None:
-        """Count bytes that have arrived; raises BodiesFull."""
+        """Count bytes that have arrived. Raise BodiesFull."""
         if self.held + size > self._total:
             where = f" ({self._total_key})" if self._total_key else ""
             raise BodiesFull(
@@ -77,7 +77,7 @@ class Bodies:
         self.held += size
 
     def check(self, size: int) -> None:
-        """Raise PayloadTooLarge for a body of so many bytes where that is too many."""
+        """Raise PayloadTooLarge for a body of so many bytes, if that is too many."""
         if size > self.most:
             advice = f"send less or raise {self._most_key}" if self._most_key else "send less"
             raise PayloadTooLarge(f"The request body is larger than {self.most >> 20} MiB; {advice}.")
@@ -103,14 +103,14 @@ class Room:
         self.bodies.held -= self.size
 
     def take(self, size: int) -> None:
-        """Count a piece; raises PayloadTooLarge, BodiesFull."""
+        """Count a piece. Raise PayloadTooLarge, BodiesFull."""
         self.bodies.check(self.size + size)
         self.bodies.take(size)
         self.size += size
 
 
 class Turns:
-    """Lets many compute on the loop, together for some milliseconds at a time. clock: seconds."""
+    """A scheduler that lets many compute on the loop, together for some milliseconds at a time. clock: seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -118,7 +118,7 @@ class Turns:
         self._counting = False
 
     async def run(self, function: Callable[[], _Result]) -> _Result:
-        """What a function returns that takes some milliseconds at most."""
+        """Run a function that takes some milliseconds at most, and return its result."""
         while self._spent >= _TURN_S:  # noqa: ASYNC110 - what is waited for is that others were served
             await asyncio.sleep(0)
         begun = self._clock()
@@ -153,26 +153,26 @@ class ClientJson:
 
     @property
     def opaque(self) -> bool:
-        """Whether there are fields in which nothing can be looked at."""
+        """True if there are fields in which nothing can be looked at."""
         return self._outline is not None and self._outline.opaque
 
     def payload(self, text: bytes) -> Payload:
-        """What to send for JSON that was made of `text` or `fields`."""
+        """Return the bytes to send for JSON that was made of `text` or `fields`."""
         return text if self._outline is None else self._outline.pieces(text)
 
     def heads(self, value: object) -> object:
-        """A value of `fields` of which only the beginnings of texts count."""
+        """Return a value of `fields` of which only the beginnings of texts count."""
         return value if self._outline is None else self._outline.heads(value, CHARACTERS)
 
     async def work(self, function: Callable[[], _Result]) -> _Result:
-        """What a function returns that computes with all of this request; for a large one it runs in a thread."""
+        """Run a function that computes with all of this request, and return its result; for a large one in a thread."""
         if self._outline is None:
             return function() if self.size <= _SMALL else await self._bodies.turns.run(function)
         return await _in_thread(self._bodies.thread, function)
 
 
 async def read_json(receive: Receive, room: Room, declared: int | None) -> ClientJson:
-    """The body as a JSON object. Raises InvalidRequest, PayloadTooLarge, BodiesFull, ClientGone."""
+    """Return the body as a JSON object. Raises InvalidRequest, PayloadTooLarge, BodiesFull, ClientGone."""
     body = _Body(room, declared, as_json=True)
     await body.take(receive)
     return await body.json()
@@ -181,7 +181,7 @@ async def read_json(receive: Receive, room: Room, declared: int | None) -> Clien
 async def read_any(
     receive: Receive, room: Room, declared: int | None, *, as_json: bool
 ) -> tuple[Payload, ClientJson | None]:
-    """The body as it is; with `as_json` as a JSON object, too, where it is one.
+    """Return the body as it is; with `as_json` also as a JSON object, where it is one.
 
     Raises PayloadTooLarge, BodiesFull, ClientGone.
     """
@@ -197,13 +197,13 @@ async def read_any(
 
 
 def declared_size(scope: Scope) -> int | None:
-    """Bytes that the client says it sends; None where it does not say."""
+    """Return the bytes that the client says it sends; None where it does not say."""
     found = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"")
     return int(found) if found.isdigit() and len(found) <= _DIGITS else None
 
 
 def parse_object(text: bytes) -> dict[str, object]:
-    """A JSON object. Raises InvalidRequest."""
+    """Return the JSON object of a text. Raise InvalidRequest."""
     try:
         parsed = parse(text)
     except NotJson as error:
@@ -214,7 +214,7 @@ def parse_object(text: bytes) -> dict[str, object]:
 
 
 class _Body:
-    """The bytes of a body as they arrive. declared: that the client says there are. as_json: it will be parsed."""
+    """The bytes of a body as they arrive. `declared`: as the client says. `as_json`: it will be parsed."""
 
     def __init__(self, room: Room, declared: int | None, *, as_json: bool) -> None:
         room.bodies.check(declared or 0)
@@ -241,13 +241,13 @@ class _Body:
                 await self._read(large)
 
     def whole(self) -> bytes | tuple[memoryview]:
-        """All of it; of a large one, where it lies."""
+        """Return the whole body; of a large one, a view of its memory."""
         if self._mapped is not None:
             return (memoryview(self._mapped)[: self._room.size],)
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
 
     async def json(self) -> ClientJson:
-        """What it says."""
+        """Return the body as JSON."""
         room, whole = self._room, self.whole()
         bodies = room.bodies
         if isinstance(whole, bytes):
@@ -268,7 +268,7 @@ class _Body:
         return ClientJson(outline.text, fields, room.size, bodies, outline)
 
     def _add(self, piece: bytes) -> bytes:
-        """Keep a piece; where the body is large, what has come since this was last asked."""
+        """Keep a piece; return, of a large body, what has come since the last call."""
         room = self._room
         begun = room.size
         room.take(len(piece))

@@ -1,4 +1,4 @@
-"""The clients' connections: how many there may be, who leaves for a new one, and what each of them may take.
+"""Limit the clients' connections: how many there may be, who leaves for a new one, what each of them may take.
 
 A file descriptor is needed for every connection, and for all else that the daemon does. So connections are limited to
 a part of them. Where that is used up, a newcomer takes the place of the connection that has waited longest for its own
@@ -34,7 +34,7 @@ RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """What one client may take.
+    """The limits of one client.
 
     connections: of all clients together. head: bytes of the request line and the headers, trailers included. fields:
     how many headers. head_s: seconds for the head of a request. body_s: seconds in which a body must make progress.
@@ -50,7 +50,7 @@ class ClientLimits:
 
 
 class Place(Enum):
-    """What a new connection gets."""
+    """The place that a new connection gets."""
 
     FULL = auto()  # it is served
     MANAGEMENT = auto()  # of its requests only those of management are
@@ -58,14 +58,14 @@ class Place(Enum):
 
 
 class Connection(Protocol):
-    """What has to be known of a connection."""
+    """The facts of a connection that have to be known."""
 
     @property
     def held_back(self) -> bool:
-        """Whether we do not read what it sends."""
+        """True if we do not read what it sends."""
 
     def drop(self) -> None:
-        """Close it in this moment."""
+        """Close it at once."""
 
 
 class Connections:
@@ -100,38 +100,41 @@ class Connections:
         return Place.NONE
 
     def leave(self, old: Connection) -> None:
-        """A connection is closed."""
+        """Take out a connection that is closed."""
         self._served.discard(old)
         self._management.discard(old)
         for waiting in (self._waiting, self._stalled, self._owing, self._management_waiting):
             waiting.pop(old, None)
 
     def waits(self, one: Connection) -> None:
-        """A connection waits for its client's next request."""
+        """Note that a connection waits for its client's next request."""
         if one in self._served:
             self._waiting[one] = None
 
     def works(self, one: Connection) -> None:
-        """A connection has a request; its body may be yet to come."""
+        """Note that a connection has a request, whose body may be yet to come."""
         self._waiting.pop(one, None)
 
     def stalls(self, one: Connection) -> None:
-        """A connection's client reads slower than it is written to."""
+        """Note that a connection's client reads more slowly than it is written to."""
         if one in self._served:
             self._stalled[one] = self._clock()
 
     def flows(self, one: Connection) -> None:
-        """It reads again."""
+        """Note that the client reads again."""
         self._stalled.pop(one, None)
 
     def owes(self, one: Connection) -> None:
-        """A connection's client has begun a body, or sent a piece of it, and more is to come."""
+        """Note that a connection's client has begun a body, or sent a piece of it, and more is to come."""
         if one in self._served:
             self._owing[one] = self._clock()
             self._owing.move_to_end(one)
 
     def owes_nothing(self, one: Connection) -> None:
-        """Its request is there. One of management may lose its place until then: its body is small."""
+        """Note that the request is complete.
+
+        A connection for management may lose its place until then, as its body is small.
+        """
         self._owing.pop(one, None)
         self._management_waiting.pop(one, None)
 
@@ -182,7 +185,7 @@ class Connections:
 
 
 def management_only(app: ASGIApp, render_error: RenderError) -> ASGIApp:
-    """`app` for a connection that has a place for management alone."""
+    """Return `app` for a connection that has a place for management alone."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -195,5 +198,5 @@ def management_only(app: ASGIApp, render_error: RenderError) -> ASGIApp:
 
 
 def too_many_connections() -> TooManyConnections:
-    """What a client without a place is told."""
+    """Return the error for a client without a place."""
     return TooManyConnections("The server has as many connections as it can serve. Try again in a moment.")

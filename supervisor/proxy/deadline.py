@@ -10,7 +10,10 @@ _TICK = 0.001  # the clock of an event loop is no finer
 
 
 class Deadline:
-    """Calls `reached` once the time is over. Setting it anew is cheap: its timer is moved only to an earlier time."""
+    """A timer that calls `reached` once the time is over.
+
+    Setting it anew is cheap: it is moved only to an earlier time.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, reached: Callable[[], None]) -> None:
         self._loop = loop
@@ -20,17 +23,17 @@ class Deadline:
         self._rings_at = inf
 
     def within(self, seconds: float) -> None:
-        """So many seconds from now, instead of the time that was set."""
+        """Set the time to so many seconds from now, instead of the one that was set."""
         self._at = self._loop.time() + seconds
         if self._at < self._rings_at:
             self._wind()
 
     def off(self) -> None:
-        """No limit, until the next one is set."""
+        """Remove the limit, until the next one is set."""
         self._at = inf
 
     def close(self) -> None:
-        """No limit any more."""
+        """Remove the limit for good."""
         self.off()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Relayed requests: JSON in → lease → engine → bytes back. The endpoints are plain ASGI applications.
+"""Relay requests: JSON in → lease → engine → bytes back. The endpoints are plain ASGI applications.
 
 A generation is always asked of the engine as a stream with progress, whatever the client wanted: only then does the
 engine notice within milliseconds that nobody listens any more (docs/relay.md). A client that wanted no stream gets the
@@ -42,7 +42,7 @@ RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
 @dataclass(frozen=True)
 class Relaying:
-    """What all relayed paths share.
+    """The parts that all relayed paths share.
 
     render_error: status, body and headers for an error, in the form of the paths' API.
     """
@@ -57,13 +57,13 @@ class Relaying:
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
-    """The ASGI endpoint of every relayed path."""
+    """Return the ASGI endpoint of every relayed path."""
     return {path: RelayEndpoint(route, relaying) for path, route in SERVED.items()}
 
 
 @dataclass(frozen=True)
 class RelayEndpoint:
-    """One path whose requests go to the engine of the model that the body names."""
+    """A path whose requests go to the engine of the model that the body names."""
 
     route: Route
     relaying: Relaying
@@ -91,7 +91,7 @@ class RelayEndpoint:
             await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
-        """Answer, or say that the request was cancelled."""
+        """Answer, or report that the request was cancelled."""
         try:
             await self._tries(job, responder)
         except asyncio.CancelledError:
@@ -106,20 +106,20 @@ class RelayEndpoint:
             job.prepared.way.finish()
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
-        """The request for the engine, and what the client asks for, as the model's filters leave it."""
+        """Return the request for the engine, and the client's fields, as the model's filters leave them."""
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
         return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
-        """How to wait for an engine, where the client can hear something meanwhile."""
+        """Return the way to wait for an engine, where the client can hear something meanwhile."""
         if not request.stream or not self.route.generates:
             return None
         return partial(self.relaying.waiting.wait, request=request, responder=responder)
 
     async def _tries(self, job: _Job, responder: Responder) -> None:
-        """Answer; once more where an engine died, and as often as the watch wants."""
+        """Answer; once more where an engine died, and as often as the watch asks for it."""
         again = True
         while True:
             try:
@@ -131,7 +131,7 @@ class RelayEndpoint:
                 await _keep(job, why, responder)
 
     async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
-        """Answer from one engine; raises _TryAgain where it died before the client had a byte."""
+        """Answer from one engine. Raise _TryAgain where it died before the client had a byte."""
         job.request.engine = None
         lease = await job.acquire()
         job.request.engine = lease.number
@@ -175,7 +175,7 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
 
 
 async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
-    """What the client keeps of an answer that is asked for once more."""
+    """Keep what the client keeps of an answer that is asked for once more."""
     if not why.keeps:
         job.folding = None
     elif job.folding is not None:
@@ -188,7 +188,7 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
 
 @dataclass(slots=True)
 class _Job:
-    """One request on its way to an engine.
+    """A request on its way to an engine.
 
     filtered: the way of the answer's bytes in the present try. folding: what becomes of them for a client that wants
     one object; has_kept: something of an earlier try is in it.
@@ -205,7 +205,7 @@ class _Job:
     has_kept: bool = False
 
     async def question(self, client: EngineClient) -> tuple[str, Payload]:
-        """Path and body of the request to the engine."""
+        """Return path and body of the request to the engine."""
         prepared, way = self.prepared, self.prepared.way
         changed = await way.changed(client)
         raw = await way.raw_payload(client, changed) if way.raw else None
@@ -220,7 +220,7 @@ class _Job:
         return self.body.payload(set_fields(self.prepared.body, changes))
 
     def new_filter(self) -> Filter:
-        """The way of the answer's bytes."""
+        """Return the way of the answer's bytes."""
         way = self.prepared.way
         return way.stream(way.stream_filter(self.api, drop_progress=self.plan.drop_progress))
 

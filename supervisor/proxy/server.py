@@ -1,4 +1,4 @@
-"""The HTTP server's protocol: it shows the relay the client's connection, and holds every client to its limits.
+"""Speak HTTP as the server's protocol: show the relay the client's connection, and hold every client to its limits.
 
 ASGI sends a piece of a body by awaiting a coroutine, in a task that must be woken first. For a stream's events the
 relay writes to the transport itself, in the moment in which they arrive from the engine; head and end of the response
@@ -41,11 +41,11 @@ _QUEUED = 16  # requests of one connection that wait behind the one that is bein
 
 
 class _Stop(Exception):
-    """Ends the parsing; `_fault` says why."""
+    """The end of parsing; `_fault` says why."""
 
 
 class RelayingProtocol(HttpToolsProtocol):
-    """uvicorn's own, with limits, and with the transport in every request's scope.
+    """uvicorn's protocol, with limits, and with the transport in every request's scope.
 
     `_phase`: what comes next from the client. `quiet`: nothing of a request yet; `head`, `body`: the rest of it.
     """
@@ -79,7 +79,7 @@ class RelayingProtocol(HttpToolsProtocol):
     # -- the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Find out whether there is a place for it."""
+        """Find out whether there is a place for the connection."""
         super().connection_made(transport)
         self.flow = self._flow = _Flow(transport)
         self.timeout_keep_alive = self._limits.idle_s  # type: ignore[assignment]  # uvicorn takes whole seconds; its timer any
@@ -92,7 +92,7 @@ class RelayingProtocol(HttpToolsProtocol):
             self.app = management_only(self.app, self._connections.render_error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the request that is being answered too, where others were queued behind it."""
+        """Tell the request that is being answered, even where others were queued behind it."""
         self._deadline.close()
         self._connections.leave(self)
         super().connection_lost(exc)
@@ -100,27 +100,27 @@ class RelayingProtocol(HttpToolsProtocol):
 
     @property
     def held_back(self) -> bool:
-        """Whether we do not read what the client sends."""
+        """True if we do not read what the client sends."""
         return self._flow.read_paused
 
     def drop(self) -> None:
-        """Close the connection in this moment, for another one."""
+        """Close the connection at once, for another one."""
         self.transport.abort()
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Note that the client does not read."""
         super().pause_writing()
         self._connections.stalls(self)
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """Note that the client reads again."""
         super().resume_writing()
         self._connections.flows(self)
 
     # -- what arrives
 
     def data_received(self, data: bytes) -> None:
-        """Parse it, within the limits."""
+        """Parse the data, within the limits."""
         self._unset_keepalive_if_required()
         if not self._wanted:
             self._throw_away(len(data))
@@ -136,32 +136,32 @@ class RelayingProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
             self._wanted = False
         except httptools.HttpParserError:
-            self._refuse(self._fault or InvalidRequest("What was sent is not HTTP/1.1."))
+            self._refuse(self._fault or InvalidRequest("The request is not HTTP/1.1."))
         else:
             self._hand_on()
             if self._unread > self._limits.head:
                 self._refuse(self._too_large())
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Note the beginning of a request."""
         super().on_message_begin()
         self._phase = "head"
         self._unread = self._head = self._fields = 0
 
     def on_url(self, url: bytes) -> None:
-        """A piece of the request line."""
+        """Take a piece of the request line."""
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header, or a trailer; those are counted and dropped."""
+        """Take a header; trailers are counted and dropped."""
         self._fields += 1
         self._count(len(name) + len(value) + 4)
         if self._phase == "head":
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The request's task is made here; it runs later. Too many of them end the connection."""
+        """Make the request's task, which runs later. Too many requests end the connection."""
         if len(self.pipeline) >= _QUEUED:
             raise _Stop
         super().on_headers_complete()
@@ -174,12 +174,12 @@ class RelayingProtocol(HttpToolsProtocol):
         self._begin_body_time()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Take a piece of the body."""
         self._unread = 0
         self._pieces.append(body)
 
     def _hand_on(self) -> None:
-        """Give the request what has come of its body: in one, though it may be thousands of chunks."""
+        """Give the request what has come of its body: in one piece, though it may be thousands of chunks."""
         if not self._pieces:
             return
         body, count = b"".join(self._pieces), len(self._pieces)
@@ -191,7 +191,7 @@ class RelayingProtocol(HttpToolsProtocol):
             self._throw_away(len(body) + count * _CHUNK)
 
     def on_message_complete(self) -> None:
-        """The request is there; what comes next is another one."""
+        """Note that the request is complete; what comes next is another one."""
         self._hand_on()
         super().on_message_complete()
         self._phase = "quiet"
@@ -208,7 +208,7 @@ class RelayingProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """What the client owes from here on: the rest of a body, or another request."""
+        """Set the limit for what the client owes next: the rest of a body, or another request."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._deadline.within(self._limits.body_s)
@@ -223,7 +223,7 @@ class RelayingProtocol(HttpToolsProtocol):
         return self._running is not None and not self._running.response_complete
 
     def _late(self) -> None:
-        """A time limit is over."""
+        """Act on a time limit that is over."""
         answered = self.cycle is not None and self.cycle.response_complete
         if self.transport.is_closing():
             self._close()
@@ -237,16 +237,16 @@ class RelayingProtocol(HttpToolsProtocol):
             ):
                 self._begin_body_time()
             else:
-                self._refuse(RequestTimeout("The request's body came too slowly. Send it again."))
+                self._refuse(RequestTimeout("The request body arrived too slowly. Send it again."))
         elif self._at_work():  # the next request's time begins when this one is answered
             self._deadline.within(self._limits.head_s)
         elif self._phase == "head":
-            self._refuse(RequestTimeout("The request's headers did not come in time. Send it again."))
+            self._refuse(RequestTimeout("The request headers did not arrive in time. Send the request again."))
         else:
             self._close()
 
     def timeout_keep_alive_handler(self) -> None:
-        """No further request came in time."""
+        """Close the connection, on which no further request came in time."""
         if not self.transport.is_closing():
             self._close()
 
@@ -278,7 +278,7 @@ class RelayingProtocol(HttpToolsProtocol):
         )
 
     def _refuse(self, error: SupervisorError) -> None:
-        """Answer what is no request, or will not become one, and close."""
+        """Answer something that is no request, or will not become one, and close."""
         self._wanted = False
         if self.pipeline or (self._at_work() and self._running is not self.cycle) or self._said_something():
             self.transport.abort()  # an answer here would be taken for a part of another one
@@ -313,12 +313,12 @@ class RelayingProtocol(HttpToolsProtocol):
 
 
 class _Flow(FlowControl):
-    """uvicorn's own, which remembers that a client was kept from sending."""
+    """uvicorn's flow control, which remembers that a client was kept from sending."""
 
     was_paused = False
 
     def pause_reading(self) -> None:
-        """What the client sends is not read."""
+        """Stop reading what the client sends."""
         super().pause_reading()
         self.was_paused = True
 
@@ -330,6 +330,6 @@ def _response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 def transport_of(scope: Scope) -> asyncio.Transport | None:
-    """The client's connection; None under another server."""
+    """Return the client's connection; None under another server."""
     found: asyncio.Transport | None = scope.get("extensions", {}).get(_EXTENSION, {}).get(_TRANSPORT)
     return found

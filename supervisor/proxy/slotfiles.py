@@ -1,4 +1,4 @@
-"""Slots that a client has an engine save, through `/upstream/MODEL/slots/N?action=…`.
+"""Check the slots that a client has an engine save, through `/upstream/MODEL/slots/N?action=…`.
 
 They go to `slot_save_path`, where the configuration names one, and never become more than `kv_store.max_mib`. Where
 it names none they are refused: the folder that an engine has for `keep_kv` is the daemon's own.
@@ -16,17 +16,17 @@ _ACTIONS = frozenset({"action=save", "action=restore", "action=erase"})
 _ERASE = "action=erase"
 _SAVE = "action=save"
 JSON = "application/json"
-"""How the engine is to read the body: as a form it could name another action."""
+"""The content type of the body for the engine: as a form it could name another action."""
 
 
 def is_slot_action(method: str, target: str) -> bool:
-    """Whether a request for this path, percent-encoded as it came, is one to save, restore or erase a slot."""
+    """Return whether a request for this path, percent-encoded, is one to save, restore or erase a slot."""
     path = unquote(target).strip("/")
     return method == "POST" and (path == "slots" or path.startswith("slots/"))
 
 
 def check_slot_action(model: str, options: LaunchOptions, query: str, max_bytes: int) -> None:
-    """Raise where the engine is not to do it; reads the folder.
+    """Raise where the engine may not do the action. It reads the folder.
 
     Args:
         model: for the message.
@@ -39,7 +39,7 @@ def check_slot_action(model: str, options: LaunchOptions, query: str, max_bytes:
         DiskFull: the folder holds as much as it may.
     """
     if query not in _ACTIONS:
-        raise InvalidRequest("Ask for ?action=save, ?action=restore or ?action=erase alone.", param="action")
+        raise InvalidRequest("Only ?action=save, ?action=restore and ?action=erase are supported.", param="action")
     if query == _ERASE:
         return
     folder = options.slot_save_path

@@ -1,4 +1,4 @@
-"""Answers that are not looked into: passed on as they come, or those of a chat said in another API's form."""
+"""Pass answers on that are not looked into: as they come, or those of a chat in another API's form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from supervisor.proxy.answers import Filter
 
 
 class Plain:
-    """An answer that is passed on as the engine gives it. What is done to others, `Spoken` and `Watch` say.
+    """An answer that is passed on as the engine gives it. `Spoken` and `Watch` do more.
 
     Attributes:
         verbatim: what the engine streams is what the client wants, apart from single events.
@@ -33,43 +33,43 @@ class Plain:
     raw = False
 
     def stream_filter(self, api: Api, *, drop_progress: bool) -> StreamFilter:
-        """What cuts the bytes of a streamed answer; `api`: the client's."""
+        """Return the filter that cuts the bytes of a streamed answer; `api`: the client's."""
         if not self.rewrites:
             return StreamFilter(drop_progress=drop_progress, api=api)
         return StreamFilter(drop_progress=drop_progress and self.verbatim, api=OPENAI, one_created=self.verbatim)
 
     def stream(self, relay: StreamFilter) -> Filter:
-        """The way of a streamed answer's bytes; anew for every try."""
+        """Return the filter of a streamed answer's bytes; a new one for every try."""
         return relay
 
     def answer(self, body: Mapping[str, object]) -> Mapping[str, object]:
-        """An answer that came in one piece, as the client gets it."""
+        """Return an answer that came in one piece, in the client's form."""
         return body
 
     def said(self, answer: Mapping[str, object]) -> Mapping[str, object]:
-        """A folded answer, as the client gets it."""
+        """Return a folded answer in the client's form."""
         return answer
 
     def again(self, why: AskAgain, *, goes_on: bool) -> None:
-        """The engine is asked once more; `goes_on`: the client has the beginning."""
+        """Note that the engine is asked once more; `goes_on`: the client has the beginning."""
 
     async def changed(self, client: EngineClient) -> Mapping[str, object] | None:
-        """The request, where it has become another."""
+        """Return the request, if it has become another."""
         return None
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
-        """The body of the raw route; None where that is not to be gone."""
+        """Return the body of the raw route; None where that is not taken."""
         return None
 
     def finish(self) -> None:
-        """The answer is over."""
+        """Note that the answer is over."""
 
 
 PLAIN: Final = Plain()
 
 
 class Spoken(Plain):
-    """One request's answer, a chat's, in the form of another API.
+    """A chat's answer to one request, in the form of another API.
 
     Args:
         new_voice: of the client's API.
@@ -82,13 +82,13 @@ class Spoken(Plain):
         self._new_voice = new_voice
 
     def stream(self, relay: StreamFilter) -> RecoveredStream:
-        """The way of a streamed answer's bytes; anew for every try."""
+        """Return the filter of a streamed answer's bytes; a new one for every try."""
         return RecoveredStream(relay, Untouched(), time.monotonic, Ways(voice=self._new_voice()))
 
     def said(self, answer: Mapping[str, object]) -> Mapping[str, object]:
-        """A whole answer in the client's form."""
+        """Return a whole answer in the client's form."""
         return self._new_voice().whole(cast(Chunk, answer))
 
     def answer(self, body: Mapping[str, object]) -> Mapping[str, object]:
-        """See `said`."""
+        """Return an answer in the client's form; see `said`."""
         return self.said(body)

@@ -1,11 +1,10 @@
-"""The relay's side of tool calls: which requests are watched, what a watched answer becomes, counters and the log."""
+"""Watch requests for tool calls in the relay: which ones, what an answer becomes, counters and the log."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,6 +42,7 @@ from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
 from supervisor.engines.client import EngineClient, Payload
 from supervisor.proxy.bodies import ClientJson
+from supervisor.proxy.counts import Counts
 from supervisor.proxy.spoken import PLAIN, Plain, Spoken
 
 _log = structlog.get_logger()
@@ -53,50 +53,12 @@ _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def call_id() -> str:
-    """An id for a call, as OpenAI's look; unique for ever."""
+    """Return an id for a call, in OpenAI's form; no id is used twice."""
     return "call_" + "".join(secrets.choice(_DIGITS) for _ in range(24))
 
 
-@dataclass
-class Counts:
-    """One model's counters since the daemon started.
-
-    Attributes:
-        answers: that were watched. native: calls that the engine had parsed. recovered, repaired: calls found in text,
-            by dialect. left_as_text: what began like a call, by reason. repeated: calls that came twice and were given
-            once. saved: answers whose calls were saved from an error of the engine's parser. failed: answers that
-            such an error ended. swallowed: answers of which the engine's parser gave out less than the model wrote.
-    """
-
-    answers: int = 0
-    native: int = 0
-    recovered: Counter[str] = field(default_factory=Counter)
-    repaired: Counter[str] = field(default_factory=Counter)
-    left_as_text: Counter[str] = field(default_factory=Counter)
-    repeated: int = 0
-    saved: int = 0
-    failed: int = 0
-    swallowed: int = 0
-
-    def add(self, tally: Tally, *, failed: bool) -> None:
-        """Count one answer."""
-        self.answers += 1
-        self.native += tally.native
-        self.repeated += tally.repeated
-        self.saved += tally.saved
-        self.failed += failed
-        self.swallowed += tally.swallowed
-        self.recovered.update(tally.recovered)
-        self.repaired.update({dialect: count for dialect, count in tally.repaired.items() if count})
-        self.left_as_text.update(tally.left_as_text)
-
-    def to_json(self) -> dict[str, object]:
-        """As GET /api/v1/toolcalls shows it."""
-        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
-
-
 class ToolCalls:
-    """Decides per request, and remembers per model.
+    """The decisions per request, and the memory per model.
 
     Args:
         default: the server's mode.
@@ -121,7 +83,7 @@ class ToolCalls:
         self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
 
     def prepare(self, path: str, request: ClientJson, entry: ModelEntry) -> Prepared:
-        """What to ask the engine, and the watch over its answer. Raises InvalidRequest."""
+        """Return the request to the engine, and the watch over its answer. Raise InvalidRequest."""
         body, asked = request.text, request.fields
         form = _form_of(path)
         if form is None:
@@ -151,7 +113,7 @@ class ToolCalls:
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
     def record(self, model: str, tally: Tally, *, failed: bool) -> None:
-        """Count an answer and tell the log."""
+        """Count an answer and log it."""
         self.counts.setdefault(model, Counts()).add(tally, failed=failed)
         if tally.recovered or tally.saved or failed:
             _log.info(
@@ -161,7 +123,7 @@ class ToolCalls:
             _log.debug("tool_call_markup", model=model, text=text)
 
     async def template_facts(self, client: EngineClient) -> TemplateFacts:
-        """What an engine says of its template; asked once."""
+        """Return the facts that an engine tells of its template; it is asked once."""
         if client not in self._facts:
             async with client.get("/props") as answer:
                 self._facts[client] = TemplateFacts.from_props(await answer.json_object())
@@ -173,13 +135,16 @@ class ToolCalls:
         self._unparsable.discard(model)
 
     def unparsed(self, model: str) -> None:
-        """The engine's parser has failed on this model; requests with mode `auto` leave it out from now on."""
+        """Note that the engine's parser has failed on this model; requests with mode `auto` leave it out from now on.
+
+        Requests with mode `auto` leave it out from now on.
+        """
         if model not in self._unparsable:
             _log.warning("engine_parser_failed", model=model, then="raw")
         self._unparsable.add(model)
 
     def goes_raw(self, policy: ToolPolicy, model: str) -> bool:
-        """Whether the engine's parser is to be left out."""
+        """Return whether the engine's parser is to be left out."""
         return policy.mode == "raw" or (policy.mode == "auto" and model in self._unparsable)
 
 
@@ -201,7 +166,7 @@ class Prepared:
 
 
 def plainly(path: str, request: ClientJson) -> Prepared:
-    """What to ask the engine where nothing is looked for in the answer."""
+    """Return the request to the engine where nothing is looked for in the answer."""
     form, asked = _form_of(path), request.fields
     chat = form.chat(asked) if form is not None and form.always and not request.opaque else None
     return Prepared(path, request.text, asked) if form is None or chat is None else _spoken(form, chat, asked)
@@ -218,7 +183,7 @@ def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object])
 
 
 class Watch(Plain):
-    """One request whose answer may hold calls.
+    """A request whose answer may hold calls.
 
     Attributes:
         raw: the engine's parser is left out; `changed` finds that out.
@@ -255,7 +220,7 @@ class Watch(Plain):
         self._thinking = False
 
     def stream(self, relay: StreamFilter) -> RecoveredStream:
-        """The way of the answer's bytes; anew for every try."""
+        """Return the filter of the answer's bytes; a new one for every try."""
         self._tally = Tally()
         if not self._goes_on:
             self._voice = self._new_voice()
@@ -266,15 +231,15 @@ class Watch(Plain):
         return self._stream
 
     def answer(self, body: Mapping[str, object]) -> Mapping[str, object]:
-        """An answer that came in one piece."""
+        """Return an answer that came in one piece."""
         return self.said(self._recovery().whole(cast(Chunk, body)))
 
     def said(self, answer: Mapping[str, object]) -> Mapping[str, object]:
-        """A whole answer in the client's form."""
+        """Return a whole answer in the client's form."""
         return self._new_voice().whole(cast(Chunk, answer))
 
     def again(self, why: AskAgain, *, goes_on: bool) -> None:
-        """The engine is asked once more; `goes_on`: the client has the beginning."""
+        """Note that the engine is asked once more; `goes_on`: the client has the beginning."""
         self._goes_on = goes_on
         self._head = why.head or self._head
         if isinstance(why, Nudged):
@@ -286,7 +251,7 @@ class Watch(Plain):
             self.raw = True
 
     async def changed(self, client: EngineClient) -> Mapping[str, object] | None:
-        """The request, where it is another than at first: nudged, or with its tools in the prompt.
+        """Return the request, if it differs from the first one: nudged, or with its tools in the prompt.
 
         The latter is for templates that have no place for them. A template whose parser is known to swallow text sends
         the request on the raw way.
@@ -304,7 +269,7 @@ class Watch(Plain):
         return await self._request.work(partial(emulated, self._asked, facts))
 
     async def _is_accepted(self, client: EngineClient) -> bool:
-        """Whether the engine takes the request as it is; where it does not, its own words are the answer.
+        """Return whether the engine takes the request as it is. If not, its own words are the answer.
 
         Asked with another conversation: the template may refuse the client's, which is to be written anew.
         """
@@ -317,7 +282,7 @@ class Watch(Plain):
         return await self._request.work(lambda: self._request.payload(json.dumps(asked).encode()))
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
-        """The body of the raw route; None where the engine does not render the prompt."""
+        """Return the body of the raw route; None where the engine does not render the prompt."""
         asked = template_request(body or self._asked)
         async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
             answer = await rendered.json_object()
@@ -329,7 +294,7 @@ class Watch(Plain):
         return json.dumps(completion_request(self._asked, prompt)).encode()
 
     def finish(self) -> None:
-        """The answer is over."""
+        """Note that the answer is over."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
@@ -347,7 +312,7 @@ class Watch(Plain):
         )
 
     def _again(self) -> Again:
-        """Whether, and how long, the answer may be asked for anew without the engine's parser."""
+        """Return the condition on which the answer may be asked for anew without the engine's parser."""
         if self.raw or self._policy.mode not in {"auto", "recover"} or not self._may_go_raw:
             return Again.NEVER
         return Again.UNTIL_SAID if self._asked.get("stream") else Again.ALWAYS
@@ -381,7 +346,7 @@ class Watch(Plain):
 
 
 def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object]:
-    """What is changed in any request for a chat: a history that would fail, a choice that the engine does not know."""
+    """Return the changes to any request for a chat: a mended history, a tool choice that the engine knows."""
     changes = only_named(chat)
     messages = mended_messages(chat.get("messages"))
     warned = with_warnings(messages or chat.get("messages")) if helping.repeats else None
@@ -390,7 +355,7 @@ def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object
 
 
 def _new_head(asked: Mapping[str, object]) -> Head:
-    """What the chunks of an answer share."""
+    """Return the fields that the chunks of an answer share."""
     return {
         "created": int(time.time()),
         "id": f"chatcmpl-{secrets.token_hex(16)}",

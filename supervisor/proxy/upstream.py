@@ -1,4 +1,4 @@
-"""`/upstream/MODEL/…`: whatever an engine answers, of whatever path, as it is.
+"""Pass on `/upstream/MODEL/…`: whatever an engine answers, on whatever path, as it is.
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
 goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does HEAD,
@@ -42,7 +42,7 @@ def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) ->
 
 @dataclass(frozen=True)
 class _Call:
-    """One request as the engine gets it. `target`: path and query, percent-encoded as the client sent it."""
+    """A request as the engine gets it. `target`: path and query, percent-encoded as the client sent it."""
 
     method: str
     target: str
@@ -52,7 +52,7 @@ class _Call:
 
 @dataclass(frozen=True)
 class UpstreamEndpoint:
-    """Passes requests on to the engine of the model that the path names."""
+    """The endpoint that passes requests on to the engine of the model that the path names."""
 
     relaying: Relaying
     slots_max_bytes: Callable[[], int]
@@ -118,7 +118,7 @@ class UpstreamEndpoint:
             lease.release()
 
     def _split(self, scope: Scope) -> tuple[str, str]:
-        """Model and the rest of the path; raises ModelNotFound."""
+        """Return model and the rest of the path. Raise ModelNotFound."""
         rest = scope["raw_path"].partition(b"?")[0].decode("latin-1").removeprefix(UPSTREAM)
         registry = self.relaying.registry
         for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
@@ -129,7 +129,7 @@ class UpstreamEndpoint:
 
 
 def _generates(path: str) -> bool:
-    """Whether the engine's path generates from JSON; `/v1/audio/transcriptions` does from a form."""
+    """Return whether the engine's path generates from JSON; `/v1/audio/transcriptions` does from a form."""
     route = route_of(path)
     return route is not None and route.generates
 
@@ -139,12 +139,12 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _spelled(path: str) -> str:
-    """A path in the one spelling that everybody reads alike: engines decode more than percent signs and two digits."""
+    """Return a path in the one spelling that everybody reads alike, as engines decode more than percent escapes."""
     return quote(unquote_to_bytes(path), safe="/:@!$&'()*+,;=")
 
 
 def _cuts(path: str) -> Iterator[tuple[str, str]]:
-    """Every way to cut the path before a slash, and the whole."""
+    """Yield every way to cut the path before a slash, and the whole."""
     at = path.find("/")
     while at >= 0:
         yield path[:at], path[at:]
@@ -154,7 +154,7 @@ def _cuts(path: str) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class _Generation:
-    """A generation, as the engine gets it, and what becomes of its stream. `api`: the client's."""
+    """A generation, as the engine gets it, and the handling of its stream. `api`: the client's."""
 
     call: _Call
     prepared: Prepared
@@ -163,11 +163,11 @@ class _Generation:
 
     @property
     def stream(self) -> bool:
-        """Whether the client wants a stream."""
+        """True if the client wants a stream."""
         return self.prepared.asked.get("stream") is True
 
     async def answer(self, upstream: EngineResponse, responder: Responder) -> None:
-        """Send what the client asked for. Raises StreamBroken where the end is missing."""
+        """Send what the client asked for. Raise StreamBroken where the end is missing."""
         way, folding = self.prepared.way, self.plan.new_fold()
         if folding is not None:
             return await fold(upstream, folding, responder, changed=way.said)
@@ -181,7 +181,7 @@ class _Generation:
 
 
 def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
-    """How to ask for what is generated."""
+    """Return the request for a generation."""
     prepared = plainly(path, request)
     plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))

@@ -1,4 +1,4 @@
-"""What a streaming client hears while its request waits for an engine: comments, which every SSE client ignores.
+"""Send comments, which every SSE client ignores, to a streaming client while its request waits for an engine.
 
 They keep clients and proxies from giving up on a load that takes minutes. A request whose engine is ready costs nothing
 here: only one that has to wait comes to `Waiting.wait`.
@@ -18,7 +18,7 @@ from supervisor.proxy.asgi import Responder
 
 @dataclass(frozen=True)
 class Waiting:
-    """How streamed requests wait.
+    """The way in which streamed requests wait.
 
     Attributes:
         keep_alive: seconds before the first comment and between two; 0: none are sent. Asked for every such request.
@@ -31,7 +31,7 @@ class Waiting:
     downloaded: Callable[[str], float | None] = lambda model: None
 
     async def wait(self, lease: asyncio.Future[Lease], request: InflightRequest, responder: Responder) -> Lease:
-        """The lease once it is granted; raises what it is refused with."""
+        """Return the lease once it is granted. Raise the error that it is refused with."""
         seconds = self.keep_alive() or None
         while True:
             await asyncio.wait((lease,), timeout=seconds)
@@ -54,7 +54,7 @@ class Waiting:
         return f"loading {model}" + (f", {_percent(share)}" if share is not None else "")
 
     def _ahead(self, request: InflightRequest) -> int:
-        """Requests for the model that came earlier and wait, too."""
+        """Return the number of requests for the model that came earlier and wait, too."""
         same = (one for one in self.inflight if one.model == request.model and one.engine is None)
         return sum(one.id < request.id for one in same)
 

@@ -63,11 +63,11 @@ class Parts:
     commands: Commands
 
     def resolver(self, living: Living) -> Resolver:
-        """What finds the models that people mean, beside these engines."""
+        """Build the resolver that finds the models that people mean, beside these engines."""
         return Resolver(self.registry, self.fetcher.hub, self.variants, living)
 
     def plans(self, resolver: Resolver, living: Living, policy_of: PolicyOf) -> Plans:
-        """What answers for plans, beside these engines."""
+        """Build the plans beside these engines."""
         return Plans(resolver, self.catalogue, self.lookout, self.program, self.commands, living, policy_of)
 
 
@@ -112,7 +112,7 @@ def without_daemon(
 
 
 def plans_alone(built: Parts, living: Living = NOBODY) -> Plans:
-    """What answers for plans where nobody pins models."""
+    """Build the plans of a program that pins no models."""
     return built.plans(built.resolver(living), living, built.registry.policy_of)
 
 
@@ -134,7 +134,7 @@ def _rules(settings: Settings) -> Rules:
 
 
 def _remembered(where: Places) -> Database:
-    """What daemons learned here; nothing where that cannot be read."""
+    """Open what daemons learned here; an empty store if that cannot be read."""
     try:
         return Database.read(where.database)
     except StoreUnusable:

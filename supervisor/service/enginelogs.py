@@ -26,7 +26,7 @@ class EngineLogs:
         return self._logs[model]
 
     def __contains__(self, model: str) -> bool:
-        """Whether a model had an engine, or was about to, since the daemon began."""
+        """Return whether a model had an engine, or was about to, since the daemon began."""
         return model in self._logs
 
     def forget(self, model: str) -> None:

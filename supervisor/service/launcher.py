@@ -31,7 +31,7 @@ class Commands:
     cores: int | None
 
     def arguments(self, known: Known, placed: Placed) -> tuple[str, ...]:
-        """What llama-server would be given for a model at its place, without its own path; the socket's is an example.
+        """Return llama-server's arguments for a model at its place, without its own path; the socket is an example.
 
         Without a llama-server that tells its options: by today's names, and nothing beyond what is needed.
         """
@@ -93,7 +93,7 @@ class Launcher:
         return engine
 
     def _keeper(self, known: Known, placement: Placement) -> SlotKeeper | None:
-        """What keeps its slots, where that is asked for and the engine can do it."""
+        """Return the keeper of its slots, if that is asked for and the engine can do it."""
         options = known.entry.options
         if not options.keep_kv:
             return None

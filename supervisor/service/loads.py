@@ -127,11 +127,11 @@ class Loads:
         self._let_go_of_remark(entry.id)
 
     def _let_go_of_remark(self, model: str) -> None:
-        """What was to be said of a model that did not come, or went."""
+        """Drop the remark on a model that did not come, or that went."""
         if model not in self.registry:
             self.remarks.forget(model)
 
 
 def _is_elsewhere(entry: ModelEntry) -> bool:
-    """Whether the model has to be downloaded first, as far as anybody has looked."""
+    """Return whether the model has to be downloaded first, as far as anybody has looked."""
     return entry.hub is not None and entry.path is None

@@ -26,5 +26,5 @@ class Pinning:
         return self._statuses.of(entry.id)
 
     def policy(self, model: str) -> ModelPolicy:
-        """What holds for a model now."""
+        """Return the policy that holds for a model now."""
         return self._pins(model)

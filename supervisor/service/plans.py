@@ -42,12 +42,12 @@ class Plans:
     policy_of: Callable[[str], ModelPolicy]
 
     async def devices(self, *, again: bool) -> dict[str, object]:
-        """What the machine has; `again` asks everything anew, also what failed a short while ago."""
+        """Return the machine's devices; `again` asks everything anew, even what failed a short while ago."""
         sight = await self.lookout.look(self.living, again=again)
         return as_json(sight.machine, sight.budgets)
 
     async def estimate(self, target: str, options: Mapping[str, Any]) -> dict[str, object] | list[dict[str, object]]:
-        """What an engine would allocate for a load target with these options of llama-server, and its own defaults.
+        """Estimate what an engine would allocate for a load target with these options, by llama-server's names.
 
         Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
         """
@@ -56,7 +56,7 @@ class Plans:
         return await self.lookout.aside(partial(estimates_json, known.subject.spec, options))
 
     async def plan(self, asked: Asked) -> dict[str, object]:
-        """Where the model of a load target would go now, with these options (docs/rest.md).
+        """Plan where the model of a load target would go now, with these options (docs/rest.md).
 
         Raises ModelNotFound, ModelFileError, EstimateRefused, InvalidRequest, OptionNotSupported and their like.
         """
@@ -79,12 +79,12 @@ class Plans:
         return found | {"problems": problems_json(sight.machine), "variants": variants, "note": answer.note}
 
     async def warning(self, entry: ModelEntry) -> str | None:
-        """What to say of a model that somebody asked for by name and that does not fit, before it is downloaded."""
+        """Return a warning for a model that was asked for by name and does not fit, before it is downloaded."""
         plan = await self._plan_of(await self.catalogue.glance(entry, self.living))
         return " ".join((plan.message, *plan.hints)) if isinstance(plan, DoesNotFit) else None
 
     async def check_startable(self, entry: ModelEntry) -> None:
-        """Whether an engine with the entry's options could be here, if all that may leave did; before anything changes.
+        """Check that an engine with the entry's options could be here if all that may leave did; nothing changes.
 
         Raises ModelLoadFailed for options that no engine starts with, ModelFileError for a file that none serves,
         ModelDoesNotFit with the numbers, InvalidRequest for options that cannot be planned. What cannot be read is for

@@ -49,7 +49,7 @@ class Pulls:
         self._unattended: dict[tuple[str, str], asyncio.Task[None]] = {}  # by reference and commit
 
     async def find(self, target: str, *, update: bool) -> tuple[Json, Chosen]:
-        """What is to be fetched for a target, and how it stands: `model`, `commit`, `previous`, `updated`.
+        """Find what is to be fetched for a target, and how it stands: `model`, `commit`, `previous`, `updated`.
 
         With `update` the hub is asked for the newest commit. Raises InvalidRequest, and as `Resolver.resolve`.
         """
@@ -165,7 +165,7 @@ class Pulls:
 
 
 def means(reference: HubReference, one: Cached) -> bool:
-    """Whether a reference names, perhaps among others, what is on disk."""
+    """Return whether a reference names, perhaps among others, what is on disk."""
     if reference.repo.lower() != one.repo.lower():
         return False
     if reference.revision is not None and reference.revision not in {one.commit, *one.refs}:
@@ -176,7 +176,7 @@ def means(reference: HubReference, one: Cached) -> bool:
 
 
 def same_model(one: HubReference, other: HubReference | None) -> bool:
-    """Whether the other is what the one names, or part of it."""
+    """Return whether the other is what the one names, or part of it."""
     if other is None or one.repo.lower() != other.repo.lower():
         return False
     return (one.quant or "").lower() in {"", (other.quant or "").lower()} and one.path in {None, other.path}

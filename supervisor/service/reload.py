@@ -101,7 +101,7 @@ class Reloader:
         }
 
     def configures(self, model: str) -> bool:
-        """Whether the configuration, its folder of models included, has the model, or it is built in."""
+        """Return whether the configuration, its folder of models included, has the model, or it is built in."""
         return model in self._models
 
     async def reload(self) -> dict[str, object]:

@@ -16,7 +16,7 @@ class Remarks:
         self._remarks: dict[str, Remark] = {}
 
     def of(self, model: str) -> Remark:
-        """What is said of it."""
+        """Return the remark on a model."""
         return self._remarks.get(model, _NOTHING)
 
     def set(self, model: str, remark: Remark) -> None:

@@ -36,7 +36,7 @@ class Asked:
 
     @property
     def keeps(self) -> bool:
-        """Whether the options of a known model stay as they are."""
+        """True if the options of a known model stay as they are."""
         return self.options is None and not self.reset
 
     @property

@@ -95,5 +95,5 @@ class Remembered:
 
 
 def _given(entry: ModelEntry) -> dict[str, object]:
-    """What a load request would have to say for its options."""
+    """Return what a load request would have to say to give these options."""
     return {name: value for name, value in entry.given.items() if name in ModelOptions.model_fields}

@@ -56,7 +56,7 @@ class Statuses:
         return self._followed(self.registry.find(name))
 
     def engine_info(self, model: str) -> Mapping[str, Any]:
-        """What the model's engine says of it in its own list of models; empty where none is ready."""
+        """Return what the model's engine says of it in its own list of models; empty if none is ready."""
         best = self.pool.status(model).best
         return best.ready.info if best and best.ready else {}
 

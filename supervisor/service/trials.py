@@ -34,7 +34,7 @@ class Trials:
         self._trials: dict[str, _Trial] = {}
 
     def options_before(self, model: str) -> LaunchOptions | None:
-        """What a load that fails would go back to; None: the model's own, or it is new."""
+        """Return the options that a failed load goes back to; None: the model's own, or it is new."""
         if model in self._trials:
             return self._trials[model].before
         known = model in self._registry and self._registry.find(model)
@@ -82,5 +82,5 @@ class Newcomers:
             self._forget(model, view.failure.message)
 
     def is_loading(self, model: str) -> bool:
-        """Whether it is not yet known how its first load goes."""
+        """Return whether its first load is still under way."""
         return model in self._tasks

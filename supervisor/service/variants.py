@@ -36,7 +36,7 @@ class Candidate:
 
     @property
     def vision(self) -> bool:
-        """Whether the projector beside it would be used."""
+        """True if the projector beside it would be used."""
         return wants_projector(self.entry.options)
 
 
@@ -73,7 +73,7 @@ class Variants:
         return await self._best(candidates, living.residents(), living)
 
     async def table(self, candidates: Sequence[Candidate], living: Living) -> list[Assessment]:
-        """How every candidate would do."""
+        """Assess every candidate."""
         residents = living.residents()
         table, _ = await self._forecasts(await self._lookout.look(living), candidates, residents)
         return table
@@ -114,7 +114,7 @@ class Variants:
     async def _forecasts(
         self, sight: Sight, candidates: Sequence[Candidate], residents: Sequence[Resident]
     ) -> tuple[list[Assessment], Candidate]:
-        """How every candidate would do, and the one whose header was read."""
+        """Assess every candidate; also return the one whose header was read."""
         base = _first(sight, candidates)
         known = await self._read(base)
         found = partial(_forecast, sight, known, base.variant, residents)
@@ -139,7 +139,7 @@ class Variants:
 
 
 def _first(sight: Sight, candidates: Sequence[Candidate]) -> Candidate:
-    """Whose header to read: the best of those whose files are smaller than all memory together."""
+    """Choose whose header to read: the best of those whose files are smaller than all memory together."""
     room = sight.budgets.host.usable_bytes + sum(device.usable_bytes for device in sight.budgets.devices)
     small = [one for one in candidates if (one.variant.size or 0) <= room]
     if small:
@@ -175,5 +175,5 @@ def _assessment(variant: Variant, spilled: bool, contexts: tuple[int, int], wher
 
 
 def _on_devices(sight: Sight, known: Known) -> bool:
-    """Whether there are devices to fill, and they may be."""
+    """True if there are devices, and the model may go on them."""
     return bool(sight.budgets.devices) and known.entry.options.device != ()

@@ -1,4 +1,4 @@
-"""What the daemon remembers from one run to the next, in one SQLite file.
+"""Remember from one run of the daemon to the next, in one SQLite file.
 
     with Database.open(places.database) as database:   # the daemon: one process writes
         Footprints(database).record(observation)

@@ -1,4 +1,4 @@
-"""The SQLite file: opened, brought up to date, set aside when it is damaged.
+"""Open the SQLite file, bring it up to date, and set it aside when it is damaged.
 
 Write-ahead logging lets others read while the daemon writes, and a killed writer leaves a file that is whole: what was
 not committed is not in it.
@@ -30,7 +30,7 @@ _DAMAGED_KEPT = 3
 
 
 class Database:
-    """One open database. Statements of several threads wait for one another."""
+    """An open database. Statements of several threads wait for one another."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class Database:
 
     @classmethod
     def open(cls, path: Path, clock: Callable[[], float] = time.time) -> Self:
-        """For writing, by one process; made where it is not there, and begun anew where it is damaged.
+        """Open it for writing, by one process; create it where it is missing, and anew where it is damaged.
 
         Raises StoreTooNew for one that a later version made, StoreUnusable where it cannot be written to.
         """
@@ -60,7 +60,7 @@ class Database:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """For reading only, while another process may write; raises StoreTooNew, StoreUnusable."""
+        """Open it for reading only, while another process may write. Raise StoreTooNew, StoreUnusable."""
         try:
             connection = _connect(f"{path.absolute().as_uri()}?mode=ro")
         except sqlite3.Error as error:
@@ -79,24 +79,24 @@ class Database:
 
     @classmethod
     def empty(cls) -> Self:
-        """One in memory, which nobody else sees and which ends with its last user."""
+        """Return a database in memory, which nobody else sees and which ends with its last user."""
         connection = _connect("file::memory:")
         _migrate(connection, Path(":memory:"))
         return cls(connection)
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """What a SELECT finds."""
+        """Return the rows of a SELECT."""
         with self._lock:
             return self._connection.execute(statement, values).fetchall()
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all of it or, if an error leaves the block, nothing."""
+        """Run a transaction: all of it or, if an error leaves the block, nothing."""
         with self._lock, _transaction(self._connection):
             yield self._connection
 
     def close(self) -> None:
-        """Close the file; idempotent."""
+        """Close the file. Calling it again does nothing."""
         with self._lock:
             self._connection.close()
 
@@ -164,12 +164,12 @@ def _damage(reason: str) -> sqlite3.DatabaseError:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file itself is at fault, rather than its rights, the disk, or another process."""
+    """Return whether the file itself is at fault, rather than its rights, the disk, or another process."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
 
 
 def _set_aside(path: Path, now: float) -> str:
-    """Rename it, with what belongs to it; its new name."""
+    """Rename the file, with those that belong to it, and return its new name."""
     base = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}"
     target, number = base, 1
     while Path(target).exists():

@@ -17,13 +17,13 @@ _COLUMNS = "model, options, engine, backend, devices, build, settings, footprint
 
 
 class Footprints:
-    """Raises sqlite3.Error where the database does."""
+    """The table of footprints. Its methods raise sqlite3.Error where the database does."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def record(self, observation: Observation) -> None:
-        """Keep it in place of an earlier one of the same start; the oldest of very many are forgotten."""
+        """Keep an observation in place of an earlier one of the same start; the oldest of very many are forgotten."""
         start = observation.start
         row = (
             *(start.model, start.options, start.engine, start.backend, _text(start.devices), start.build),
@@ -41,7 +41,7 @@ class Footprints:
             )
 
     def find(self, model: str) -> tuple[Observation, ...]:
-        """All of a model, newest first. A row that cannot be understood is as good as absent."""
+        """Return all observations of a model, newest first. A row that cannot be understood counts as absent."""
         rows = self._database.rows(f"SELECT {_COLUMNS} FROM footprints WHERE model = ? ORDER BY at DESC", (model,))
         found = (_observation(row) for row in rows)
         return tuple(one for one in found if one is not None)

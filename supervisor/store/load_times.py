@@ -1,4 +1,4 @@
-"""How long starts took: what a planner weighs when it decides who may be sent away."""
+"""Load times of starts, which a planner weighs when it decides who may be sent away."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT_OF_ALL = 20_000
 
 @dataclass(frozen=True, slots=True)
 class LoadTime:
-    """One start that succeeded.
+    """The load time of one start that succeeded.
 
     Attributes:
         model, options, engine: as in `Start`.
@@ -31,13 +31,16 @@ class LoadTime:
 
 
 class LoadTimes:
-    """Raises sqlite3.Error where the database does."""
+    """The table of load times. Its methods raise sqlite3.Error where the database does."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def record(self, load: LoadTime) -> None:
-        """Keep it; of the same way of starting, the oldest beyond 20 are forgotten, of all those beyond 20,000."""
+        """Keep a load time.
+
+        Of the same way of starting, the oldest beyond 20 are forgotten, of all those beyond 20,000.
+        """
         key = (load.model, load.options, load.engine, load.devices)
         with self._database.change() as connection:
             connection.execute(
@@ -56,7 +59,7 @@ class LoadTimes:
             )
 
     def typical(self, model: str, *, devices: str | None = None) -> float | None:
-        """The middle of the newest five starts of a model on these devices, else on any; None where there is none."""
+        """Return the middle of a model's newest five on these devices, else on any; None where there is none."""
         query = "SELECT seconds, devices FROM load_times WHERE model = ? ORDER BY at DESC, id DESC"
         rows = self._database.rows(query, (model,))
         there = [seconds for seconds, where in rows if where == devices]

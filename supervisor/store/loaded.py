@@ -1,4 +1,4 @@
-"""What is loaded, for the daemon that comes after this one."""
+"""Remember which models are loaded, for the next daemon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supervisor.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """One model that has an engine.
+    """A model that has an engine.
 
     Attributes:
         path: its file; None for the built-in one.
@@ -31,13 +31,13 @@ class LoadedModel:
 
 
 class LoadedModels:
-    """Raises sqlite3.Error where the database does."""
+    """The table of loaded models. Its methods raise sqlite3.Error where the database does."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, model: LoadedModel) -> None:
-        """Keep it, in place of what was known of that id."""
+        """Keep a model, in place of what was known of that id."""
         row = model.id, model.path, json.dumps(model.options), model.at, model.hub, json.dumps(model.aliases)
         with self._database.change() as connection:
             connection.execute(
@@ -45,17 +45,20 @@ class LoadedModels:
             )
 
     def remove(self, model: str) -> None:
-        """It is loaded no more."""
+        """Remove a model that is no longer loaded."""
         with self._database.change() as connection:
             connection.execute("DELETE FROM loaded WHERE id = ?", (model,))
 
     def clear(self) -> None:
-        """Nothing is loaded."""
+        """Remove all models."""
         with self._database.change() as connection:
             connection.execute("DELETE FROM loaded")
 
     def all(self) -> tuple[LoadedModel, ...]:
-        """In the order in which they were loaded. A row that cannot be understood is as good as absent."""
+        """Return the models in the order in which they were loaded.
+
+        A row that cannot be understood counts as absent.
+        """
         rows = self._database.rows("SELECT id, path, options, at, hub, aliases FROM loaded ORDER BY at, id")
         found = (_loaded(row) for row in rows)
         return tuple(one for one in found if one is not None)

@@ -1,4 +1,4 @@
-"""The database's form, as the steps that led to it.
+"""The schema of the database, as the steps that led to it.
 
 Step n makes a database of version n - 1 into one of version n (`user_version`). A step that was released never changes:
 what is wrong with it is put right by the next one.

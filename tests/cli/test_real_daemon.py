@@ -113,12 +113,12 @@ def test_a_plan_says_what_an_earlier_load_taught(real: Cli) -> None:
     wait_until(lambda: bool(reasons("demo")), "the start is kept")
     after = real("plan", "demo", "--json").json()
     assert after["learned"]
-    assert reasons("demo") == ["Compute and reserve are learned: measured with this engine and these options."]
+    assert reasons("demo") == ["Compute buffers and reserve are learned: measured with this engine and these options."]
     (part,) = after["parts"]
     assert abs(part["total_bytes"] - part["reserve_bytes"] - held["CPU"]) < 1 << 16  # the log rounds
     assert part["reserve_bytes"] < before["parts"][0]["reserve_bytes"]
     assert reasons("demo", "-c", "8192") == [
-        "Compute and reserve are learned: scaled from a start of this engine with other options."
+        "Compute buffers and reserve are learned: scaled from a start of this engine with other options."
     ]
     assert reasons("demo", "--devices", "laptop-16gb") == []
     assert real("stop").code == 0

@@ -244,7 +244,7 @@ def test_a_piece_that_cannot_be_read_ends_a_chat_with_an_error(cli: Cli, daemon:
     deep: dict[str, object] = {}
     for _ in range(600):
         deep = {"a": deep}
-    for piece, said in ((deep, "arrays and objects in each other"), ("a text", "not a JSON object")):
+    for piece, said in ((deep, "nests arrays and objects"), ("a text", "not a JSON object")):
         daemon.chat = lambda _, piece=piece: [piece]  # type: ignore[misc]  # of this round
         done = cli("chat", "-m", "hello")
         assert done.code != 0

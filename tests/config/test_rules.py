@@ -263,8 +263,8 @@ def test_imported_texts_keep_only_references_to_variables(data: dict[str, str]) 
         (f"models: {{m: {{source: demo, filters: {{set: {{a: 0o{'7' * 9000}}}}}}}}}", ".set.a: "),
         ("models: {m: {source: demo, filters: {set: {a: .nan}}}}", ".filters.set: holds a number"),
         ("models: {m: {source: demo, chat_template_kwargs: {a: [.inf]}}}", ".chat_template_kwargs: holds a number"),
-        ('models_dir: "a\\0b"', "models_dir: no file's name"),
-        ('models: {m: {file: "\\0"}}', "models.m.file: no file's name"),
+        ('models_dir: "a\\0b"', "models_dir: a file name cannot"),
+        ('models: {m: {file: "\\0"}}', "models.m.file: a file name cannot"),
     ],
 )
 def test_values_that_nothing_can_be_done_with(text: str, where: str) -> None:

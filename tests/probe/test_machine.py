@@ -124,7 +124,7 @@ def test_an_engine_that_fails_is_a_problem(bench: Bench) -> None:
 def test_an_answer_that_makes_no_sense_is_a_problem(bench: Bench) -> None:
     bench.driver.write_text('{"gpus": [5]}')
     (problem,) = Prober(bench.around()).machine(bench.engine).problems
-    assert (problem.probe, "makes no sense" in problem.message) == ("nvml", True)
+    assert (problem.probe, "cannot be understood" in problem.message) == ("nvml", True)
 
 
 def test_without_an_engine_the_driver_is_heard(bench: Bench) -> None:

@@ -73,7 +73,7 @@ async def test_a_build_without_state_lines_is_asked_on_health(bench: Bench, fake
         (("--exit-code", "0"), "exit code 0"),
         (("--exit-code", "3"), "exit code 3"),
         (("--exit-signal", "6"), r"signal 6 \(SIGABRT\)"),
-        (("--exit-signal", "9"), r"Likely the kernel .* memory.*signal 9 \(SIGKILL\)"),
+        (("--exit-signal", "9"), r"The kernel probably .* memory.*signal 9 \(SIGKILL\)"),
         (("--exit-code", "1", "--no-protocol"), "exit code 1"),
     ],
 )

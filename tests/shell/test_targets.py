@@ -66,7 +66,7 @@ def test_a_name_that_names_nothing_keeps_the_other_models_from_nothing(tmp_path:
         (tmp_path / "shelf" / os.fsdecode(name)).write_bytes(b"GGUF")
     models = registry(tmp_path, "models_dir: shelf")
     assert {entry.id for entry in models} == {"a", "demo"}
-    with pytest.raises(ModelFileError, match="is no UTF-8"):
+    with pytest.raises(ModelFileError, match="is not UTF-8"):
         resolve_target(models, str(tmp_path / "shelf" / os.fsdecode(b"bad\xff.gguf")))
 
 

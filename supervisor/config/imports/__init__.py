@@ -1,4 +1,4 @@
-"""Configurations of other programs → ours, with everything that could not be carried over said."""
+"""Convert configurations of other programs into ours, and list everything that could not be carried over."""
 
 from supervisor.config.imports.carried import Carried
 from supervisor.config.imports.llama_swap import from_llama_swap

@@ -1,4 +1,4 @@
-"""A command line of llama-server → settings of a model."""
+"""Convert a command line of llama-server into settings of a model."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ QUIET = frozenset(
     {"--host", "--port", "--reuse-port", "--metrics", "--slots", "--no-ui", "--no-webui"}
     | {"--log-disable", "--no-direct-io", "-ndio"}
 )
-"""What the supervisor does by itself, or makes no sense behind it: nothing is lost."""
+"""Options that the supervisor sets by itself, or that make no sense behind it: nothing is lost without them."""
 
 
 _NEED_VALUE = frozenset({"--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"})
 
 
 class Option(NamedTuple):
-    """One option as typed, and the values that follow it."""
+    """An option as typed, and the values that follow it."""
 
     flag: str
     values: tuple[str, ...]
 
 
 class Read(NamedTuple):
-    """settings: of a model. notes: what could not be carried."""
+    """The result. `settings`: of a model. `notes`: what could not be carried over."""
 
     settings: dict[str, object]
     notes: list[str]
 
 
 def read_arguments(arguments: Sequence[str]) -> Read:
-    """The settings that these arguments come to."""
+    """Return the settings that these arguments amount to."""
     reader = _Reader()
     for option in _options(arguments, reader.notes):
         reader.take(option)
@@ -66,7 +66,7 @@ def read_arguments(arguments: Sequence[str]) -> Read:
 
 
 def _options(arguments: Sequence[str], notes: list[str]) -> Iterator[Option]:
-    """Options with what follows them, up to the next one; `--x=y` is `--x y`."""
+    """Yield options with the values that follow them; `--x=y` is read as `--x y`."""
     rest = list(arguments)
     while rest:
         token = rest.pop(0)
@@ -94,7 +94,7 @@ class _Reader:
         self._further_args: list[str] = []
 
     def take(self, option: Option) -> None:
-        """Carry one option, or note why not."""
+        """Carry one option over, or note why not."""
         flag, values = option
         if flag in {"-m", "--model"} and values:
             self.settings["file"] = values[0]
@@ -114,7 +114,7 @@ class _Reader:
             self._special(option)
 
     def finish(self) -> None:
-        """What several options say together."""
+        """Settle what several options say together."""
         if "file" in self.settings and self.settings.pop("source", None) is not None:
             self.notes.append("it names a file and a repository; the file counts")
         if self._loading:
@@ -189,7 +189,7 @@ class _Reader:
             self.settings["extra_args"] = self._further_args
 
     def _set(self, field: str, value: object, flag: str) -> None:
-        """With the type that the field has; a value that it cannot have is noted."""
+        """Set a field with the type that it has; note a value that it cannot have."""
         try:
             made = DefaultSettings.model_validate({field: value})
         except ValidationError as error:

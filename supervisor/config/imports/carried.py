@@ -1,4 +1,4 @@
-"""What an import has found so far."""
+"""Collect what an import has found."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import cast
 
 @dataclass
 class Carried:
-    """data: as our file holds it. notes: what has no counterpart here or needs a look, a sentence each."""
+    """The result of an import. `data`: as our file holds it.
+
+    `notes`: what has no counterpart or needs a look, a sentence each.
+    """
 
     data: dict[str, object] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def section(self, *names: str) -> dict[str, object]:
-        """The mapping there, made on first use."""
+        """Return the mapping there, made on first use."""
         found = self.data
         for name in names:
             found = cast("dict[str, object]", found.setdefault(name, {}))
@@ -22,9 +25,9 @@ class Carried:
 
     @property
     def models(self) -> dict[str, dict[str, object]]:
-        """Those that were carried, by name."""
+        """Models that were carried over, by name."""
         return cast("dict[str, dict[str, object]]", self.data.get("models", {}))
 
     def note(self, where: str, text: str) -> None:
-        """Remember what could not be carried."""
+        """Note what could not be carried over."""
         self.notes.append(f"{where}: {text}" if where else text)

@@ -1,4 +1,4 @@
-"""A `config.yaml` of llama-swap (its keys as of v250) → our settings."""
+"""Convert a `config.yaml` of llama-swap (its keys as of v250) into our settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _MODEL_SILENT = {"cmd", "macros", "env", "aliases", "ttl", "concurrencyLimit", "
 
 
 def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
-    """Raises ConfigError where the text is no YAML, or our own file, which has no commands."""
+    """Return the converted configuration.
+
+    Raise ConfigError where the text is no YAML, or has no commands, as our own file.
+    """
     try:
         data = read_document(text).data
     except NotADocument as error:
@@ -93,7 +96,7 @@ def _model(
 
 
 def _managed(name: str, given: Mapping[str, object], macros: Mapping[str, object], found: Carried) -> dict[str, object]:
-    """What stands beside the command."""
+    """Return the settings beside the command."""
     settings: dict[str, object] = {}
     named = [alias.get("id") if isinstance(alias, dict) else alias for alias in _list(given.get("aliases"))]
     if aliases := [str(alias) for alias in named if alias is not None]:
@@ -113,7 +116,7 @@ def _managed(name: str, given: Mapping[str, object], macros: Mapping[str, object
 
 
 def _environment(name: str, items: list[str], found: Carried) -> dict[str, str]:
-    """Variables by name; a secret becomes a reference to the variable of that name."""
+    """Return variables by name; a secret becomes a reference to the variable of that name."""
     kept: dict[str, str] = {}
     for item in items:
         variable, equals, value = item.partition("=")
@@ -147,7 +150,7 @@ def _filters(name: str, given: Mapping[str, object], found: Carried) -> dict[str
 
 
 def _words(command: str, macros: Mapping[str, object], note: Callable[[str], None]) -> list[str]:
-    """The command as a shell would see it: without comment lines and line ends."""
+    """Return the words of the command as a shell would see them, without comment lines and line ends."""
     lines = [line for line in command.splitlines() if not line.lstrip().startswith("#")]
     text = " ".join(line.rstrip().removesuffix("\\") for line in lines)
     text = _PORT.sub("", _replaced(text, macros))
@@ -164,7 +167,7 @@ def _replaced(text: str, macros: Mapping[str, object]) -> str:
     for _ in range(10):  # macros may use macros
         grown = sum(len(str(macros.get(one[1], one[0]))) for one in _MACRO.finditer(text))
         if len(text) + grown > _MOST_TEXT:
-            raise ConfigError(f"Macros put more than {_MOST_TEXT:,} characters into a command.")
+            raise ConfigError(f"Macros expand a command to more than {_MOST_TEXT:,} characters.")
         before, text = text, _MACRO.sub(lambda one: str(macros.get(one[1], one[0])), text)
         if text == before:
             break

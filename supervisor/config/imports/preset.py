@@ -1,4 +1,4 @@
-"""A preset file of llama-server's router (`--models-preset FILE.ini`) → our settings."""
+"""Convert a preset file of llama-server's router (`--models-preset FILE.ini`) into our settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WITH_VALUE = {"--flash-attn", "-fa", "--load-mode", "-lm", "--lora", "--lora-sc
 
 
 def from_preset(text: str) -> Carried:
-    """Sections become models, `[*]` becomes `defaults`."""
+    """Return the converted configuration: sections become models, `[*]` becomes `defaults`."""
     found = Carried()
     for name, pairs in _sections(text, found).items():
         settings = found.section("defaults") if name == "*" else found.section("models", name)
@@ -36,7 +36,7 @@ def from_preset(text: str) -> Carried:
 
 
 def _take(name: str, pairs: Mapping[str, str], settings: dict[str, object], found: Carried) -> None:
-    """One section's keys."""
+    """Carry one section's keys over."""
     arguments: list[str] = []
     for key, value in pairs.items():
         if key == "load-on-startup":
@@ -52,7 +52,7 @@ def _take(name: str, pairs: Mapping[str, str], settings: dict[str, object], foun
 
 
 def _name_source(found: Carried, name: str) -> None:
-    """A section without a model is about the cached one of its name."""
+    """Set the source of a section without a model: the cached one of its name."""
     if kind_of(name) == "repo":
         found.section("models", name)["source"] = name
         return
@@ -80,7 +80,7 @@ def _sections(text: str, found: Carried) -> dict[str, dict[str, str]]:
 
 
 def _argument(key: str, value: str) -> Iterator[str]:
-    """As it would stand on the command line."""
+    """Yield the setting as it would stand on the command line."""
     flag = _flag(key)
     row = _SWITCHES.get(flag)
     if flag in _VALUED or flag in _WITH_VALUE:
@@ -100,7 +100,7 @@ def _argument(key: str, value: str) -> Iterator[str]:
 
 
 def _flag(key: str) -> str:
-    """`ctx-size`, `c` and `LLAMA_ARG_CTX_SIZE` are the same."""
+    """Return the flag of a key: `ctx-size`, `c` and `LLAMA_ARG_CTX_SIZE` are the same."""
     if key.startswith("LLAMA_ARG_"):
         key = key.removeprefix("LLAMA_ARG_").lower().replace("_", "-")
     key = key.lstrip("-")

@@ -1,4 +1,4 @@
-"""Groups of llama-swap → models that do not go together.
+"""Convert groups of llama-swap into groups of models that may not be loaded together.
 
 There a load unloads: members of a group that swaps unload each other, a load of an exclusive group unloads all others
 but persistent ones. Here groups say who may not be loaded together, which comes to the same: two models are never
@@ -18,7 +18,7 @@ Pair: TypeAlias = frozenset[str]
 
 
 class SwapGroup(NamedTuple):
-    """A group, with the members that are here."""
+    """A group, with those of its members that exist here."""
 
     members: tuple[str, ...]
     swap: bool = True
@@ -27,14 +27,14 @@ class SwapGroup(NamedTuple):
 
 
 def pinned(groups: Iterable[SwapGroup]) -> Iterator[str]:
-    """The models that stay: those of persistent groups whose members do not take turns."""
+    """Yield the models that stay: those of persistent groups whose members do not take turns."""
     for group in groups:
         if group.persistent and (not group.swap or len(group.members) == 1):
             yield from group.members
 
 
 def apart(groups: Mapping[str, SwapGroup], models: Sequence[str]) -> dict[str, list[str]]:
-    """Groups of ours, of which never two members are loaded; `models`: all there are, in their order."""
+    """Return groups of ours, of which no two members are ever loaded together; `models`: all there are, in order."""
     pairs = {pair for group in groups.values() for pair in _pairs(group, groups, models)}
     found = list(_cliques(pairs, models))
     names = unique_ids([_name(one, groups) for one in found])
@@ -52,7 +52,7 @@ def _pairs(group: SwapGroup, groups: Mapping[str, SwapGroup], models: Sequence[s
 
 
 def _cliques(pairs: set[Pair], models: Sequence[str]) -> Iterator[list[str]]:
-    """Sets of models of which every two are a pair, until each pair is in one."""
+    """Yield sets of models of which every two are a pair, until each pair is in one."""
     left = set(pairs)
     for one, other in combinations(models, 2):
         if frozenset((one, other)) not in left:
@@ -66,5 +66,5 @@ def _cliques(pairs: set[Pair], models: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _name(members: Sequence[str], groups: Mapping[str, SwapGroup]) -> str:
-    """That of the group most of whose members these are."""
+    """Return the name of the group that most of these members belong to."""
     return max(groups, key=lambda name: len(set(members) & set(groups[name].members)) * 2 - len(groups[name].members))

@@ -1,4 +1,4 @@
-"""A repository's file list → what of it is a model: variants, shards, projectors, drafts; which to take."""
+"""Find the models in a repository's file list (variants, shards, projectors, drafts), and choose which one to take."""
 
 from supervisor.core.catalog.choice import Assessment, best, find, listing, projector_for
 from supervisor.core.catalog.names import Kind, kind_of, quant_of

@@ -1,4 +1,4 @@
-"""Which variant: the one that was named, or the best that fits; and the projector that goes with it."""
+"""Choose a variant: the one that was named, or the best that fits; and the projector that goes with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """How a variant would do here.
+    """The prospects of a variant on this machine.
 
     Attributes:
         fits: it can be loaded at all.
@@ -33,7 +33,7 @@ class Assessment:
 
 
 def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tuple[Variant, ...]:
-    """What was named: one variant by quantisation or path, or, where neither was given, all to choose from.
+    """Return the variants that were named by quantisation or path; all of them where neither was given.
 
     A quantisation is one whole token, in any case: `Q4_K` is not `Q4_K_M`, `F16` is not `BF16`. `Q4_K_XL` finds
     `UD-Q4_K_XL` where there is no plain one. Raises VariantNotFound with what there is, VariantAmbiguous, ShardMissing
@@ -57,12 +57,15 @@ def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tu
 
 
 def listing(assessed: Sequence[Assessment]) -> str:
-    """The variants in one line: name, size, and whether it fits."""
+    """Return the variants on one line: name, size, and whether each fits."""
     return ", ".join(_entry(one) for one in assessed)
 
 
 def best(assessed: Sequence[Assessment]) -> Variant | None:
-    """The best quality that fits well; where none does, from Q4_K_M downward the first that fits, then upward."""
+    """Return the best quality that fits well.
+
+    If none does, return the first that fits from Q4_K_M downward, then upward.
+    """
     ordered = sorted(assessed, key=lambda one: rank(one.variant.quant))
     for one in ordered:
         if one.well:
@@ -73,7 +76,7 @@ def best(assessed: Sequence[Assessment]) -> Variant | None:
 
 
 def projector_for(catalog: Catalog, variant: Variant) -> RepoFile | None:
-    """The projector to use: of those nearest to the variant's folder F16 exactly, else the best there is."""
+    """Return the projector to use, from those nearest to the variant's folder: F16, else the best there is."""
     if not catalog.projectors:
         return None
     nearest = _nearest(catalog.projectors, variant)
@@ -82,7 +85,10 @@ def projector_for(catalog: Catalog, variant: Variant) -> RepoFile | None:
 
 
 def _nearest(files: Sequence[RepoFile], variant: Variant) -> list[RepoFile]:
-    """Those in the deepest folder that the variant lies in too; of other folders none counts if one does."""
+    """Return the files in the deepest folder that also holds the variant.
+
+    Files of other folders count only if there are none.
+    """
     here = variant.folder.split("/") if variant.folder else []
     for depth in range(len(here), -1, -1):
         folder = "/".join(here[:depth])
@@ -93,7 +99,7 @@ def _nearest(files: Sequence[RepoFile], variant: Variant) -> list[RepoFile]:
 
 
 def _by_path(catalog: Catalog, path: str) -> tuple[Variant, ...]:
-    """By any part's path, or by the folder all parts lie in."""
+    """Return the variants with this path of a part, or with this folder of all parts."""
     wanted = path.lower()
     found = tuple(one for one in catalog.variants if wanted in {part.path.lower() for part in one.parts})
     return found or tuple(one for one in catalog.variants if one.folder.lower() == wanted.rstrip("/"))

@@ -1,4 +1,4 @@
-"""What the names that a hub gives must look like before anything is done with them: they become paths on this machine.
+"""Check the names that a hub gives before they become paths on this machine.
 
 A repository's files come from git, which knows no `..`, no absolute paths and no NUL: who gives such a name is no hub.
 Other names are legal there and trouble here, on one system or another; files of such a name are left out.
@@ -26,32 +26,32 @@ _NOT_ON_WINDOWS = frozenset('\\:*?"<>|')
 
 
 def is_commit(text: str) -> bool:
-    """Whether a text is the hash of a commit."""
+    """Return whether a text is the hash of a commit."""
     return _COMMIT.fullmatch(text) is not None
 
 
 def is_sha256(text: str) -> bool:
-    """Whether a text is a sha256, in lower-case hex."""
+    """Return whether a text is a sha256, in lower-case hex."""
     return _SHA256.fullmatch(text) is not None
 
 
 def is_content_name(text: str) -> bool:
-    """Whether a text can name a content in the cache; the hub's own are hashes, those of mirrors may be others."""
+    """Return whether a text can name a content in the cache; the hub's names are hashes, a mirror's may be others."""
     return _CONTENT.fullmatch(text) is not None
 
 
 def is_size(size: int) -> bool:
-    """Whether a number can be a file's size in bytes."""
+    """Return whether a number can be a file's size in bytes."""
     return 0 <= size <= MAX_SIZE
 
 
 def leads_elsewhere(path: str) -> bool:
-    """Whether a file's path is none within a folder."""
+    """Return whether a file's path leaves its folder."""
     return "\0" in path or any(part in {"", ".", ".."} for part in path.split("/"))
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether a file of this path can be kept on every system, and shown as it is."""
+    """Return whether a file of this path can be kept on every system and shown as it is."""
     return (
         not leads_elsewhere(path)
         and path.isprintable()

@@ -1,4 +1,4 @@
-"""What a file's name in a repository says: the kind of file, its quantisation, which shard it is.
+"""Read a file's name in a repository: the kind of file, its quantisation, its shard number.
 
 People name files as they like; the rules are those that the names of published GGUF files follow:
 
@@ -18,7 +18,7 @@ from supervisor.core import gguf
 
 
 class Kind(enum.Enum):
-    """What a file is, by its name."""
+    """The kind of a file, by its name."""
 
     MODEL = enum.auto()
     PROJECTOR = enum.auto()
@@ -45,24 +45,24 @@ _VOCABULARY = re.compile(r"(?<![a-z0-9])vocab(?![a-z0-9])")
 
 
 def folder_of(path: str) -> str:
-    """The folder a path lies in, without a slash at its end; empty: the top."""
+    """Return the folder of a path, without a slash at its end; empty for the top folder."""
     return path.rpartition("/")[0]
 
 
 def stem_of(path: str) -> str:
-    """The file's name without folder and `.gguf`."""
+    """Return the file's name without folder and `.gguf`."""
     name = path.rpartition("/")[2]
     return name[:-5] if name.lower().endswith(".gguf") else name
 
 
 def shard_of(path: str) -> gguf.Shard | None:
-    """Which shard the name says that the file is; None: a file by itself, or a numbering that cannot be."""
+    """Return the shard that the name says; None for a file by itself, or for a numbering that cannot be."""
     shard = gguf.shard_of(path.rpartition("/")[2])
     return shard if shard is not None and shard.is_possible else None
 
 
 def kind_of(path: str) -> Kind:
-    """The kind of a file."""
+    """Return the kind of a file."""
     lower = path.lower()
     name = lower.rpartition("/")[2]
     if not name.endswith(".gguf") or name.startswith("."):
@@ -79,7 +79,7 @@ def kind_of(path: str) -> Kind:
 
 
 def quant_of(path: str) -> str:
-    """The quantisation in the usual spelling (`Q4_K_M`, `UD-Q4_K_XL`, `BF16`); empty where the path names none.
+    """Return the quantisation in the usual spelling (`Q4_K_M`, `UD-Q4_K_XL`, `BF16`); empty where the path names none.
 
     The last one in the file's name counts, else that of the nearest folder.
     """
@@ -93,13 +93,13 @@ def quant_of(path: str) -> str:
 
 
 def usual(quant: str) -> str:
-    """A quantisation in its usual spelling."""
+    """Return a quantisation in its usual spelling."""
     upper = quant.upper()
     return _SAME.get(upper, upper)
 
 
 def base_of(path: str) -> str:
-    """What is left of the file's name without shard number and quantisation: the same for all variants of a model."""
+    """Return the file's name without shard number and quantisation: the same for all variants of a model."""
     shard = shard_of(path)
     stem = shard.prefix if shard else stem_of(path)
     return _QUANT.sub("", stem).strip("-._ ").lower()

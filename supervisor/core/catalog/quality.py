@@ -1,4 +1,4 @@
-"""The order of quality: which of two quantisations of the same model says less of what the model would not say.
+"""The order of quality among quantisations of the same model.
 
 It is the order of bits per weight as llama.cpp's `llama-quantize` lists them, and where two take about the same, that
 of the perplexities published with them: K-quants before the older ones, `UD-` before the plain kind of the same name.
@@ -28,6 +28,6 @@ _UNSLOTH = "UD-"
 
 
 def rank(quant: str) -> tuple[int, int]:
-    """What to sort by: the best first; what is not in the order comes last."""
+    """Return the sort key of a quantisation: the best comes first, an unknown one last."""
     plain = quant.removeprefix(_UNSLOTH)
     return _RANKS.get(plain, len(ORDER)), 0 if plain != quant else 1

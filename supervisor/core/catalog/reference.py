@@ -1,4 +1,4 @@
-"""How people name a model on a hub: `owner/repo`, `:quant`, `@revision`, a file's path, `hf://`, a page's address."""
+"""Read a model's name on a hub: `owner/repo`, `:quant`, `@revision`, a file's path, `hf://`, a page's address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_KINDS = frozenset({"datasets", "spaces", "buckets", "kernels"})
 
 @dataclass(frozen=True, slots=True)
 class HubReference:
-    """A model of a hub.
+    """A reference to a model on a hub.
 
     Attributes:
         repo: `owner/name`, in the user's spelling.
@@ -44,7 +44,7 @@ class HubReference:
 
 
 def parse_reference(text: str, hosts: Collection[str] = ()) -> HubReference | None:
-    """The model that a text names; None where it is none of a hub's (a path, an id).
+    """Return the model that a text names; None where it is no hub reference but a path or an id.
 
     Raises InvalidRequest for one that is meant for a hub and malformed. `hosts`: further ones whose addresses count.
     """
@@ -60,13 +60,16 @@ def parse_reference(text: str, hosts: Collection[str] = ()) -> HubReference | No
 
 
 def is_repository(text: str) -> bool:
-    """Whether a text is `owner/name`."""
+    """Return whether a text is `owner/name`."""
     owner, slash, name = text.partition("/")
     return bool(slash) and owner not in _OTHER_KINDS and _NAME.fullmatch(owner) is not None and _is_name(name)
 
 
 def _without_host(text: str, hosts: Collection[str]) -> str | None:
-    """What follows `hf://` or the hub's address, as `owner/repo[@revision][/path][:quant]`; None: neither is there."""
+    """Return what follows `hf://` or the hub's address, as `owner/repo[@revision][/path][:quant]`.
+
+    None without either.
+    """
     if text.lower().startswith("hf://"):
         return text[5:].removeprefix("models/")
     known = {*HUB_HOSTS, *hosts}
@@ -80,7 +83,7 @@ def _without_host(text: str, hosts: Collection[str]) -> str | None:
 
 
 def _from_page(path: str) -> str:
-    """`owner/repo/resolve/main/file` → `owner/repo@main/file`."""
+    """Return `owner/repo@main/file` for `owner/repo/resolve/main/file`."""
     parts = path.split("/")
     if len(parts) > 3 and parts[2] in _PAGES:
         words = 3 if parts[3] == "refs" else 1
@@ -120,7 +123,7 @@ def _is_name(name: str) -> bool:
 
 
 def _revision(tail: str) -> tuple[str | None, str]:
-    """A revision at the beginning, and what follows."""
+    """Return the revision at the beginning, and the rest."""
     if not tail.startswith("@"):
         return None, tail
     match = _REVISION.match(unquote(tail[1:]))
@@ -128,7 +131,7 @@ def _revision(tail: str) -> tuple[str | None, str]:
 
 
 def _path(tail: str) -> tuple[str, str]:
-    """A file's path at the beginning, up to its `.gguf`, and what follows; a folder may be named too."""
+    """Return the file's path at the beginning, up to its `.gguf`, and the rest; a folder may be named too."""
     end = tail.lower().find(".gguf")
     cut = len(tail) if end < 0 else end + 5
     path = tail[:cut]

@@ -1,4 +1,4 @@
-"""A repository's files, sorted: variants of models with their parts, projectors, companions that draft, adapters."""
+"""Sort a repository's files into variants of models with their parts, projectors, draft models and adapters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supervisor.core.catalog.quality import rank
 
 @dataclass(frozen=True, slots=True)
 class RepoFile:
-    """One file of a repository.
+    """A file of a repository.
 
     Attributes:
         path: from the top of the repository.
@@ -29,7 +29,7 @@ class RepoFile:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One model that can be loaded: a file, or all shards of a split one.
+    """A model that can be loaded: a file, or all shards of a split one.
 
     Attributes:
         name: unlike all other names in the repository: the quantisation where that is enough, else the file's path.
@@ -47,7 +47,7 @@ class Variant:
 
     @property
     def path(self) -> str:
-        """Of the first part."""
+        """Path of the first part."""
         return self.parts[0].path
 
     @property
@@ -62,7 +62,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What of a repository is what; variants in the order of quality, the rest by path."""
+    """The sorted files of a repository; variants in the order of quality, the rest by path."""
 
     variants: tuple[Variant, ...] = ()
     projectors: tuple[RepoFile, ...] = ()
@@ -72,7 +72,7 @@ class Catalog:
 
 
 def catalog_of(files: Iterable[RepoFile]) -> Catalog:
-    """Sort the files of one revision; whatever their order, the answer is the same."""
+    """Sort the files of one revision. Their order does not change the answer."""
     kinds: dict[Kind, list[RepoFile]] = {kind: [] for kind in Kind}
     for file in sorted(files, key=lambda file: file.path):
         kinds[kind_of(file.path)].append(file)
@@ -102,14 +102,14 @@ def _variant(parts: dict[int, RepoFile], count: int) -> Variant:
 
 
 def _shard_name(path: str, number: int) -> str:
-    """The path of another part of the same split model."""
+    """Return the path of another part of the same split model."""
     shard, folder = shard_of(path), folder_of(path)
     name = shard.name_of(number) if shard else path
     return f"{folder}/{name}" if folder else name
 
 
 def _named(variants: list[Variant]) -> tuple[Variant, ...]:
-    """With names, in the order of quality; of equals the larger first."""
+    """Return the variants with names, in the order of quality; among equals the larger first."""
     counts = Counter(variant.quant for variant in variants)
     named = [replace(one, name=one.quant if one.quant and counts[one.quant] == 1 else one.path) for one in variants]
     return tuple(sorted(named, key=lambda one: (rank(one.quant), -(one.size or 0), one.path)))

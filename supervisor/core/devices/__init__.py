@@ -1,4 +1,4 @@
-"""Devices: what there is, by which names, and how much of it is ours to use."""
+"""The devices of a machine: which there are, all their names, and how much of each is ours to use."""
 
 from supervisor.core.devices.accounting import Holding, budgets, distinct
 from supervisor.core.devices.budget import Budget, Budgets

@@ -1,4 +1,4 @@
-"""What is ours to use on each device: total − used by others − reserve.
+"""Compute what is ours to use on each device: total − used by others − reserve.
 
 Used by others is what is used at all, less what our engines really hold. What our engines hold is not taken off here:
 the planner does, engine by engine, because it may decide that one of them leaves.
@@ -19,7 +19,7 @@ CPU = "cpu"
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One of our engines, as far as its memory goes.
+    """The memory of one of our engines.
 
     Attributes:
         pid: of its process; None while it has none.
@@ -33,7 +33,7 @@ class Holding:
 
 
 def budgets(machine: Machine, ours: Sequence[Holding] = (), reserves: Reserves | None = None) -> Budgets:
-    """The machine as the planner sees it; a GPU that two back ends list counts once, under its first name.
+    """Return the machine as the planner sees it; a GPU that two back ends list counts once, under its first name.
 
     Args:
         machine: total and free as probed, nothing subtracted.
@@ -47,7 +47,7 @@ def budgets(machine: Machine, ours: Sequence[Holding] = (), reserves: Reserves |
 
 
 def distinct(devices: Sequence[Device]) -> tuple[Device, ...]:
-    """The devices without second names of the same GPU: llama.cpp takes the first of each as well."""
+    """Return the devices without second names of the same GPU. llama.cpp takes the first of each as well."""
     found: dict[str, Device] = {}
     for device in devices:
         key = device.uuid or device.pci or device.name
@@ -89,7 +89,7 @@ def _host_budget(machine: Machine, ours: Sequence[Holding], reserves: Reserves) 
 
 
 def _driver_tells_of(machine: Machine, ours: Sequence[Holding]) -> bool:
-    """Whether the drivers' process ids are ours to compare with: in a container they may be those outside."""
+    """Return whether the drivers' process ids can be compared with ours; in a container they may be those outside."""
     pids = {one.pid for one in ours if one.pid is not None}
     return any(pids & device.processes.keys() for device in machine.devices)
 

@@ -1,4 +1,4 @@
-"""AMD's tools → GPUs: the JSON of `amd-smi static --asic --bus --vram` and of `rocm-smi`.
+"""Read the GPUs from AMD's tools: the JSON of `amd-smi static --asic --bus --vram` and of `rocm-smi`.
 
 They know the names that the kernel does not, and are the only source where `/sys` cannot be read.
 """
@@ -20,7 +20,10 @@ _HEXADECIMAL = re.compile(r"(?:0x)?([0-9a-fA-F]{8,16})$")
 
 
 def parse_amd_smi(text: str) -> tuple[Gpu, ...]:
-    """Raises ValueError where it is no JSON. Newer tools wrap the list in `gpu_data`."""
+    """Return the GPUs in the output of `amd-smi`. Newer versions wrap the list in `gpu_data`.
+
+    Raise ValueError if it is no JSON.
+    """
     value = parse(text)
     if isinstance(value, Mapping):
         value = value.get("gpu_data")
@@ -29,7 +32,10 @@ def parse_amd_smi(text: str) -> tuple[Gpu, ...]:
 
 
 def parse_rocm_smi(text: str) -> tuple[Gpu, ...]:
-    """Raises ValueError where it is no JSON. Keys differ in case between versions."""
+    """Return the GPUs in the output of `rocm-smi`, whose keys differ in case between versions.
+
+    Raise ValueError if it is no JSON.
+    """
     value = parse(text)
     cards = value.items() if isinstance(value, Mapping) else ()
     return _numbered(
@@ -40,7 +46,7 @@ def parse_rocm_smi(text: str) -> tuple[Gpu, ...]:
 
 
 def with_names(gpus: Sequence[Gpu], named: Iterable[Gpu]) -> tuple[Gpu, ...]:
-    """The kernel's GPUs with the tools' names, matched by PCI address; without the kernel's, the tools' own."""
+    """Return the kernel's GPUs with the tools' names, matched by PCI address; without any, the tools' own GPUs."""
     tools = tuple(named)
     if not gpus:
         return tools

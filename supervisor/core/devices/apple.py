@@ -1,4 +1,4 @@
-"""macOS' texts → the Apple GPU.
+"""Read the Apple GPU from the output of macOS' tools.
 
 `system_profiler SPDisplaysDataType -json` names it, `sysctl hw.memsize iogpu.wired_limit_mb` tells the memory.
 
@@ -25,7 +25,10 @@ _VALUE = re.compile(r"^([\w.]+)\s*[:=]\s*(\d+)\s*$", re.MULTILINE)
 
 
 def parse_apple(profiler: str, sysctl: str) -> tuple[Gpu, ...]:
-    """The GPU that shares the processor's memory; none on a Mac with an Intel processor. Raises ValueError: no JSON."""
+    """Return the GPU that shares the processor's memory; none on a Mac with an Intel processor.
+
+    Raise ValueError if it is no JSON.
+    """
     values = {name: int(value) for name, value in _VALUE.findall(sysctl)}
     value = parse(profiler)
     displays = value.get("SPDisplaysDataType") if isinstance(value, Mapping) else None
@@ -41,7 +44,7 @@ def parse_apple(profiler: str, sysctl: str) -> tuple[Gpu, ...]:
 
 
 def working_set(memory_bytes: int, wired_limit_mib: int = 0) -> int:
-    """How many bytes Metal lets the GPU of an Apple processor use; the rule and its source are the module's."""
+    """Return the bytes that Metal lets the GPU of an Apple processor use, by the rule in the module's docstring."""
     if wired_limit_mib > 0:
         return min(memory_bytes, wired_limit_mib * _MIB)
     return memory_bytes * 2 // 3 if memory_bytes <= _SMALL else memory_bytes * 3 // 4

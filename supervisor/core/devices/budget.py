@@ -1,4 +1,4 @@
-"""What our engines may use of each device and of the host. Bytes everywhere."""
+"""The memory that our engines may use on each device and on the host. Bytes everywhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one device, or the host (`CPU`), has for our engines.
+    """The memory of one device, or of the host (`CPU`), for our engines.
 
     Attributes:
         total_bytes: of the hardware.

@@ -1,4 +1,4 @@
-"""Making an engine see exactly the devices that were chosen for it, in that order, and what they are called then.
+"""Make an engine see exactly the devices chosen for it, in that order, and tell their names there.
 
 `--device` alone is not enough: CUDA opens a context on GPUs that are not listed there.
 """
@@ -15,7 +15,7 @@ _PREFIXES = {"cuda": "CUDA", "hip": "ROCm", "vulkan": "Vulkan"}
 
 
 def visible_env(devices: Sequence[Device], every: Sequence[Device] = ()) -> Mapping[str, str]:
-    """Variables for the engine's environment.
+    """Return the variables for the engine's environment that show it the chosen devices alone.
 
     Args:
         devices: the chosen ones, in the order wanted.
@@ -36,7 +36,7 @@ def visible_env(devices: Sequence[Device], every: Sequence[Device] = ()) -> Mapp
 
 
 def names_in_child(devices: Sequence[Device], every: Sequence[Device] = ()) -> tuple[str, ...]:
-    """llama.cpp's names of the chosen devices in an engine that runs with `visible_env` and `--rpc rpc_endpoints`.
+    """Return llama.cpp's names of the chosen devices in an engine with `visible_env` and `--rpc rpc_endpoints`.
 
     Args:
         devices: the chosen ones, in the order wanted.
@@ -58,12 +58,12 @@ def names_in_child(devices: Sequence[Device], every: Sequence[Device] = ()) -> t
 
 
 def rpc_endpoints(devices: Sequence[Device]) -> tuple[str, ...]:
-    """What the engine's `--rpc` must name: the workers of the chosen devices, each once, in order."""
+    """Return the endpoints for the engine's `--rpc`: the workers of the chosen devices, each once, in order."""
     return tuple(dict.fromkeys(device.endpoint for device in devices if device.endpoint))
 
 
 def _selectors(backend: str, devices: Sequence[Device]) -> list[str] | None:
-    """The selectors of one back end's chosen devices; None where it has no variable or one is unknown."""
+    """Return the selectors of one back end's chosen devices; None if it has no variable or a selector is unknown."""
     if backend not in _PREFIXES:
         return None
     found = [device.selector for device in devices if device.backend == backend]
@@ -81,7 +81,7 @@ def _mask(backend: str, selectors: Sequence[str]) -> dict[str, str]:
 
 
 def _names_of_workers(devices: Sequence[Device], every: Sequence[Device]) -> dict[str, str]:
-    """RPC devices by our name → by the engine's, which numbers them through all workers in the order of `--rpc`."""
+    """Map our name of each RPC device to the engine's, which counts through all workers in `--rpc` order."""
     known = {device.name: device for device in (*every, *devices) if device.backend == "rpc"}
     named: dict[str, str] = {}
     for endpoint in rpc_endpoints(devices):

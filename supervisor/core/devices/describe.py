@@ -1,4 +1,4 @@
-"""A machine as JSON, for programs: `supervisor devices --json` and `GET /api/v1/devices`."""
+"""Describe a machine as JSON, for programs: `supervisor devices --json` and `GET /api/v1/devices`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from supervisor.core.devices.model import Device, Machine
 
 
 def as_json(machine: Machine, budgets: Budgets) -> dict[str, object]:
-    """`host`, `devices`, `problems`; sizes are bytes. The keys are documented in docs/rest.md."""
+    """Return `host`, `devices` and `problems`; sizes are bytes. The keys are documented in docs/rest.md."""
     by_name = {budget.name: budget for budget in budgets.devices}
     return {
         "host": {
@@ -23,7 +23,7 @@ def as_json(machine: Machine, budgets: Budgets) -> dict[str, object]:
 
 
 def problems_json(machine: Machine) -> list[dict[str, str]]:
-    """What could not be asked: `probe`, `message`."""
+    """Return the probes that failed, as `probe` and `message`."""
     return [{"probe": problem.probe, "message": problem.message} for problem in machine.problems]
 
 
@@ -47,6 +47,6 @@ def _device(device: Device) -> Mapping[str, object]:
 
 
 def _budget(budget: Budget | None) -> Mapping[str, object]:
-    """Null for a device that is another name of one before it."""
+    """Return the budget of a device; null for one that is another name of a device before it."""
     usable = budget.usable_bytes if budget else None
     return {"usable_bytes": usable, "reserve_bytes": budget.reserve_bytes if budget else None}

@@ -1,4 +1,4 @@
-"""What `llama-server --list-devices` prints: the last word on which devices exist and what they are called.
+"""Read the output of `llama-server --list-devices`, which decides which devices exist and what they are called.
 
 The format is `common_print_available_devices` of llama.cpp (common/arg.cpp): a heading, then one line per device that
 is not the CPU, `  NAME: DESCRIPTION (TOTAL MiB, FREE MiB free)`, or `  (none)`. An RPC worker's description is its
@@ -24,7 +24,7 @@ _ACCELERATORS = frozenset({"blas", "amx", "zdnn", "accelerate"})
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One line of the list; sizes are whole MiB in bytes. `free_bytes` is what the asking process itself saw."""
+    """A line of the list; sizes are whole MiB in bytes. `free_bytes` is what the asking process itself saw."""
 
     name: str
     backend: str
@@ -35,13 +35,13 @@ class Listed:
 
 
 def parse_device_list(text: str) -> tuple[Listed, ...]:
-    """The devices in the order of the list, which is llama.cpp's; lines of any other form are passed over."""
+    """Return the devices in llama.cpp's order, which is that of the list. Skip lines of any other form."""
     found = (_listed(line) for line in _LINE.finditer(text))
     return tuple(one for one in found if one.backend not in _ACCELERATORS)
 
 
 def backend_of(name: str) -> str:
-    """The back end of a device by llama.cpp's name for it: `CUDA0` is `cuda`, `ROCm1` is `hip`, `MTL0` is `metal`."""
+    """Return the back end of a device by llama.cpp's name for it: `CUDA0` is `cuda`, `MTL0` is `metal`."""
     letters = re.match(r"[A-Za-z]+", name)
     word = letters.group().lower() if letters else name.lower()
     return _BACKENDS.get(word, word)

@@ -31,7 +31,7 @@ class Group:
 
 
 def memory_groups(text: str) -> tuple[tuple[int, str], ...]:
-    """`/proc/self/cgroup` → (version, path) of the groups that may limit memory."""
+    """Return (version, path) of the groups in `/proc/self/cgroup` that may limit memory."""
     found = []
     for line in text.splitlines():
         number, _, rest = line.partition(":")
@@ -44,7 +44,7 @@ def memory_groups(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def host_memory(total_bytes: int, available_bytes: int, groups: Iterable[Group] = ()) -> Host:
-    """The machine's total and available memory, cut down to what the groups leave."""
+    """Return the machine's total and available memory, reduced to what the groups leave."""
     total, available = total_bytes, available_bytes
     for group in groups:
         limit = _limit(group.limit)

@@ -1,4 +1,4 @@
-"""One device, all its names: the engine's list and the drivers' figures put together.
+"""Join the engine's list and the drivers' figures: one device, with all its names.
 
 The engine's list decides what exists and how large it is: a back end sees a little less than the driver's total. Free
 memory comes from the driver where it tells, because the engine that made the list held a context of its own then. A
@@ -31,7 +31,7 @@ _VENDOR_OF_BACKEND = {"metal": APPLE, "sycl": INTEL, "cuda": NVIDIA, "hip": AMD}
 
 @dataclass(frozen=True, slots=True)
 class DriverReport:
-    """What the drivers said: GPUs of all vendors, and Vulkan's own list (empty where nobody could be asked)."""
+    """The drivers' answer: GPUs of all vendors, and Vulkan's own list (empty where nobody could be asked)."""
 
     gpus: tuple[Gpu, ...] = ()
     vulkan: tuple[VulkanDevice, ...] = ()
@@ -42,7 +42,7 @@ class DriverReport:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The devices in the engine's order, and what could not be told."""
+    """The devices in the engine's order, and the problems found."""
 
     devices: tuple[Device, ...]
     problems: tuple[Problem, ...] = ()
@@ -52,7 +52,7 @@ _Match = tuple[Gpu | None, str | None]  # the physical GPU, and the selector of 
 
 
 def listing_env(found: DriverReport, env: Mapping[str, str]) -> dict[str, str]:
-    """What to set for the engine that lists its devices, so that their order is known: the masks of `env`, translated.
+    """Return the variables that make the device order known to the engine that lists: `env`'s masks, translated.
 
     CUDA's GPUs by UUID in PCI order, AMD's by the runtime's numbers. Nothing where the translation is not sure.
     """
@@ -68,7 +68,7 @@ def listing_env(found: DriverReport, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def join(listed: Sequence[Listed], found: DriverReport, env: Mapping[str, str], host: Host) -> Joined:
-    """The machine's devices by the engine's list, with what the drivers know of each.
+    """Return the machine's devices by the engine's list, with what the drivers know of each.
 
     Args:
         listed: from an engine that ran in `env` with `listing_env` added.
@@ -91,27 +91,29 @@ def join(listed: Sequence[Listed], found: DriverReport, env: Mapping[str, str], 
 
 
 def is_known(device: Device, gpus: Sequence[Gpu]) -> bool:
-    """Whether a driver tells this device's free memory."""
+    """Return whether a driver tells the free memory of this device."""
     same = _gpu_that_is(device, gpus)
     return same is not None and same.free_bytes is not None
 
 
 def held_by(pid: int, devices: Sequence[Device], gpus: Sequence[Gpu]) -> dict[str, int]:
-    """What the drivers say that a process holds, by device name; a device of which none tells is left out."""
+    """Return the bytes that the drivers say a process holds, by device name.
+
+    A device that no driver tells of is left out.
+    """
     found = {device.name: _gpu_that_is(device, gpus) for device in devices}
     return {name: gpu.processes[pid] for name, gpu in found.items() if gpu is not None and pid in gpu.processes}
 
 
 _UNTOLD = {
-    "cuda": "Which GPU is which of {names} cannot be told, so engines cannot be pinned to them; "
+    "cuda": "The GPUs {names} cannot be told apart, so engines cannot be pinned to them; "
     "set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name GPUs by UUID in CUDA_VISIBLE_DEVICES.",
-    "": "Which GPU is which of {names} cannot be told, so engines cannot be pinned to them; "
-    "their sizes are the engine's own.",
+    "": "The GPUs {names} cannot be told apart, so engines cannot be pinned to them; their sizes are the engine's own.",
 }
 
 
 def _match(backend: str, group: Sequence[Listed], found: DriverReport, env: Mapping[str, str]) -> list[_Match] | None:
-    """The GPU of each device of one back end; None where there are GPUs but which is which is not to be told."""
+    """Return the GPU of each device of one back end; None where there are GPUs but they cannot be told apart."""
     if backend == "cuda":
         return _by_place(group, cuda_visible(env, found.of(NVIDIA)), found.of(NVIDIA))
     if backend == "hip":
@@ -164,7 +166,7 @@ def _selector(gpu: Gpu) -> str | None:
 
 
 def _agree(one: Listed, gpu: Gpu) -> bool:
-    """Whether this can be that: by name where the driver knows the marketing name, by size where it does not."""
+    """Return whether the listed device can be this GPU: by the marketing name where it is known, else by size."""
     if gpu.vendor == NVIDIA:
         return (gpu.uuid or "").startswith("MIG-") or _name(one.description) == _name(gpu.name)
     if gpu.total_bytes is None or gpu.shares_host or not one.total_bytes:
@@ -217,6 +219,6 @@ def _gpu_that_is(device: Device, gpus: Sequence[Gpu]) -> Gpu | None:
 
 
 def _is_hosts_own(one: Listed, host: Host) -> bool:
-    """A worker on this machine that is as large as its memory computes on the processor, in that memory."""
+    """Return whether an RPC device is this host's own memory: a local worker of the size of its host's."""
     local = (one.endpoint or "").startswith(_LOOPBACK)
     return local and abs(one.total_bytes - host.total_bytes) <= MIB

@@ -1,4 +1,4 @@
-"""What a machine has: devices that llama.cpp can place tensors on, and the host. Bytes everywhere."""
+"""The hardware of a machine: the devices that llama.cpp can place tensors on, and the host. Bytes everywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUDA_LIKE = frozenset({"cuda", "hip", "musa"})
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator, known by every name it has.
+    """An accelerator, with every name it has.
 
     Attributes:
         name: llama.cpp's in an engine that sees all devices we may use: `CUDA0`, `ROCm0`, `Vulkan0`, `MTL0`, `RPC0`.
@@ -54,7 +54,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A probe that failed or took too long: which, why, and what it means."""
+    """A probe that failed or took too long: its name, the reason, and what follows from it."""
 
     probe: str
     message: str
@@ -62,7 +62,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """All of it at one moment; `devices` in llama.cpp's order."""
+    """The devices and the host at one moment; `devices` in llama.cpp's order."""
 
     host: Host
     devices: tuple[Device, ...] = ()

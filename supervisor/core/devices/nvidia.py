@@ -1,4 +1,4 @@
-"""NVIDIA's figures: what our helper process read through NVML (`probe/nvml.py`) → GPUs.
+"""Read NVIDIA's GPUs from the output of our helper process, which reads them through NVML (`probe/nvml.py`).
 
 The helper writes one JSON object: `gpus`, a list of objects with `name`, `uuid`, `pci`, `total`, `free` (bytes),
 `capability` (major, minor), `utilization` (percent), `temperature` (°C), `processes` ([pid, bytes], …; the same pid may
@@ -17,7 +17,10 @@ from supervisor.core.text.foreignjson import parse
 
 
 def parse_nvml(text: str) -> tuple[Gpu, ...]:
-    """The GPUs in PCI order, numbered like nvidia-smi's. Raises ValueError where the text is not the helper's."""
+    """Return the GPUs in PCI order, numbered as nvidia-smi does.
+
+    Raise ValueError where the text is not the helper's.
+    """
     value = parse(text)
     if not isinstance(value, dict) or not isinstance(value.get("gpus"), list):
         raise ValueError("no list of GPUs")

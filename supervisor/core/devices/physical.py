@@ -42,7 +42,10 @@ class Gpu:
 
 
 def normal_pci(text: str | None) -> str | None:
-    """`00000000:0A:00.0`, `0a:00.0` and their like as the kernel writes it, `0000:0a:00.0`; None where it is none."""
+    """Return a PCI address such as `00000000:0A:00.0` or `0a:00.0` as the kernel writes it, `0000:0a:00.0`.
+
+    None if it is none.
+    """
     found = _PCI.fullmatch((text or "").strip().lower())
     if not found:
         return None

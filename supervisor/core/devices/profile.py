@@ -1,4 +1,4 @@
-"""A machine that one does not have, from a list that a person wrote: for `plan --devices FILE`.
+"""Read the description of another machine from a list that a person wrote, for `plan --devices FILE`.
 
     host: {total: 64 GiB, available: 60 GiB}
     devices:
@@ -31,7 +31,7 @@ _UNITS = {"": 1, "b": 1} | {
 
 
 def parse_profile(value: object) -> Machine:
-    """The machine that a loaded YAML or JSON object describes, or that `describe.as_json` gave.
+    """Return the machine that a loaded YAML or JSON object describes, or that `describe.as_json` gave.
 
     Raises ProfileInvalid naming what is wrong and what is allowed there.
     """
@@ -52,7 +52,7 @@ def parse_profile(value: object) -> Machine:
 
 
 def _from_listing(value: object) -> object:
-    """The output of `devices --json` as a profile, without second names of a GPU; anything else as it is."""
+    """Return the output of `devices --json` as a profile, without second names of a GPU; anything else as it is."""
     host = value.get("host") if isinstance(value, Mapping) else None
     if not isinstance(host, Mapping) or "total_bytes" not in host:
         return value
@@ -106,7 +106,7 @@ def _size(facts: Mapping[str, object], key: str, where: str, default: int | None
         return value
     found = _SIZE.fullmatch(str(value).strip())
     unit = _UNITS.get(found["unit"].lower()) if found else None
-    _require(unit is not None, f"{told}; {value!r} is none.")
+    _require(unit is not None, f"{told}; {value!r} is not.")
     assert found
     assert unit
     count = int(float(found["number"]) * unit)

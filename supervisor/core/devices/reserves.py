@@ -1,4 +1,4 @@
-"""What is kept back on a device: once for the device, and once for each engine that uses it.
+"""The reserves on a device: one for the device, and one for each engine that uses it.
 
 The first is room for what nobody accounts for: fragments between buffers, a desktop that opens one more window (what
 it holds already counts as used by others). The second is what a process takes beside the buffers that the estimate
@@ -15,7 +15,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Bytes kept back on a device and for each engine on it, and where the figures come from."""
+    """The bytes kept back on a device and for each engine on it, and the source of the figures."""
 
     device_bytes: int
     engine_bytes: int
@@ -62,15 +62,15 @@ class Reserves:
     limit_bytes: Mapping[str, int] = field(default_factory=dict)
 
     def within(self, name: str, backend: str, usable: int) -> int:
-        """`usable` bytes, or what all engines together may use of the device where that is less."""
+        """Return `usable` bytes, or the limit of all our engines on the device where that is less."""
         return min(usable, self.limit_bytes.get(name, self.limit_bytes.get(backend, usable)))
 
     def for_device(self, name: str, backend: str) -> int:
-        """What is kept back on the device itself."""
+        """Return the bytes kept back on the device itself."""
         default = DEFAULTS.get(backend, _OTHER).device_bytes
         return self.device_bytes.get(name, self.device_bytes.get(backend, default))
 
     def for_engine(self, name: str, backend: str) -> int:
-        """What is kept back on it for each engine."""
+        """Return the bytes kept back on the device for each engine."""
         default = DEFAULTS.get(backend, _OTHER).engine_bytes
         return self.engine_bytes.get(name, self.engine_bytes.get(backend, default))

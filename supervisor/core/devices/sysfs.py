@@ -1,4 +1,4 @@
-"""Linux' own files on GPUs → GPUs: `/sys/class/drm/card*/device` and `/sys/class/kfd/kfd/topology/nodes`.
+"""Read the GPUs from Linux' own files: `/sys/class/drm/card*/device` and `/sys/class/kfd/kfd/topology/nodes`.
 
 Names and units: Documentation/gpu/amdgpu/driver-misc.rst of the kernel (`mem_info_vram_total`, `mem_info_vram_used`,
 `mem_info_gtt_total`, `mem_info_gtt_used`: bytes; `gpu_busy_percent`; `unique_id`: hexadecimal). `gpu_metrics` begins
@@ -46,7 +46,7 @@ class KfdNode:
 
 
 def parse_cards(cards: Iterable[DrmCard], nodes: Iterable[KfdNode] = ()) -> tuple[Gpu, ...]:
-    """AMD's and Intel's GPUs in PCI order, numbered by vendor; NVIDIA's driver tells nothing here."""
+    """Return AMD's and Intel's GPUs in PCI order, numbered by vendor. NVIDIA's driver tells nothing here."""
     compute = _compute_nodes(nodes)
     found = []
     for card in cards:
@@ -89,7 +89,7 @@ def _amd(card: DrmCard, pci: str, compute: Mapping[str, tuple[int, KfdNode]]) ->
 
 
 def _compute_nodes(nodes: Iterable[KfdNode]) -> dict[str, tuple[int, KfdNode]]:
-    """GPUs among the nodes by PCI address, with their number in the runtime's order: that of the nodes."""
+    """Return the GPUs among the nodes by PCI address, each with its number in the runtime's order."""
     found: dict[str, tuple[int, KfdNode]] = {}
     for node in sorted(nodes, key=lambda one: one.number):
         facts = {key: int(value) for key, value in _PROPERTY.findall(node.properties)}

@@ -1,4 +1,4 @@
-"""GPUs that drivers know and no engine lists: because there is no engine, or because it has no back end for them."""
+"""GPUs that drivers know and no engine lists, because there is no engine or it lacks the back end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNUSED = (
 
 
 def guess_list(found: DriverReport, env: Mapping[str, str]) -> tuple[Listed, ...]:
-    """The list that a build with every back end would print, as far as the drivers tell."""
+    """Return the list that a build with every back end would print, as far as the drivers tell."""
     return (
         *_listed("CUDA", "cuda", cuda_visible(env, found.of(NVIDIA)).gpus),
         *_listed("ROCm", "hip", hip_visible(env, found.of(AMD)).gpus),
@@ -27,7 +27,7 @@ def guess_list(found: DriverReport, env: Mapping[str, str]) -> tuple[Listed, ...
 
 
 def unused_gpus(found: DriverReport, devices: Sequence[Device], env: Mapping[str, str]) -> tuple[Problem, ...]:
-    """A problem for each vendor whose visible cards the engine does not list."""
+    """Return a problem for each vendor whose visible cards the engine does not list."""
     visible = {NVIDIA: cuda_visible(env, found.of(NVIDIA)).gpus, AMD: hip_visible(env, found.of(AMD)).gpus}
     used = {device.uuid or device.pci for device in devices} - {None}
     backends = {device.backend for device in devices}

@@ -1,4 +1,4 @@
-"""The variables that hide GPUs, translated to physical ones: which are left, in which order.
+"""Translate the variables that hide GPUs into the physical GPUs that are left, in order.
 
 Sources: the CUDA programming guide, "CUDA environment variables" (indices, UUIDs and their unique beginnings; an
 invalid entry ends the list; empty hides all), the MIG user guide (a process sees one instance, the first), AMD's "GPU
@@ -28,14 +28,14 @@ _INDEX = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What a mask leaves, in the order of the mask; `sure` is False where only the driver knows what it means."""
+    """The GPUs that a mask leaves, in its order; `sure` is False where only the driver knows what the mask means."""
 
     gpus: tuple[Gpu, ...]
     sure: bool = True
 
 
 def cuda_visible(env: Mapping[str, str], gpus: Sequence[Gpu]) -> Visible:
-    """NVIDIA's GPUs that a CUDA program sees; `gpus` in PCI order.
+    """Return NVIDIA's GPUs that a CUDA program sees; `gpus` in PCI order.
 
     CUDA counts the fastest first unless CUDA_DEVICE_ORDER is PCI_BUS_ID, and tells nobody how it ranks: with GPUs of
     several kinds, numbers in the mask are not sure. Without a mask all are visible, and their order is ours to set.
@@ -53,7 +53,7 @@ def cuda_visible(env: Mapping[str, str], gpus: Sequence[Gpu]) -> Visible:
 
 
 def hip_visible(env: Mapping[str, str], gpus: Sequence[Gpu]) -> Visible:
-    """AMD's GPUs that a HIP program sees; not sure where the order of the runtime is unknown and there are several."""
+    """Return AMD's GPUs that a HIP program sees. Not sure for several GPUs if the order of the runtime is unknown."""
     ordered = sorted(gpus, key=lambda gpu: gpu.index if gpu.order is None else gpu.order)
     sure = len(ordered) < 2 or all(gpu.order is not None for gpu in ordered)
     rocr, hip = env.get(ROCR_MASK), env.get(HIP_MASK) or env.get(CUDA_MASK)
@@ -65,7 +65,10 @@ def hip_visible(env: Mapping[str, str], gpus: Sequence[Gpu]) -> Visible:
 
 
 def vulkan_visible(env: Mapping[str, str], devices: Sequence[VulkanDevice]) -> tuple[VulkanDevice, ...]:
-    """The devices that become Vulkan0, Vulkan1, …; a number that does not exist makes the engine do without Vulkan."""
+    """Return the devices that become Vulkan0, Vulkan1, ….
+
+    A number that does not exist leaves the engine without Vulkan.
+    """
     mask = env.get(VULKAN_MASK)
     if mask is None:
         return chosen_by_llama_cpp(tuple(devices))
@@ -80,7 +83,7 @@ def vulkan_visible(env: Mapping[str, str], devices: Sequence[VulkanDevice]) -> t
 
 
 def _take(mask: str, find: Callable[[str], Gpu | None], *, repeated_ends: bool) -> list[Gpu]:
-    """The GPUs of the mask's entries up to the first that names none."""
+    """Return the GPUs of the mask's entries up to the first that names none."""
     found: list[Gpu] = []
     for entry in mask.split(","):
         gpu = find(entry.strip())
@@ -106,13 +109,16 @@ def _amd_entry(entry: str, gpus: Sequence[Gpu]) -> Gpu | None:
 
 
 def _by_uuid(beginning: str, gpus: Sequence[Gpu]) -> Gpu | None:
-    """The one GPU whose UUID begins so."""
+    """Return the one GPU whose UUID begins like this; None if there is not exactly one."""
     found = [gpu for gpu in gpus if gpu.uuid and gpu.uuid.lower().startswith(beginning.lower())]
     return found[0] if len(found) == 1 else None
 
 
 def _one_instance(gpus: Sequence[Gpu]) -> Visible:
-    """A process that sees a MIG instance sees only that one; beside whole GPUs, which it is the driver knows."""
+    """Return the visible GPUs without a mask.
+
+    A process sees one MIG instance alone; beside whole GPUs only the driver knows which.
+    """
     leaves = tuple(gpu.mig[0] if gpu.mig else gpu for gpu in gpus)
     instances = [leaf for leaf in leaves if (leaf.uuid or "").startswith("MIG-")]
     if not instances:

@@ -1,4 +1,4 @@
-"""The text of `vulkaninfo --summary` → the loader's physical devices, in the order that llama.cpp counts them in.
+"""Read the loader's physical devices from `vulkaninfo --summary`, in the order in which llama.cpp counts them.
 
 `GGML_VK_VISIBLE_DEVICES` names devices by that order (ggml-vulkan.cpp). Two device UUIDs tell which GPU it is: NVIDIA's
 is the one of NVML, and Mesa's RADV writes the PCI address into its own, four little-endian words of domain, bus,
@@ -32,7 +32,7 @@ _LEAST = 1000
 
 @dataclass(frozen=True, slots=True)
 class VulkanDevice:
-    """One device of the loader: `index` as in GGML_VK_VISIBLE_DEVICES, `kind` discrete, integrated, cpu, …"""
+    """A device of the loader: `index` as in GGML_VK_VISIBLE_DEVICES, `kind` discrete, integrated, cpu and so on."""
 
     index: int
     name: str
@@ -43,7 +43,7 @@ class VulkanDevice:
 
     @property
     def pci(self) -> str | None:
-        """The address that RADV's UUID holds."""
+        """PCI address that RADV's UUID holds."""
         if self.driver != "DRIVER_ID_MESA_RADV" or not self.uuid:
             return None
         domain, bus, slot, function = struct.unpack("<4I", bytes.fromhex(self.uuid.replace("-", "")))
@@ -51,13 +51,13 @@ class VulkanDevice:
 
 
 def parse_vulkaninfo(text: str) -> tuple[VulkanDevice, ...]:
-    """The devices of the summary, in order; empty where there is none."""
+    """Return the devices of the summary, in order; empty where there is none."""
     parts = _HEAD.split(text)[1:]
     return tuple(_device(int(number), body) for number, body in zip(parts[::2], parts[1::2], strict=True))
 
 
 def chosen_by_llama_cpp(devices: tuple[VulkanDevice, ...]) -> tuple[VulkanDevice, ...]:
-    """The devices that llama.cpp takes when nothing masks them: GPUs, each once, by its best driver.
+    """Return the devices that llama.cpp takes when nothing masks them: GPUs, each once, by its best driver.
 
     Where there is no GPU it takes the first device that is no processor.
     """

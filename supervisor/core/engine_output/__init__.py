@@ -1,1 +1,1 @@
-"""What an engine writes, read: what a binary can do, state lines, footprints, chatter, causes of failure, errors."""
+"""Read what an engine prints: capabilities of a binary, state lines, footprints, chatter, causes of failure, errors."""

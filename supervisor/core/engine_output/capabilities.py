@@ -1,4 +1,4 @@
-"""What one `llama-server` binary can do, read from what it prints about itself.
+"""Read what one `llama-server` binary can do from what it prints about itself.
 
 Three texts, three parsers; running the binary is `llamacpp/probe`'s business. The texts differ between
 builds, so every parser takes what it knows and passes over the rest.
@@ -22,7 +22,7 @@ _SEVERAL_VALUES = re.compile(r"[A-Z]\w*(?: [A-Z]\w*)+")  # "START END"; "<tensor
 _DEVICE_LINE = re.compile(r"^[ \t]++(?P<name>[A-Za-z]++)\d*+:\s", re.MULTILINE)
 _LIBRARY = re.compile(r"^(?:lib)?ggml-(?P<name>[a-z]+)(?:-[\w.-]+|\.[\d.]+)?\.(?:so|dylib|dll)(?:\.[\d.]+)?$")
 
-# What a back end's devices are called in --list-devices, and what `--backend` and the libraries call it.
+# A back end's name for its devices in --list-devices, and its name in `--backend` and the libraries.
 _BACKEND_OF_DEVICE = {"rocm": "hip", "mtl": "metal", "gpuopencl": "opencl"}
 _NOT_BACKENDS = frozenset({"base"})
 
@@ -42,7 +42,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """One binary: its build, the options it takes, the back ends it has.
+    """The abilities of one binary: its build, the options it takes, the back ends it has.
 
     flags holds every name in `--help`. backends are lower case, sorted: `cpu`, `cuda`, `hip`, `metal`, `rpc`,
     `vulkan`, …
@@ -55,7 +55,7 @@ class Capabilities:
     backends: tuple[str, ...]
 
     def supports(self, flag: str) -> bool:
-        """Whether `--help` names this option."""
+        """Return whether `--help` names this option."""
         return flag in self.flags
 
 
@@ -70,7 +70,7 @@ def parse_version(text: str) -> Version:
 
 
 def parse_help(text: str) -> Flags:
-    """Every option name of `--help`, and how many values it takes.
+    """Return every option name of `--help`, with the number of values that it takes.
 
     A line that names options starts with one, hardly indented; two spaces that follow no comma begin its
     description: `-c,    --ctx-size N      size`, in older builds `  -c N, --ctx-size N      size`.
@@ -90,13 +90,13 @@ def _values(shown: str) -> int:
 
 
 def parse_device_backends(text: str) -> frozenset[str]:
-    """The back ends that own a device in `--list-devices`: `CUDA0: …` is `cuda`, `ROCm0: …` is `hip`."""
+    """Return the back ends that own a device in `--list-devices`: `CUDA0: …` is `cuda`, `ROCm0: …` is `hip`."""
     names = (line["name"].lower() for line in _DEVICE_LINE.finditer(text))
     return frozenset(_BACKEND_OF_DEVICE.get(name, name) for name in names)
 
 
 def library_backends(file_names: Iterable[str]) -> frozenset[str]:
-    """The back ends whose `libggml-NAME` library is among these files."""
+    """Return the back ends whose `libggml-NAME` library is among these files."""
     libraries = (_LIBRARY.match(name) for name in file_names)
     return frozenset(found["name"] for found in libraries if found) - _NOT_BACKENDS
 

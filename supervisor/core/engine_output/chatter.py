@@ -1,4 +1,4 @@
-"""Lines that an engine at `-lv 4` writes for every request and that say nothing a person looks for.
+"""Recognise the lines that an engine at `-lv 4` writes for every request and that say nothing a person looks for.
 
 llama.cpp writes them at level trace but marks them `I` like the useful ones, so they are told by their text; the list
 is that of b11434. A line that is not on it is kept. And what a line quotes of a file that is no model.
@@ -60,7 +60,7 @@ _QUOTED = (
 
 
 def unquoted(line: bytes) -> bytes:
-    """The line without the bytes that it quotes of a file that is no model: it may be anybody's."""
+    """Return the line without the bytes that it quotes of a file that is no model, since they may be anybody's."""
     if b"magic" in line:
         for pattern, instead in _QUOTED:
             line = pattern.sub(instead, line)
@@ -68,5 +68,5 @@ def unquoted(line: bytes) -> bytes:
 
 
 def is_chatter(line: bytes) -> bool:
-    """Whether a line of a ready engine, without its end, is only about the course of one request."""
+    """Return whether a line of a ready engine, without its end, is only about the course of one request."""
     return _CHATTER.match(line) is not None

@@ -1,4 +1,4 @@
-"""The engine's own error objects → ours: the same object with a stable `code` in place of the status number."""
+"""Translate the engine's error objects into ours: the same with a stable `code` in place of the status number."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _ADVICE = {
     "mmproj": "Put the model's projector beside its file, or name it with `mmproj` in the configuration",
     "slot-save-path": "Set `slot_save_path` for this model in the configuration",
 }
-"""What to do here about an option that the engine asks for: people who use it do not start it themselves."""
+"""Advice on an option that the engine asks for, as its users do not start it themselves."""
 _OTHER_ADVICE = "Add `--{}` to the model's `extra_args` in the configuration"
 
 
 class Envelope(TypedDict):
-    """An error as OpenAI says it."""
+    """An error in OpenAI's form."""
 
     error: Mapping[str, object]
 
 
 def translate(error: Mapping[str, object], status: int = 500) -> tuple[int, Envelope]:
-    """HTTP status and envelope for an error object of the engine.
+    """Return HTTP status and envelope for an error object of the engine.
 
     Args:
         error: the engine's `{"code": status, "message", "type", …}`; its further fields are kept.
@@ -51,12 +51,12 @@ def translate(error: Mapping[str, object], status: int = 500) -> tuple[int, Enve
 
 
 def may_pass(status: int, envelope: Envelope) -> bool:
-    """Whether the same request may succeed a little later; False where client libraries would repeat it in vain."""
+    """Return whether the same request may succeed a little later. If not, client libraries must not repeat it."""
     return status < 500 or status == 503 or envelope["error"]["code"] in {_BUSY, _OTHER}
 
 
 def _advised(message: object) -> str:
-    """The engine's sentence, with what a user of the supervisor can do in place of an option of its command line.
+    """Return the engine's sentence, with advice for users of the supervisor in place of an option of its command line.
 
     What stands before the option in the same sentence goes with it. Takes linear time: engines quote their clients.
     """
@@ -71,7 +71,7 @@ def _advised(message: object) -> str:
 
 
 def error_in(body: bytes) -> Mapping[str, object]:
-    """The error object of an error response; made up from its text where there is none."""
+    """Return the error object of an error response; make one of its text where there is none."""
     try:
         found = parse(body)["error"]
     except (NotJson, LookupError, TypeError):

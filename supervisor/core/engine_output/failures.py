@@ -1,4 +1,4 @@
-"""Why an engine did not come up: its last words and its exit → a cause with a stable code and an instruction.
+"""Find the cause of a failed start in the engine's last words and its exit: a stable code and an instruction.
 
 The patterns are llama.cpp's own messages (b11434), the loader's and the kernel's. The first cause in `_RULES` that a
 line fits decides: what follows from another failure comes after it. Without a fitting line there is no cause; the
@@ -29,15 +29,15 @@ _LONGEST = 1000  # characters of a line that are looked at; the model's own name
 _NOT_FOUND = 127  # of a shell, and of the dynamic loader
 
 CODES: Mapping[str, str] = {
-    OUT_OF_MEMORY: "End what else uses the device, choose a smaller ctx_size, a smaller cache type or a smaller "
-    "quantisation, or let fewer layers go there (n_gpu_layers).",
-    KILLED: "Likely the kernel ended it because the machine, or its control group, ran out of memory: end what else "
-    "uses it, raise the limit, or choose a smaller context or model.",
+    OUT_OF_MEMORY: "Close other programs that use the device, choose a smaller ctx_size, a smaller cache type or a "
+    "smaller quantisation, or let fewer layers go there (n_gpu_layers).",
+    KILLED: "The kernel probably ended it because the machine, or its control group, ran out of memory: close other "
+    "programs that use it, raise the limit, or choose a smaller context or model.",
     PROJECTOR: "Use the projector (mmproj) that was published with this very model, download it again if it is "
     "damaged, or set mmproj_auto: false for text only.",
     DRAFT: "Check spec_draft_model: it must be a whole GGUF file of an architecture that this engine knows, with the "
     "vocabulary of the model; or leave it out.",
-    FLASH_ATTENTION: "Set flash_attn: off; then the cache of values cannot be quantised (cache_type_v: f16).",
+    FLASH_ATTENTION: "Set flash_attn: off; then the V cache cannot be quantised (cache_type_v: f16).",
     ARCHITECTURE: "The model is newer than this engine: install a newer one with `supervisor engine install`, and "
     "choose it with `supervisor engine use`.",
     FILE: "The file is damaged, cut off or not what it claims to be: download it again, and compare its size and "
@@ -74,7 +74,7 @@ OF_LAUNCH = frozenset({OUT_OF_MEMORY, KILLED, PROJECTOR, DRAFT, FLASH_ATTENTION,
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause that is known.
+    """A known cause.
 
     Attributes:
         code: one of `CODES`.
@@ -90,7 +90,7 @@ class Cause:
 
     @property
     def message(self) -> str:
-        """What happened and what to do."""
+        """Sentence that says what happened and what to do."""
         return f"{self.what}. {CODES[self.code]}"
 
 
@@ -98,7 +98,7 @@ Finder: TypeAlias = Callable[[Sequence[str]], Cause | None]
 
 
 def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | None = None) -> Cause | None:
-    """The cause of a start that failed; None: not known.
+    """Return the cause of a start that failed; None if it is not known.
 
     Args:
         lines: what the engine wrote during this start.
@@ -200,7 +200,7 @@ def _mebibytes(text: str) -> int:
 
 
 def _rule(code: str, what: str, *patterns: str) -> Finder:
-    """A cause for the first line that one of the patterns is found in; its groups fill the braces of `what`."""
+    """Return a finder of the first line that matches one of the patterns; its groups fill the braces of `what`."""
     known = [re.compile(pattern) for pattern in patterns]
 
     def find(lines: Sequence[str]) -> Cause | None:

@@ -1,4 +1,4 @@
-"""What an engine says it holds: the account of its buffers, read from its log at `-lv 4`.
+"""Read from an engine's log at `-lv 4` what it holds: the account of its buffers.
 
 llama.cpp (b11434) writes one line per buffer when it starts, to 0.01 MiB:
 
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"(?<!\d)\d++$")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A device as the engine met it: its name there, what it is, its PCI or other id, free bytes before the start."""
+    """A device as the engine found it: its name there, description, PCI or other id, free bytes before the start."""
 
     name: str
     description: str
@@ -52,7 +52,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class DeviceFootprint:
-    """What one device, or the host as `CPU`, holds; the parts are those of `DevicePlan`.
+    """The bytes on one device, or on the host as `CPU`; the parts are those of `DevicePlan`.
 
     Attributes:
         projector_bytes: its weights and what it computes with.
@@ -106,24 +106,27 @@ class Footprint:
         return {device.name: device.total_bytes for device in self.devices}
 
     def on(self, name: str) -> DeviceFootprint:
-        """What is on this device; nothing where it is not named."""
+        """Return what is on this device; an empty footprint where it is not named."""
         return next((device for device in self.devices if device.name == name), DeviceFootprint(name))
 
 
 def asking(argv: tuple[str, ...], flags: Collection[str]) -> tuple[str, ...]:
-    """The command line that makes llama-server tell its buffers, unless it says by itself how much is told."""
+    """Return the command line that makes llama-server report its buffers. One that sets a log level stays as it is."""
     if "-lv" not in flags or any(argument.partition("=")[0] in _VERBOSITY for argument in argv):
         return argv
     return (*argv, *_ASKING)
 
 
 def is_asking(argv: tuple[str, ...]) -> bool:
-    """Whether `asking` made this command line, so that nobody else wants what is told at that level."""
+    """Return whether `asking` set the log level of this command line, so that nobody else wants its lines."""
     return argv[-len(_ASKING) :] == _ASKING
 
 
 def renamed(footprint: Footprint, names: Mapping[str, str]) -> Footprint:
-    """The same under other names: an engine that sees one GPU alone calls it `CUDA0`, whichever it is."""
+    """Return the same footprint under other names.
+
+    An engine that sees one GPU alone calls it `CUDA0`, whichever it is.
+    """
     devices = tuple(replace(device, name=names.get(device.name, device.name)) for device in footprint.devices)
     cards = tuple(replace(card, name=names.get(card.name, card.name)) for card in footprint.cards)
     return replace(footprint, devices=devices, cards=cards)
@@ -139,7 +142,7 @@ class _Context:
 
 
 class AccountReader:
-    """Takes a log line by line, with whatever stands before the function's name."""
+    """A reader of a log, line by line, with any prefix before the function's name."""
 
     def __init__(self) -> None:
         self._complete = False
@@ -148,7 +151,10 @@ class AccountReader:
         self._forget()
 
     def feed(self, line: str) -> None:
-        """Take the next line; any text will do. What llama.cpp says of memory is short, and only that is looked at."""
+        """Take the next line, which may be any text.
+
+        Lines of llama.cpp about memory are short; no others are looked at.
+        """
         line = line[:_LONGEST]
         if " buffer size = " in line:
             self._buffer(line)
@@ -168,11 +174,11 @@ class AccountReader:
             self._complete = True
 
     def complete(self) -> bool:
-        """Whether the model is loaded: nothing more is to come."""
+        """Return whether the model is loaded, so that nothing more is to come."""
         return self._complete
 
     def footprint(self) -> Footprint | None:
-        """What was told so far; None where no buffer was."""
+        """Return the footprint so far; None while no buffer was reported."""
         if not self._contexts and not self._weights.sizes:
             return None
         found: dict[str, DeviceFootprint] = {}
@@ -248,7 +254,7 @@ class AccountReader:
             self._workers.setdefault(match["endpoint"], set()).add(match["name"])
 
     def _home(self, kind: str) -> str:
-        """The device of a buffer type."""
+        """Return the device of a buffer type."""
         if _HOST_TYPES.fullmatch(kind):
             return HOST
         worker = _WORKER.match(kind)
@@ -284,7 +290,7 @@ def _add(found: dict[str, DeviceFootprint], name: str, part: str, size: int, laz
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """RPC2 before RPC10."""
+    """Return the sort key of a name that puts RPC2 before RPC10."""
     digits = _NUMBER.search(name)
     return _NUMBER.sub("", name), int(digits[0][:18]) if digits else -1, name
 

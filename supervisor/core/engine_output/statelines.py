@@ -1,4 +1,4 @@
-"""What llama-server says about itself on its pipes: state lines on stdout, log lines on stderr.
+"""Read what llama-server writes to its pipes: state lines on stdout, log lines on stderr.
 
 The state lines are the protocol between llama.cpp's own router and its children. It is not documented and may change
 with any build: an unknown or damaged line is None here, and the shell falls back to asking /health.
@@ -31,7 +31,7 @@ _GENERAL = ("failed to load model", "exiting due to model loading error", "tryin
 
 @dataclass(frozen=True)
 class StateLine:
-    """One state line: `loading`, `ready`, `sleeping` or what a later build adds, with its payload."""
+    """A state line: `loading`, `ready`, `sleeping` or what a later build adds, with its payload."""
 
     state: str
     payload: Mapping[str, object]
@@ -39,14 +39,14 @@ class StateLine:
 
 @dataclass(frozen=True)
 class LoadProgress:
-    """How far a start has come: the stage's name and 0..1 over all stages, None where it is not known."""
+    """The progress of a start: the stage's name, and 0..1 over all stages, None where it is not known."""
 
     stage: str
     value: float | None
 
 
 def parse_state(line: bytes) -> StateLine | None:
-    """A line of stdout without its end; None when it is not a well-formed state line."""
+    """Read a line of stdout without its end; return None when it is not a well-formed state line."""
     if not line.startswith(_PREFIX):
         return None
     try:
@@ -60,7 +60,7 @@ def parse_state(line: bytes) -> StateLine | None:
 
 
 def load_progress(payload: Mapping[str, object]) -> LoadProgress:
-    """The payload of `loading`: `{"stages": [...], "current": name, "value": 0..1 of that stage}`."""
+    """Read the payload of `loading`: `{"stages": [...], "current": name, "value": 0..1 of that stage}`."""
     stage, value, stages = payload.get("current"), payload.get("value"), payload.get("stages")
     name = stage if isinstance(stage, str) else "loading"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -72,7 +72,7 @@ def load_progress(payload: Mapping[str, object]) -> LoadProgress:
 
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """The lines that explain a failed start, oldest first, without time stamps, levels and repetitions.
+    """Return the lines that explain a failed start, oldest first, without time stamps, levels and repetitions.
 
     Errors first: lines of level E, or that read like one where there are no levels. General ones are left out
     when exact ones remain. Without any error: the last lines, whatever they are.
@@ -85,14 +85,17 @@ def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def context_of(info: Mapping[str, object]) -> int | None:
-    """The context in tokens that a `ready` payload names (`meta.n_ctx`)."""
+    """Return the context in tokens that a `ready` payload names (`meta.n_ctx`)."""
     meta = info.get("meta")
     n_ctx = cast(Mapping[str, object], meta).get("n_ctx") if isinstance(meta, dict) else None
     return n_ctx if isinstance(n_ctx, int) else None
 
 
 def slot_facts(answer: object) -> tuple[int, int] | None:
-    """Tokens of context per slot and the number of slots, from the JSON of /slots or /props; None: not to be found."""
+    """Return the tokens of context per slot and the number of slots, from the JSON of /slots or /props.
+
+    None without them.
+    """
     if isinstance(answer, dict):
         slots, settings = answer.get("total_slots"), answer.get("default_generation_settings")
     elif isinstance(answer, list) and answer:

@@ -1,4 +1,4 @@
-"""Reads the numbers and strings of a GGUF header, forward and in blocks; knows how much may still be read and kept."""
+"""Read the numbers and strings of a GGUF header, forward and in blocks, within a bound on what is read and kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_HEADER: Final = 256 << 20
 """The longest header that is read: ten times what the largest vocabulary known needs."""
 
 BLOCK: Final = 1 << 18
-"""How much is read at once."""
+"""Bytes that are read at once."""
 
 STRING: Final = 8
 ARRAY: Final = 9
@@ -75,20 +75,20 @@ class Cursor:
 
     @property
     def left(self) -> int:
-        """How much may still be read: of the file, or of the longest header that is accepted."""
+        """Bytes that may still be read: of the file, or of the longest header that is accepted."""
         return self._end - self.offset
 
     def error(self, reason: str) -> GgufError:
         return GgufError(reason, offset=self.offset)
 
     def take(self, length: int, what: str) -> bytes:
-        """The next `length` bytes."""
+        """Return the next `length` bytes."""
         start = self._locate(length, what)
         self.offset += length
         return self._block[start : start + length]
 
     def utf8(self, length: int, what: str) -> str:
-        """The next `length` bytes as a text that has to be one."""
+        """Return the next `length` bytes as text; they must be UTF-8."""
         start = self.offset
         try:
             return self.take(length, what).decode()
@@ -105,7 +105,7 @@ class Cursor:
         return int(self.scalar(_I64, what))
 
     def scalar(self, kind: int, what: str) -> bool | int | float:
-        """The next number of this type."""
+        """Return the next number of this type."""
         form = self._forms[kind]
         start = self._locate(form.size, what)
         self.offset += form.size
@@ -113,12 +113,12 @@ class Cursor:
         return value
 
     def scalars(self, kind: int, count: int, what: str) -> tuple[bool | int | float, ...]:
-        """The next `count` numbers of this type."""
+        """Return the next `count` numbers of this type."""
         form = f"{_SIGNS[self.byte_order]}{count}{_SCALARS[kind][1]}"
         return struct.unpack(form, self.take(self.item_size(kind) * count, what))
 
     def item_size(self, kind: int) -> int:
-        """The bytes of a value of this type; of a string, the least."""
+        """Return the bytes of a value of this type; for a string, the least that it can have."""
         return _LENGTH if kind == STRING else self._forms[kind].size
 
     def skip(self, length: int, what: str) -> None:
@@ -127,7 +127,7 @@ class Cursor:
         self.offset += length
 
     def skip_strings(self, count: int, what: str) -> None:
-        """Walk over `count` strings; the one loop here that has to be fast."""
+        """Walk over `count` strings. This is the one loop here that has to be fast."""
         if count > self._strings_left:
             raise self.error(f"{what}: {count} strings are more than a header may have")
         self._strings_left -= count
@@ -148,27 +148,27 @@ class Cursor:
                 self._expect(self._start + self.offset + count * (self.offset - start) // (total - count))
 
     def end(self) -> None:
-        """Make sure that what was skipped last is there."""
+        """Make sure that the bytes skipped last are there."""
         if self.offset > self._block_start + len(self._block):
             self.offset -= 1
             self.take(1, "end of the header")
 
     def afford_text(self, length: int) -> bool:
-        """Whether `length` bytes more may be kept as text; if so, they are counted."""
+        """Return whether `length` bytes more may be kept as text; if so, they are counted."""
         if length > self._text_left:
             return False
         self._text_left -= length
         return True
 
     def afford_items(self, count: int) -> bool:
-        """Whether `count` items more may be kept in arrays; if so, they are counted."""
+        """Return whether `count` items more may be kept in arrays; if so, they are counted."""
         if count > self._items_left:
             return False
         self._items_left -= count
         return True
 
     def _locate(self, length: int, what: str) -> int:
-        """Where in the block the next `length` bytes begin; reads on if they are not all in it."""
+        """Return the offset in the block of the next `length` bytes; read on if they are not all in it."""
         start = self.offset - self._block_start
         if start + length > len(self._block):
             if length > self.left:

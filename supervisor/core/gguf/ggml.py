@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """One type: its number in a file, its name, elements per block, bytes per block."""
+    """A tensor type: its number in a file, its name, elements per block, bytes per block."""
 
     id: int
     name: str
@@ -25,7 +25,7 @@ class TensorType:
         return self.block > 1
 
     def bytes_for(self, n_elements: int) -> int:
-        """What `n_elements` elements take; whole blocks are meant."""
+        """Return the bytes of `n_elements` elements, which must be whole blocks."""
         return n_elements * self.type_size // self.block
 
 
@@ -72,20 +72,20 @@ _BY_NAME = {type_.name: type_ for type_ in _TYPES}
 
 CacheType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 CACHE_TYPES: tuple[str, ...] = get_args(CacheType)
-"""What `--cache-type-k` and `--cache-type-v` accept."""
+"""Types that `--cache-type-k` and `--cache-type-v` accept."""
 
 
 def tensor_type(type_: str | int) -> TensorType:
-    """The type of this name or number; a KeyError where there is none."""
+    """Return the type of this name or number. Raise KeyError where there is none."""
     return _BY_NAME[type_] if isinstance(type_, str) else TENSOR_TYPES[type_]
 
 
 def type_name(number: int) -> str:
-    """The type's name; `type 99` for one that is not known."""
+    """Return the type's name; `type 99` for one that is not known."""
     known = TENSOR_TYPES.get(number)
     return known.name if known else f"type {number}"
 
 
 def row_bytes(type_: str | int, n_elements: int) -> int:
-    """What `n_elements` elements of this type take; whole blocks are meant."""
+    """Return the bytes of `n_elements` elements of this type, which must be whole blocks."""
     return tensor_type(type_).bytes_for(n_elements)

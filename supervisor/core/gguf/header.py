@@ -1,4 +1,4 @@
-"""What a header says: its metadata, and of each tensor its name, shape, type and place."""
+"""The contents of a header: its metadata, and the name, shape, type and place of each tensor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supervisor.core.gguf.ggml import TENSOR_TYPES, type_name
 
 @dataclass(frozen=True, slots=True)
 class ArraySummary:
-    """A value that was not kept: the type of its items (`u32`, `string`, …; `byte` for a text) and how many."""
+    """A value that was not kept: the type of its items (`u32`, `string`, …; `byte` for a text) and their number."""
 
     type: str
     length: int
@@ -24,7 +24,7 @@ GgufValue: TypeAlias = GgufScalar | tuple[GgufScalar, ...] | ArraySummary
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor.
+    """A tensor of the file.
 
     Attributes:
         shape: elements per dimension, the fastest first (ggml's order).
@@ -48,7 +48,7 @@ class TensorInfo:
         return math.prod(self.shape)
 
     def extent(self, dimension: int) -> int:
-        """Elements along a dimension; 1 along one that it does not have, as in ggml's `ne`."""
+        """Return the elements along a dimension; 1 along one that it does not have, as in ggml's `ne`."""
         return self.shape[dimension] if dimension < len(self.shape) else 1
 
     @property
@@ -58,7 +58,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """What a header says. Properties are None where the key is absent or of an unusable type.
+    """The contents of a header. Properties are None where the key is absent or of an unusable type.
 
     Attributes:
         byte_order: "little" or "big"; llama.cpp loads only the machine's own.
@@ -95,7 +95,7 @@ class GgufHeader:
 
     @property
     def pooling_type(self) -> int | None:
-        """How token embeddings become one (llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last, 4 rank)."""
+        """Method of pooling token embeddings (llama.cpp's numbers: 0 none, 1 mean, 2 cls, 3 last, 4 rank)."""
         return self.integer(f"{self.architecture}.pooling_type")
 
     @property
@@ -104,7 +104,7 @@ class GgufHeader:
 
     @property
     def split_no(self) -> int | None:
-        """Which part of a split model this is, from 0."""
+        """Number of this part of a split model, from 0."""
         return self.integer("split.no")
 
     @property
@@ -113,7 +113,7 @@ class GgufHeader:
 
     @property
     def split_tensors_count(self) -> int | None:
-        """How many tensors all parts have together."""
+        """Number of tensors of all parts together."""
         return self.integer("split.tensors.count")
 
     def text(self, key: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The beginning of a file → what kind of GGUF it is: enough to tell a model from what only goes with one.
+"""Tell from the beginning of a file what kind of GGUF it is: a model, or a file that only accompanies one.
 
 Writers put the architecture and the kind before the long vocabulary, so that a few KiB tell. It promises nothing of the
 rest of the file: `core/gguf` reads that.
@@ -11,7 +11,7 @@ import struct
 from typing import Final
 
 PEEK: Final = 1 << 16
-"""How much of a file is to be given; less where there is no more."""
+"""Bytes of a file's beginning to be given; fewer where the file is shorter."""
 
 _SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
@@ -21,7 +21,7 @@ _PROJECTOR = "clip"
 
 
 class FileKind(enum.Enum):
-    """What a file is, by its content."""
+    """The kind of a file, by its content."""
 
     MODEL = "model"  # or something that nobody knows better
     PROJECTOR = "projector"
@@ -34,7 +34,10 @@ _TYPES = {"adapter": FileKind.ADAPTER, "mmproj": FileKind.PROJECTOR, "imatrix": 
 
 
 def kind_of_file(head: bytes) -> FileKind:
-    """The kind of a file, from its first bytes. Never raises: what is damaged is a model, whose load says more."""
+    """Return the kind of a file, from its first bytes.
+
+    Never raises: a damaged file counts as a model, whose load says more.
+    """
     if head[:4] != b"GGUF":
         return FileKind.NO_GGUF
     told = _texts(head)
@@ -44,7 +47,7 @@ def kind_of_file(head: bytes) -> FileKind:
 
 
 def _texts(head: bytes) -> dict[str, str]:
-    """The texts up to the first array, or the end of what was given."""
+    """Return the texts up to the first array, or the end of what was given."""
     order = "<" if head[4:6] != b"\0\0" else ">"
     found: dict[str, str] = {}
     try:

@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file: its metadata and what it says about its tensors.
+"""Read the header of a GGUF file: its metadata and the list of its tensors.
 
 The layout is llama.cpp's (`ggml/include/gguf.h`); numbers are little-endian in nearly every file, big-endian in some:
 
@@ -52,7 +52,7 @@ _LARGEST = (1 << 63) - 1
 def read_header(
     stream: BinaryIO, size: int | None = None, expect: Callable[[int], None] = lambda _: None
 ) -> GgufHeader:
-    """The header that begins at the stream's position.
+    """Return the header that begins at the stream's position.
 
     Only reads forward (`read`, and `seek` where much is skipped), at most a block further than the header, and leaves
     the stream anywhere. `size` is the file's; without it, nobody checks that the tensors' data is there. `expect` is
@@ -100,7 +100,7 @@ def _read_count(cursor: Cursor, what: str, limit: int, smallest: int) -> int:
 
 
 def _read_metadata(cursor: Cursor, count: int) -> tuple[dict[str, GgufValue], int]:
-    """All pairs, and the alignment that they ask for."""
+    """Return all pairs, and the alignment that they set."""
     metadata: dict[str, GgufValue] = {}
     alignment = _DEFAULT_ALIGNMENT
     for _ in range(count):
@@ -208,7 +208,7 @@ def _read_tensor(cursor: Cursor) -> TensorInfo:
 def _placed(
     cursor: Cursor, tensors: tuple[TensorInfo, ...], alignment: int, room: int | None
 ) -> tuple[TensorInfo, ...]:
-    """The tensors, each of an unknown type with the room that it has; `room` is that of all data.
+    """Return the tensors. One of an unknown type gets the room up to the next; `room` is that of all data.
 
     The data of each begins where that of the one before ends, rounded up: llama.cpp loads nothing else.
     """

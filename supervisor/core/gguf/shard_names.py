@@ -10,7 +10,7 @@ _SHARD = re.compile(r"(?P<prefix>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which part of a split model a file is: from 1."""
+    """The part of a split model that a file is, counted from 1."""
 
     prefix: str
     number: int
@@ -19,16 +19,16 @@ class Shard:
 
     @property
     def is_possible(self) -> bool:
-        """Whether there can be a part of this number."""
+        """True if a part can have this number."""
         return 1 <= self.number <= self.count
 
     def name_of(self, number: int) -> str:
-        """The name of another part of the same model."""
+        """Return the name of another part of the same model."""
         return f"{self.prefix}-{number:05d}-of-{self.count:05d}{self.suffix}"
 
 
 def shard_of(name: str) -> Shard | None:
-    """What a file's name, without its folder, says; None: it is no shard's."""
+    """Return the shard that a file's name, without its folder, says; None if it is no shard's name."""
     match = _SHARD.fullmatch(name)
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""The parts of a split model → the header that it would have in one file."""
+"""Combine the headers of a split model into the header that it would have in one file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_NAMED = 3  # missing parts
 
 
 def combine_shards(headers: Sequence[GgufHeader]) -> GgufHeader:
-    """The parts of a split model, in order, as one header: the first one's keys, everybody's tensors.
+    """Return the parts of a split model, in order, as one header: the first part's keys, the tensors of all.
 
     Raises ShardMissing (a part is not among them) and GgufError (one doesn't belong here), which name the part.
     Offsets of tensors stay those in their own part.

@@ -1,4 +1,4 @@
-"""From options to the command of one engine: typed options, further arguments, a plan, the environment.
+"""Make the command of one engine from typed options, further arguments, a plan and the environment.
 
 Pure: what the binary knows, what the machine has and where libraries lie are arguments.
 """

@@ -1,4 +1,4 @@
-"""What to type for one engine: model, options, plan and the binary's flags in, argv and environment out.
+"""Build the command of one engine: from model, options, plan and the binary's flags to argv and environment.
 
 - What the user asked for is passed on or refused by name, never dropped.
 - What we add for our own sake (metrics, no web page, log levels) is left out where the build lacks it.
@@ -25,7 +25,7 @@ from supervisor.errors import InvalidRequest, OptionNotSupported
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """A ready-made command: `env` and `libraries` are what to add to the environment, `socket` where it will listen."""
+    """A complete command: `env` and `libraries` are additions to the environment, `socket` is where it will listen."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -57,7 +57,7 @@ def build_launch(  # noqa: PLR0913 - one plain value per thing that a command li
     cores: int | None = None,
     libraries: LibraryPath | None = None,
 ) -> LaunchSpec:
-    """The command for one engine.
+    """Return the command for one engine.
 
     Args:
         binary: path of llama-server.
@@ -83,12 +83,12 @@ def build_launch(  # noqa: PLR0913 - one plain value per thing that a command li
 
 
 def check_options(options: LaunchOptions, flags: Flags | None = None) -> None:
-    """Whether `build_launch` would take these options: raises what it would."""
+    """Raise what `build_launch` would raise for these options."""
     _asked(options, ModelFacts(), flags)
 
 
 def lacking(options: LaunchOptions, flags: Flags) -> list[OptionNotSupported]:
-    """One error for every field that asks for something which the binary has no option for."""
+    """Return one error for every field that needs an option which the binary lacks."""
     found, plain = [], LaunchOptions()
     for name in (one.name for one in fields(LaunchOptions)):
         value = getattr(options, name)
@@ -103,7 +103,7 @@ def lacking(options: LaunchOptions, flags: Flags) -> list[OptionNotSupported]:
 
 
 def child_environment(inherited: Mapping[str, str], launch: LaunchSpec) -> dict[str, str]:
-    """The engine's whole environment: what of ours an engine needs, and what the launch adds.
+    """Return the engine's whole environment: the variables of ours that it needs, and those that the launch adds.
 
     llama.cpp's own settings are not among it, keys and tokens neither.
     """
@@ -111,14 +111,17 @@ def child_environment(inherited: Mapping[str, str], launch: LaunchSpec) -> dict[
 
 
 def _asked(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> list[str]:
-    """The arguments that were asked for, checked."""
+    """Return the arguments of the options that were asked for, checked."""
     check_extra(options.extra_args, flags)
     check_env(options.env)
     return [*typed_arguments(options, facts, flags), *options.extra_args]
 
 
 def _with_threads(options: LaunchOptions, cores: int | None, flags: Flags | None) -> LaunchOptions:
-    """One thread per core, where nothing else is asked for; batches take as many by themselves."""
+    """Return the options with one thread per core, unless something else is asked for.
+
+    Batches take as many by themselves.
+    """
     if options.threads is not None or cores is None or flags is None or "--threads" not in flags:
         return options
     return replace(options, threads=cores)

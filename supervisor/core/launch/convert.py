@@ -1,4 +1,4 @@
-"""What the planner and the estimate have to know of the options."""
+"""Convert launch options into what the planner and the estimate need to know."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NONE = ("none",)
 
 
 def explicit_of(options: LaunchOptions) -> Explicit:
-    """What the user decided of the things that a plan decides.
+    """Return the user's own decisions on what a plan decides.
 
     Raises InvalidRequest for `split_mode` row or tensor, for which nothing can be computed.
     """
@@ -40,7 +40,7 @@ def explicit_of(options: LaunchOptions) -> Explicit:
 def estimate_options(
     options: LaunchOptions, facts: ModelFacts, *, cuda: bool = False, mmproj: int | None = None
 ) -> EstimateOptions:
-    """How the model would be started, for the estimate; what is not asked for is llama-server's default.
+    """Return the options of the estimate; what is not asked for is llama-server's default.
 
     Args:
         options: what was asked for.
@@ -83,14 +83,14 @@ def estimate_options(
 
 
 def _overrides(options: LaunchOptions) -> tuple[tuple[str, str], ...]:
-    """Tensors with a place of their own, as llama-server's regular expressions."""
+    """Return the tensors with a place of their own, as llama-server's regular expressions."""
     named = [value.partition("=") for value in options.override_tensor]
     dense = [(rf"blk\.(?:{_below(options.n_cpu_ffn)}){_DENSE}", "CPU")] if options.n_cpu_ffn else []
     return (*((pattern, place) for pattern, _, place in named), *dense)
 
 
 def _below(count: int) -> str:
-    """The numbers from 0 to `count - 1` as a pattern, whose length grows with their digits alone."""
+    """Return the numbers from 0 to `count - 1` as a pattern, whose length grows with their digits alone."""
     last = str(count - 1)
     found = ["[0-9]"] if len(last) > 1 else []
     found += ["[1-9]" + "[0-9]" * more for more in range(1, len(last) - 1)]

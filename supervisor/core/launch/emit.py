@@ -1,4 +1,7 @@
-"""Options → arguments, by what the binary knows. What was asked for is passed on or refused by name, never dropped."""
+"""Turn options into arguments, by what the binary knows.
+
+An option that was asked for is passed on or refused by name, never dropped.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _OLD_LOAD_MODES: Mapping[str, tuple[str, ...]] = {
 
 
 def typed_arguments(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> list[str]:
-    """The arguments for all fields but `extra_args`, `jinja` first, because templates are read by it.
+    """Return the arguments for all fields but `extra_args`, `jinja` first, because templates are read by it.
 
     Args:
         options: what was asked for.
@@ -44,14 +47,14 @@ def typed_arguments(options: LaunchOptions, facts: ModelFacts, flags: Flags | No
 
 
 def unknown_option(flag: str, flags: Flags, param: str) -> OptionNotSupported:
-    """The error for an option that the binary lacks, with the nearest that it has."""
+    """Return the error for an option that the binary lacks, with the nearest one that it has."""
     near = difflib.get_close_matches(flag, sorted(flags), n=1)
     hint = f"; did you mean {near[0]}?" if near else "; see `llama-server --help` or use a newer engine"
     return OptionNotSupported(f"this llama-server has no option {flag}{hint}", param=param)
 
 
 def _spelling(spellings: tuple[str, ...], field: str, flags: Flags | None) -> str:
-    """The first spelling that the binary has; raises OptionNotSupported."""
+    """Return the first spelling that the binary has. Raise OptionNotSupported where it has none."""
     if flags is None:
         return spellings[0]
     known = next((flag for flag in spellings if flag in flags), None)
@@ -74,7 +77,10 @@ def _rows(options: LaunchOptions, way: Way) -> list[Option]:
 
 
 def _switched(row: Option, wanted: tuple[str, ...], opposite: tuple[str, ...], flags: Flags | None) -> Iterator[str]:
-    """The wanted side; nothing where the build knows only the other, because then it does the wanted by itself."""
+    """Yield the wanted side of a switch.
+
+    Nothing where the build knows only the other side, since the wanted one is its default.
+    """
     if flags is not None and not any(flag in flags for flag in wanted) and any(flag in flags for flag in opposite):
         return
     yield _spelling(wanted, row.name, flags)
@@ -116,7 +122,7 @@ def _special(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> 
 
 
 def _flash_attention(options: LaunchOptions, flags: Flags | None) -> Iterator[str]:
-    """`on`, `off` or `auto`; in older builds a switch that is off by itself."""
+    """Yield `on`, `off` or `auto`; for older builds a switch that is off by default."""
     if options.flash_attn is None:
         return
     spelling = _spelling(_ON["flash_attn"], "flash_attn", flags)
@@ -146,7 +152,10 @@ def _embeddings(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) 
 
 
 def _lora(adapters: tuple[LoraAdapter, ...], flags: Flags | None) -> Iterator[str]:
-    """One argument for all, as b11434 wants it; `FNAME:SCALE` where a scale is given, which no colon may confuse."""
+    """Yield one argument for all adapters, as b11434 wants it; `FNAME:SCALE` where a scale is given.
+
+    No colon may confuse it.
+    """
     if not adapters:
         return
     scaled = any(adapter.scale != 1 for adapter in adapters)
@@ -158,7 +167,7 @@ def _lora(adapters: tuple[LoraAdapter, ...], flags: Flags | None) -> Iterator[st
 
 
 def _csv(text: str) -> str:
-    """A field of comma-separated values; llama-server takes quotes and doubles those within."""
+    """Return a field of comma-separated values, quoted as llama-server reads it, with doubled quotes inside."""
     return '"' + text.replace('"', '""') + '"' if "," in text or text.startswith('"') else text
 
 

@@ -17,7 +17,7 @@ RUNTIMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class LibraryPath:
-    """Folders where the child's loader looks first, and the variable that tells it so."""
+    """The folders where the child's loader looks first, and the variable that names them."""
 
     folders: tuple[str, ...] = ()
     variable: str = "LD_LIBRARY_PATH"
@@ -25,7 +25,7 @@ class LibraryPath:
 
 
 def library_path(platform: str, binary_folder: str, folders: Sequence[str]) -> LibraryPath:
-    """What a binary gets that needs these folders.
+    """Return the library path of a binary that needs these folders.
 
     Args:
         platform: `sys.platform`.
@@ -37,12 +37,12 @@ def library_path(platform: str, binary_folder: str, folders: Sequence[str]) -> L
 
 
 def has_runtime(backend: str, files: Collection[str]) -> bool:
-    """Whether a folder with these files holds something of the back end's runtime."""
+    """Return whether a folder with these files holds part of the back end's runtime."""
     return any(name.startswith(RUNTIMES[backend]) for name in files)
 
 
 def with_libraries(env: Mapping[str, str], path: LibraryPath) -> dict[str, str]:
-    """The environment with the folders before those that it names already."""
+    """Return the environment with the folders put before those that it names already."""
     if not path.folders:
         return dict(env)
     before = [folder for folder in env.get(path.variable, "").split(path.separator) if folder]
@@ -50,12 +50,12 @@ def with_libraries(env: Mapping[str, str], path: LibraryPath) -> dict[str, str]:
 
 
 def is_setting(name: str) -> bool:
-    """Whether llama-server reads an option, or how it is to behave, from this variable."""
+    """Return whether llama-server reads an option or another setting from this variable."""
     return _SETTING.match(name) is not None
 
 
 def without_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment without llama.cpp's own settings.
+    """Return the environment without llama.cpp's own settings.
 
     llama-server reads every option from `LLAMA_ARG_*` too; one left in a shell's profile would silently change every
     engine, and a key there would lock us out.

@@ -1,4 +1,4 @@
-"""Are these further arguments ones that llama-server takes, and that may be given by whoever gives them?"""
+"""Check that further arguments are ones that llama-server takes, and that whoever gives them may give."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from supervisor.core.launch.rules import NEWER, Rule, rule_of
 from supervisor.errors import InvalidRequest
 
 Trust = Literal["configuration", "client"]
-"""Who gives the arguments: the configuration file, or a client of the REST interface."""
+"""The source of the arguments: the configuration file, or a client of the REST interface."""
 
 _PARAM = "extra_args"
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 
 
 def check_extra(extra: Sequence[str], flags: Flags | None, trust: Trust = "configuration") -> None:
-    """Refuse arguments that the engine would stumble over, or that are not for the one who gives them.
+    """Refuse arguments that the engine would reject, or that this source may not give.
 
     Args:
         extra: flags and their values, as typed.
@@ -42,7 +42,7 @@ def check_extra(extra: Sequence[str], flags: Flags | None, trust: Trust = "confi
 
 
 def check_env(env: Mapping[str, str]) -> None:
-    """Refuse variables that are none, or through which llama-server takes options past us; raises InvalidRequest."""
+    """Refuse names that are no variables, or that give llama-server options past us. Raise InvalidRequest."""
     for name, value in env.items():
         if not name or "=" in name or "\0" in name + value:
             raise InvalidRequest(f"{name!r} cannot be set: not a variable's name and value", param="env")
@@ -54,7 +54,10 @@ def check_env(env: Mapping[str, str]) -> None:
 
 
 def spelled(token: str) -> str | None:
-    """The option that this token is, as llama-server reads it (`_` for `-` in long ones); None: it is a value."""
+    """Return the option that this token is, as llama-server reads it (`_` for `-` in long ones).
+
+    None if it is a value.
+    """
     name, _, _ = token.partition("=")
     if not _FLAG.fullmatch(name):
         return None
@@ -62,7 +65,7 @@ def spelled(token: str) -> str | None:
 
 
 def _check_allowed(flag: str, trust: Trust) -> None:
-    """By the table alone; a token in a value's place is treated as the flag that it looks like."""
+    """Check a token by the table alone; one in a value's place is treated as the flag that it looks like."""
     rule = rule_of(flag)
     if rule.level == "field":
         where = "" if rule.client else " in the configuration file"
@@ -78,13 +81,15 @@ def _configuration_only(flag: str, rule: Rule) -> InvalidRequest:
 
 
 def _grammar(extra: Sequence[str], flags: Flags) -> Iterator[str]:
-    """Walk as llama-server does: an option, then as many values as it takes; yields the options."""
+    """Walk as llama-server does, an option and then as many values as it takes, and yield the options."""
     rest = list(extra)
     while rest:
         token = rest.pop(0)
         flag = spelled(token)
         if flag is None:
-            raise InvalidRequest(f"{token!r} is no option, and no option before it takes it as a value", param=_PARAM)
+            raise InvalidRequest(
+                f"{token!r} is not an option, and no option before it takes it as a value", param=_PARAM
+            )
         if flag not in flags:
             raise unknown_option(flag, flags, _PARAM)
         if "=" in token:

@@ -1,4 +1,4 @@
-"""What a launch must know of the model, and what follows from it and the options."""
+"""The facts of a model that a launch needs, and what follows from them and the options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from supervisor.core.spec import lookup
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a launch must know of the model: its header's pooling, whether it is an encoder, the projector beside it."""
+    """The facts that a launch needs: the header's pooling, whether it is an encoder, the projector beside it."""
 
     pooling: bool = False
     encoder: bool = False
@@ -19,12 +19,12 @@ class ModelFacts:
 
 
 def facts_of(header: GgufHeader, projector: str | None = None) -> ModelFacts:
-    """What the header says; pooling type 0 is "none" (llama.cpp's `llama_pooling_type`)."""
+    """Return the facts of a header; pooling type 0 is "none" (llama.cpp's `llama_pooling_type`)."""
     return ModelFacts(bool(header.pooling_type), lookup(header.architecture or "").only_embeds, projector)
 
 
 def serves_embeddings(options: LaunchOptions, facts: ModelFacts) -> bool:
-    """Whether the engine will make embeddings."""
+    """Return whether the engine will serve embeddings."""
     if options.reranking or options.embeddings == "on":
         return True
     made_for_it = facts.pooling or facts.encoder or options.pooling is not None
@@ -32,7 +32,7 @@ def serves_embeddings(options: LaunchOptions, facts: ModelFacts) -> bool:
 
 
 def projector_of(options: LaunchOptions, facts: ModelFacts) -> str | None:
-    """The projector's file that will be loaded."""
+    """Return the file of the projector that will be loaded."""
     if options.mmproj_auto is False:
         return None
     return options.mmproj or (facts.projector if options.mmproj_auto else None)

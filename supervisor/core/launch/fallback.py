@@ -1,4 +1,4 @@
-"""What to do about a load that failed: the sensible next thing, each once, and never against what somebody asked for.
+"""Choose the next thing to try after a load that failed: each once, and never against what somebody asked for.
 
 Memory is the planner's business: it is told what a device lacked, and chooses anew (who leaves, context, cache type,
 layers). What the user set stays: a projector that was named is not left out, `flash_attn: on` is not turned off.
@@ -25,7 +25,7 @@ _AS_IT_WAS = f"{_KILLED}: started once more as it was."
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """How a model is started otherwise than its options say, because of starts that failed.
+    """The changes to a model's start, made because of starts that failed.
 
     Attributes:
         text_only, no_draft, no_flash_attn: what is left out.
@@ -47,7 +47,7 @@ class Fallback:
 def next_fallback(
     fallback: Fallback, failure: Failure, options: LaunchOptions, plan: Placement, names: Mapping[str, str]
 ) -> Fallback | None:
-    """The next thing to try; None: there is none.
+    """Return the next thing to try; None if nothing is left.
 
     Args:
         fallback: what was tried so far.
@@ -73,20 +73,20 @@ def next_fallback(
 
 
 def without_draft(options: LaunchOptions, fallback: Fallback) -> Fallback:
-    """The same without a draft model; as it was where there is none."""
+    """Return the fallback without a draft model; unchanged where there is none."""
     if fallback.no_draft or (options.spec_draft_model is None and not any(map(_drafts, options.spec_type))):
         return fallback
     return _with(fallback, "The draft model could not be used: without it.", no_draft=True)
 
 
 def unguessed(fallback: Fallback) -> Fallback:
-    """The same where nothing fitted with what is kept free because the engine was killed: it does not say so."""
+    """Return the fallback without the memory kept free after the engine was killed, as nothing fitted beside it."""
     steps = tuple(_AS_IT_WAS if step.startswith(f"{_KILLED}:") else step for step in fallback.steps)
     return replace(fallback, steps=steps)
 
 
 def with_fallback(options: LaunchOptions, fallback: Fallback) -> LaunchOptions:
-    """The options with what is left out."""
+    """Return the options without what the fallback leaves out."""
     if fallback.text_only:
         options = replace(options, mmproj_auto=False)
     if fallback.no_flash_attn:
@@ -99,7 +99,7 @@ def with_fallback(options: LaunchOptions, fallback: Fallback) -> LaunchOptions:
 
 
 def _planned_again(fallback: Fallback, failure: Failure, plan: Placement, names: Mapping[str, str]) -> Fallback:
-    """More is kept free than the last plan left, so that the next one is another.
+    """Return the fallback that keeps more free than the last plan left, so that the next plan differs.
 
     How much was missing is not known, only the buffer that did not fit: a part of it at first, all of it in the end.
     """
@@ -116,7 +116,7 @@ def _planned_again(fallback: Fallback, failure: Failure, plan: Placement, names:
 
 
 def _parts(failure: Failure, plan: Placement, names: Mapping[str, str]) -> Sequence[DevicePlan]:
-    """The devices that lacked memory: the one that the engine named, else all it could mean."""
+    """Return the devices that lacked memory: the one that the engine named, else all that it could mean."""
     ours = {theirs: name for name, theirs in names.items()}
     named = ours.get(failure.device, failure.device) if failure.device is not None else None
     found = [part for part in plan.parts if part.name == named]
@@ -132,7 +132,7 @@ def _drafts(kind: str) -> bool:
 
 
 def _may_do_without(options: LaunchOptions) -> bool:
-    """Whether nobody asked for flash attention, or for what needs it."""
+    """Return whether nobody asked for flash attention, or for an option that needs it."""
     return options.flash_attn in {None, "auto"} and options.cache_type_v in _QUANTISED_NOT
 
 

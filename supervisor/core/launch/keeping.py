@@ -1,4 +1,4 @@
-"""Which saved slots an engine can take up again, and which of too many go: the rules, without the files.
+"""The rules of saved slots, without the files: which ones an engine can take up again, and which of too many go.
 
 llama-server's slot file holds the tokens and the rows of the caches of one slot, and checks cache types and sizes when
 it reads them. What it cannot check is in the key: another model, build, adapter or rotation makes other numbers.
@@ -18,7 +18,7 @@ _KEEP_IDLE = "--no-cache-idle-slots"
 
 @dataclass(frozen=True, slots=True)
 class SavedSlot:
-    """One file: its name, bytes, and when it was written."""
+    """A file of a saved slot: its name, bytes, and when it was written."""
 
     name: str
     size: int
@@ -27,14 +27,14 @@ class SavedSlot:
 
 @dataclass(frozen=True, slots=True)
 class HeldSlot:
-    """One idle slot of an engine, and the tokens it holds."""
+    """An idle slot of an engine, and the tokens it holds."""
 
     id: int
     tokens: int
 
 
 def slots_key(identity: str, engine: str, options: LaunchOptions, cache_types: tuple[str, str]) -> str:
-    """The same for two starts that can take up each other's slots; fit for a file's name.
+    """Return a key that is the same for two starts that can take up each other's slots; fit for a file's name.
 
     Args:
         identity: the model's.
@@ -48,7 +48,7 @@ def slots_key(identity: str, engine: str, options: LaunchOptions, cache_types: t
 
 
 def kept(options: LaunchOptions, folder: str, flags: Flags | None) -> LaunchOptions:
-    """The options of an engine whose slots are kept in a folder.
+    """Return the options of an engine whose slots are kept in a folder.
 
     llama-server empties idle slots when another gets to work, which would leave nothing to save but the last one.
     """
@@ -58,7 +58,7 @@ def kept(options: LaunchOptions, folder: str, flags: Flags | None) -> LaunchOpti
 
 
 def held_slots(answer: object) -> tuple[HeldSlot, ...]:
-    """What is worth saving, the most first, from the JSON of `/slots`; slots at work are left out."""
+    """Return the slots worth saving, the fullest first, from the JSON of `/slots`; busy slots are left out."""
     found = []
     for slot in answer if isinstance(answer, list) else ():
         number, tokens = (slot.get("id"), slot.get("n_prompt_tokens")) if isinstance(slot, dict) else (None, None)
@@ -68,7 +68,7 @@ def held_slots(answer: object) -> tuple[HeldSlot, ...]:
 
 
 def to_drop(saved: Iterable[SavedSlot], max_bytes: int) -> tuple[SavedSlot, ...]:
-    """The oldest that have to go so that the others keep within the budget."""
+    """Return the oldest slots that have to go so that the others keep within the budget."""
     kept, dropped = 0, []
     for slot in sorted(saved, key=lambda slot: (-slot.at, slot.name)):
         kept += slot.size
@@ -79,5 +79,5 @@ def to_drop(saved: Iterable[SavedSlot], max_bytes: int) -> tuple[SavedSlot, ...]
 
 
 def to_restore(saved: Iterable[SavedSlot], slots: int) -> Sequence[SavedSlot]:
-    """The newest, as many as there are slots."""
+    """Return the newest slots, as many as the engine has."""
     return sorted(saved, key=lambda slot: (-slot.at, slot.name))[:slots]

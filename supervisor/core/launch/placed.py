@@ -1,4 +1,4 @@
-"""A plan's decision put in place of the options that it decides."""
+"""Put a plan's decision in place of the options that it decides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from supervisor.errors import InvalidRequest
 
 @dataclass(frozen=True)
 class Placed:
-    """A placement, and what is needed to say it to an engine.
+    """A placement, and what an engine must be told of it.
 
     Attributes:
         names: the plan's name of a device → the engine's, where the engine counts otherwise because it sees fewer.
@@ -28,7 +28,7 @@ class Placed:
 
 
 def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> LaunchOptions:
-    """The options with the plan's choices in place, so that the engine has nothing left to choose for memory.
+    """Return the options with the plan's choices, so that no choice about memory is left to the engine.
 
     What the plan has honoured of the user's own wishes is in the placement already. With `fit: on` the engine chooses
     layers, split and context; the devices are the plan's all the same. Weights that are paged stay in the file's pages.
@@ -68,7 +68,7 @@ def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> Laun
 
 
 def merged_env(options: LaunchOptions, placed: Placed) -> Mapping[str, str]:
-    """The user's variables and the plan's; raises InvalidRequest where the user's would undo it."""
+    """Return the user's variables and the plan's. Raise InvalidRequest where the user's would undo the plan."""
     for name, value in placed.visible_env.items():
         if options.env.get(name, value) != value:
             raise InvalidRequest(
@@ -78,7 +78,7 @@ def merged_env(options: LaunchOptions, placed: Placed) -> Mapping[str, str]:
 
 
 def _renamed(options: LaunchOptions, names: Mapping[str, str]) -> LaunchOptions:
-    """Devices that the user named, by the names that they have in the engine."""
+    """Return the options with the devices that the user named, under their names in the engine."""
     draft, projector = options.spec_draft_device, options.mmproj_device
     return replace(
         options,

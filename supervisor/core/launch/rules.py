@@ -1,4 +1,4 @@
-"""What may stand in `extra_args`: every option of llama-server b11434, and older spellings, in one of four classes.
+"""The rules of `extra_args`: every option of llama-server b11434, and older spellings, in one of four classes.
 
 - a field: there is a typed option for it, which must be used, because plans and estimates have to know it;
 - never: it would take the engine out of our hands;
@@ -21,7 +21,7 @@ Level = Literal["field", "never", "configuration", "anybody"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A class, and the field's name or the reason; `client`: a field that clients may set."""
+    """A class, and the field's name or the reason; `client` marks a field that clients may set."""
 
     level: Level
     text: str = ""
@@ -30,7 +30,7 @@ class Rule:
 
 _ADDRESS = "the supervisor chooses the address; clients use the supervisor's"
 _SECRET = "the engine can be reached by the supervisor alone; keys and TLS belong in front of it"
-_BROWSER = "no browser reaches the engine; pages talk to the supervisor"
+_BROWSER = "browsers cannot reach the engine; pages talk to the supervisor"
 _MODEL = "the supervisor chooses the model and its files; load another model, or name files in the configuration"
 _ENDS = "it makes the engine print something and exit"
 _RUNS = "it lets the engine run programs or read files for clients, who cannot reach that through the supervisor"
@@ -62,7 +62,7 @@ _NEVER: Mapping[str, str] = {
 _FILES = "it names files of the machine"
 _READS = "it lets requests read files of the machine"
 _PRIVATE = "it writes what clients say into files or the log"
-_MEMORY = "it changes what the engine takes in a way that no estimate sees"
+_MEMORY = "it changes the engine's memory in a way that no estimate sees"
 _CONFIGURATION: Mapping[str, str] = {
     "--grammar-file -jf --json-schema-file -lcs --lookup-cache-static -lcd --lookup-cache-dynamic": _FILES,
     "--control-vector --control-vector-scaled --control-vector-layer-range": _FILES,
@@ -70,10 +70,10 @@ _CONFIGURATION: Mapping[str, str] = {
     "--log-prompts-dir -v --verbose --log-verbose -lv --verbosity --log-verbosity": _PRIVATE,
     "--override-kv --no-host": _MEMORY,
     "--prio --prio-batch --spec-draft-prio --prio-draft --spec-draft-prio-batch --prio-batch-draft": (
-        "it ranks the engine against everything else on the machine"
+        "it changes the engine's priority against everything else on the machine"
     ),
     "--props": "it lets requests change what all others get",
-    "--spec-synth-len --spec-synth-rates": "it makes answers up, for benchmarks",
+    "--spec-synth-len --spec-synth-rates": "it invents answers, for benchmarks",
 }
 
 _ANYBODY = """
@@ -100,7 +100,7 @@ _ANYBODY = """
 
 
 def rules_with(rows: Iterable[Option]) -> dict[str, Rule]:
-    """The rules by spelling, where these options have fields."""
+    """Return the rules by spelling, where these options have fields."""
     return {
         **{flag: Rule("anybody") for flag in _ANYBODY.split()},
         **{flag: Rule("configuration", why) for names, why in _CONFIGURATION.items() for flag in names.split()},
@@ -112,9 +112,9 @@ def rules_with(rows: Iterable[Option]) -> dict[str, Rule]:
 RULES: Mapping[str, Rule] = rules_with(options_of(LaunchOptions))
 """By spelling."""
 
-NEWER = Rule("configuration", "this program does not know what it does")
+NEWER = Rule("configuration", "this program does not know its effect")
 
 
 def rule_of(flag: str) -> Rule:
-    """The rule for a spelling; `--no-X` follows `--X`."""
+    """Return the rule for a spelling; `--no-X` follows `--X`."""
     return RULES.get(flag) or RULES.get(flag.replace("--no-", "--", 1)) or NEWER

@@ -1,1 +1,1 @@
-"""What earlier starts teach about a planned one: what makes two comparable, and by how much a plan was off."""
+"""Learn from earlier starts: which starts are comparable with a planned one, and by how much their plans were off."""

@@ -1,4 +1,4 @@
-"""What earlier starts of a model teach about the next one."""
+"""Learn from a model's earlier starts for the next one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Observation:
 
 
 def learned(observations: Iterable[Observation], now: Start, estimate: MemoryEstimate) -> Learned | None:
-    """What the most telling of these observations of the model says about a start that is being planned.
+    """Return what the most telling of these observations of the model says about a planned start.
 
     The same engine file comes first, then another build with the same back end; within either the same options, then
     those that differ least, then the newest. With the same engine, options and devices the figures are those measured:
@@ -66,7 +66,7 @@ def learned(observations: Iterable[Observation], now: Start, estimate: MemoryEst
 
 
 def overhead(footprint: Footprint, process_bytes: Mapping[str, int], anonymous_bytes: int | None) -> dict[str, int]:
-    """What a process holds beside its buffers, by device.
+    """Return the bytes that a process holds beside its buffers, by device.
 
     Args:
         footprint: its own account.
@@ -86,12 +86,12 @@ def overhead(footprint: Footprint, process_bytes: Mapping[str, int], anonymous_b
 
 
 def resident_bytes(device: DeviceFootprint) -> int:
-    """What of it is the process's own memory as soon as it is ready."""
+    """Return the bytes of a footprint that are the process's own memory as soon as it is ready."""
     return device.total_bytes - device.lazy_bytes
 
 
 def typical_seconds(seconds: Sequence[float]) -> float | None:
-    """The middle of the newest few; None without any. `seconds`: newest first."""
+    """Return the middle of the newest few; None without any. `seconds` come newest first."""
     return median(seconds[:_RECENT]) if seconds else None
 
 
@@ -103,12 +103,12 @@ def _is_same(one: Observation, now: Start, estimate: MemoryEstimate) -> bool:
 
 
 def _nearness(start: Start, now: Start) -> int:
-    """How many settings are equal."""
+    """Return the number of settings that are equal."""
     return sum(start.settings.get(name) == value for name, value in now.settings.items())
 
 
 def _ratios(footprint: Footprint, estimated: Mapping[str, int], least: int) -> dict[str, float]:
-    """Measured / estimated by device. A device that was to hold nothing, or held nothing, says nothing."""
+    """Return measured / estimated by device. A device that was to hold nothing, or held nothing, is left out."""
     return {
         device.name: device.compute_bytes / estimated[device.name]
         for device in footprint.devices
@@ -117,7 +117,7 @@ def _ratios(footprint: Footprint, estimated: Mapping[str, int], least: int) -> d
 
 
 def _for_all(names: Iterable[str], known: Mapping[str, Figure]) -> dict[str, Figure]:
-    """A figure for every device: its own, else the largest of its kind; none where there is neither."""
+    """Return a figure for every device: its own, else the largest of its kind; none where neither is known."""
     found = {}
     for name in names:
         of_kind = [figure for other, figure in known.items() if kind_of(other) == kind_of(name)]

@@ -1,4 +1,4 @@
-"""What makes two starts of an engine comparable: the model, the options, the devices, the program.
+"""Identify what makes two starts of an engine comparable: the model, the options, the devices, the program.
 
 Each is a short text that stays the same while what it stands for does; they are keys of the store, so their making may
 only change together with a new prefix here.
@@ -24,7 +24,7 @@ _DIGITS = "0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One way of starting one model.
+    """A way of starting one model.
 
     Attributes:
         model: `model_identity`.
@@ -47,7 +47,7 @@ class Start:
 
 
 def model_identity(header: GgufHeader) -> str:
-    """The same for every copy of a model, split or whole; another one for each quantisation.
+    """Return a text that is the same for every copy of a model, split or whole, and differs between quantisations.
 
     Made of the name, the architecture's keys and the table of tensors (name, shape, type), not of the weights: a file
     whose weights were replaced in place takes the same memory.
@@ -61,25 +61,31 @@ def model_identity(header: GgufHeader) -> str:
 def plain_settings(
     options: EstimateOptions, *, split_mode: str = "layer", main_gpu: int = 0, extra: Iterable[str] = ()
 ) -> Settings:
-    """The settings of a start; `extra` are arguments and variables beside the options that may decide memory."""
+    """Return the settings of a start.
+
+    `extra` holds arguments and variables beside the options that may decide memory.
+    """
     found = {**asdict(options), "split_mode": split_mode, "main_gpu": main_gpu, "extra": list(extra)}
     plain: Settings = json.loads(json.dumps(found))  # tuples become lists, as when they come back from the store
     return plain
 
 
 def options_hash(settings: Settings) -> str:
-    """Of settings; the order in which they were given does not matter."""
+    """Return the hash of settings, whatever their order."""
     return _hash(settings)
 
 
 def backend_of(devices: Iterable[str]) -> str:
-    """`cuda` of `CUDA0` and `CUDA1`; several are sorted and joined by a comma; `cpu` without devices."""
+    """Return the back end of devices: `cuda` for `CUDA0` and `CUDA1`; several sorted, joined by commas.
+
+    `cpu` for none.
+    """
     kinds = sorted({kind_of(name).lower() for name in devices})
     return ",".join(kinds) or "cpu"
 
 
 def kind_of(device: str) -> str:
-    """A device's name without its number, and without the endpoint behind that: `RPC0[host:port]` is of kind RPC."""
+    """Return a device's name without its number, and without the endpoint behind that: `RPC0[host:port]` is RPC."""
     name = device.partition("[")[0] if device.endswith("]") else device
     kind = name.rstrip(_DIGITS)
     return kind if kind != name else device

@@ -1,4 +1,4 @@
-"""From a header to bytes: what llama-server allocates for a model, by part, layer and device.
+"""Estimate the bytes that llama-server allocates for a model, by part, layer and device.
 
     estimate(spec, options)            what a way of starting the model takes, or why the engine would refuse it
     max_context(spec, options, bytes)  the largest context for a budget

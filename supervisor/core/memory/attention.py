@@ -14,7 +14,7 @@ from supervisor.core.spec import ModelSpec
 
 
 def attention_caches(spec: ModelSpec, layers: Iterable[int] | None = None) -> tuple[CacheRule, ...]:
-    """Of the layers that own a cache in the main context, or of those given."""
+    """Return the caches of the layers that own one in the main context, or of the layers given."""
     chosen = _owners(spec) if layers is None else tuple(layers)
     widest = max((_value_width(spec, layer) for layer in range(spec.n_layer_all)), default=0)
     dense = tuple(_row(spec, layer) for layer in chosen if not spec.swa_layers[layer])

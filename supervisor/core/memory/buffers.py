@@ -1,4 +1,4 @@
-"""What contexts allocate: caches and compute buffers of the main context, and of the one that drafts."""
+"""Buffers that contexts allocate: caches and compute buffers of the main context, and of the one that drafts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Buffers:
     compute: list[int]
 
     def kv_layers(self, n_layers: int) -> list[int]:
-        """Bytes of all caches by layer."""
+        """Return bytes of all caches by layer."""
         found = [0] * n_layers
         for cache in self.caches + self.drafted:
             for layer, size in cache.layer_bytes().items():
@@ -32,7 +32,10 @@ class Buffers:
 def allocate(
     facts: Facts, options: EstimateOptions, context: Context, places: Sequence[int], everywhere: bool = False
 ) -> Buffers:
-    """`places` as `place_layers` gives them; `everywhere` as in `compute_buffers`."""
+    """Return the buffers of a placement.
+
+    `places` is as `place_layers` gives it, `everywhere` as in `compute_buffers`.
+    """
     caches = _make(facts.caches, context, options.cache_type_k, options.cache_type_v)
     compute = compute_buffers(facts, options, context, caches, places, everywhere)
     if not options.drafts:

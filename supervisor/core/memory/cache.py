@@ -1,4 +1,4 @@
-"""What every cache layout is made of: groups of layers whose rows are kept for so many cells.
+"""The elements of every cache layout: groups of layers whose rows are kept for a number of cells.
 
 A layout says which groups a model has (`CacheRule`: header only); a context turns each into a `Cache` with cells,
 streams and bytes, as llama.cpp logs it in one line.
@@ -14,7 +14,7 @@ from supervisor.core.memory.context import CELL_PAD, Context, padded
 
 
 class CacheLayer(NamedTuple):
-    """Elements that one layer keeps per token; `v_width` is 0 where there are no values."""
+    """The elements that one layer keeps per token; `v_width` is 0 where there are no values."""
 
     layer: int
     k_width: int
@@ -41,7 +41,7 @@ class CacheRule:
     widest_v: int = 0
 
     def cells(self, context: Context) -> int:
-        """Rows per stream."""
+        """Return the rows per stream."""
         if self.ratio > 1:
             return padded(max(1, -(-context.cells // self.ratio)), CELL_PAD)
         if self.window is None or context.swa_full:
@@ -69,7 +69,7 @@ class Cache:
     type_v: str
 
     def layer_bytes(self) -> dict[int, int]:
-        """Bytes by layer. Layers of one width are the rule, so each width is computed once."""
+        """Return bytes by layer. Layers of one width are the rule, so each width is computed once."""
         total = self.cells * self.streams
         sizes: dict[tuple[int, int], int] = {}
         found = {}

@@ -1,4 +1,4 @@
-"""Compute buffers: what each device, and the host, reserves for one micro-batch.
+"""Compute buffers: the bytes that each device, and the host, reserves for one micro-batch.
 
 Every buffer holds the masks and a few rows of the residual stream; a device that computes layers holds the widest
 place of the graph too. How many rows of the stream depends on how the graph is cut between devices.
@@ -25,7 +25,7 @@ _EXPERT_COPIES = 2
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a graph is cut: copies of the inputs, rows of the residual stream per place, which share of the core.
+    """The cut of a graph: copies of the inputs, rows of the residual stream per place, the share of the core.
 
     Attributes:
         first, others: rows on the first device that is used, and on those after it.
@@ -67,7 +67,7 @@ def compute_buffers(
     places: Sequence[int],
     everywhere: bool = False,
 ) -> list[int]:
-    """Bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
+    """Return bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
     core = core_of(facts.spec, facts.widths, context, caches)
     row = 4 * context.n_tokens * facts.widths.embd
     cut = _cut(options, places)
@@ -99,12 +99,12 @@ def compute_buffers(
 
 
 def _here(places: Sequence[int], device: int, everywhere: bool) -> list[int]:
-    """Layers on a device; all of them where the placement stands for others."""
+    """Return the layers on a device; all of them where the placement stands for others."""
     return [layer for layer, place in enumerate(places[:-1]) if everywhere or place == device]
 
 
 def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], device: int) -> Sequence[Cache]:
-    """Caches whose masks a device needs: those of its layers; all of them where some layers read those of others."""
+    """Return the caches whose masks a device needs: those of its layers; all where layers read each other's caches."""
     own = all(spec.kv_layers[layer] or spec.recurrent_layers[layer] for layer in range(spec.n_layer))
     if not own or any(cache.name not in _MASKED for cache in caches):
         return caches
@@ -113,7 +113,7 @@ def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], d
 
 
 def _gathered(facts: Facts, context: Context) -> int:
-    """With states on the host, where what every Mamba layer convolves goes there first, all at once."""
+    """Return the bytes of convolution inputs that all Mamba layers gather on the host, if their states are there."""
     spec, ssm = facts.spec, facts.spec.ssm
     if not spec.architecture.graph.gathers_convolutions:
         return 0
@@ -121,7 +121,7 @@ def _gathered(facts: Facts, context: Context) -> int:
 
 
 def _shift_bytes(facts: Facts, context: Context, row: int, place: int) -> int:
-    """`place`: 0 for the first device, 2 for the last one, 1 between them."""
+    """Return the bytes of token shifts on a device; `place`: 0 for the first one, 2 for the last one, 1 between."""
     rows = facts.spec.architecture.graph.shift_rows
     return rows[place] * row + facts.widths.state * context.states if rows else 0
 
@@ -135,7 +135,7 @@ def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[
 
 
 def _borrows(facts: Facts, places: Sequence[int], device: int) -> bool:
-    """Whether layers here share the cache, with a window or without, of a layer on another device."""
+    """Return whether layers here share the cache, with a window or without, of a layer on another device."""
     spec = facts.spec
     lenders = {spec.swa_layers[layer]: layer for layer, owns in enumerate(spec.kv_layers) if owns}
     first = max(lenders.values(), default=0) + 1
@@ -162,7 +162,7 @@ def _with_margin(size: int) -> int:
 
 
 def _cuda_copies(options: EstimateOptions, context: Context, caches: Sequence[Cache]) -> int:
-    """CUDA's flash attention reads F16: of other caches it keeps a copy of the largest layer."""
+    """Return the bytes of CUDA's F16 copy of the largest layer of other caches, as its flash attention reads F16."""
     if not options.cuda or not context.flash_attn:
         return 0
     return max((_copy(cache) for cache in caches if cache.name != "index"), default=0)
@@ -175,5 +175,5 @@ def _copy(cache: Cache) -> int:
 
 
 def offloaded_experts(options: EstimateOptions, largest: int) -> int:
-    """What CUDA's first device holds beside its buffer to compute large batches with the host's experts."""
+    """Return the bytes on CUDA's first device, beside its buffer, for large batches with the host's experts."""
     return _EXPERT_COPIES * largest if options.cuda and options.op_offload and options.devices else 0

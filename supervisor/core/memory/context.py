@@ -1,4 +1,4 @@
-"""Normalises the asked context as `llama_context` does: cells, streams, batches."""
+"""Normalise the requested context as `llama_context` does: cells, streams, batches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def padded(number: int, multiple: int) -> int:
 
 
 def resolve_context(spec: ModelSpec, options: EstimateOptions) -> Context:
-    """The main context."""
+    """Return the main context."""
     n_seq = _AUTO_SLOTS if options.parallel is None else max(options.parallel, 1)
     unified = options.parallel is None or bool(options.kv_unified)
     asked = options.ctx_size or spec.n_ctx_train

@@ -29,7 +29,7 @@ def deepseek4_caches(spec: ModelSpec) -> tuple[CacheRule, ...]:
 
 
 def deepseek4_state(spec: ModelSpec, layer: int) -> int:
-    """Bytes of one copy of a layer's compressor states: of keys, of index keys."""
+    """Return bytes of one copy of a layer's compressor states: of keys, of index keys."""
     ratio = spec.compress_ratios[layer]
     if layer >= spec.n_layer:
         return 0

@@ -1,4 +1,4 @@
-"""What a model takes before it is decided which device holds which layer.
+"""The memory that a model takes before it is decided which device holds which layer.
 
 `estimate` answers for one placement; who looks for a placement would have to ask it hundreds of times. A `Demand`
 answers for all placements of one shape at once: bytes of each layer, and what a device takes beside its layers. Added
@@ -33,7 +33,7 @@ _ALL = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class WeightTable:
-    """Weights by layer, the output layer last, as they are on a device and on the host; bytes.
+    """Weights in bytes by layer, the output layer last, as they are on a device and on the host.
 
     Attributes:
         rest, experts: on a device; `home_*` on the host.
@@ -57,7 +57,7 @@ class WeightTable:
         return any(self.largest)
 
     def scaled(self, part: int, whole: int) -> WeightTable:
-        """The same model in another quantisation, whose file has another size."""
+        """Return the same model in another quantisation, whose file has another size."""
 
         def of(sizes: Iterable[int]) -> tuple[int, ...]:
             return tuple(-(-size * part // whole) for size in sizes)
@@ -76,7 +76,7 @@ class WeightTable:
 
 @dataclass(frozen=True, slots=True)
 class ContextDemand:
-    """What contexts take, caches and compute buffers, for every placement of one shape; bytes.
+    """Bytes of contexts, caches and compute buffers, for every placement of one shape.
 
     Attributes:
         n_ctx, n_ctx_seq: as in `MemoryEstimate`.
@@ -96,7 +96,7 @@ class ContextDemand:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What all of a model takes, for every placement of one shape; bytes.
+    """Bytes of the whole model, for every placement of one shape.
 
     Attributes:
         layers: what goes with each layer to its device; the output layer is the last.
@@ -120,12 +120,18 @@ class Demand:
 
 
 def refuse(spec: ModelSpec, options: EstimateOptions) -> Refusal | None:
-    """Why the engine would not start with these options, as `estimate` would say. No context changes the answer."""
+    """Return why the engine would not start with these options, as `estimate` would say.
+
+    No context changes the answer.
+    """
     return refuse_model(spec) or refuse_options(facts_of(spec), options, resolve_context(spec, options))
 
 
 def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
-    """Of the options `cuda`, `override_tensors`, `devices` (as far as overrides name them) and `speculative` count."""
+    """Return the weights.
+
+    Only `cuda`, `override_tensors`, `devices` (for overrides) and `speculative` of the options count.
+    """
     facts = facts_of(spec)
     route = router(options)
     weights = facts.weights
@@ -148,7 +154,7 @@ def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
 
 
 def _own(part: Part, route: Router, options: EstimateOptions, named: dict[str, int]) -> tuple[int, int]:
-    """What of a part goes where its layer goes, as bytes on a device and on the host; the rest is added to `named`."""
+    """Return the bytes of a part that go where its layer goes, on a device and on the host; add the rest to `named`."""
     if route.patterns is None:
         return part.bytes_on(0, route.cuda), part.n_bytes
     found = (0, 0)
@@ -162,7 +168,10 @@ def _own(part: Part, route: Router, options: EstimateOptions, named: dict[str, i
 
 
 def context_demand(spec: ModelSpec, options: EstimateOptions, shape: Shape) -> ContextDemand:
-    """For options that are not refused; their layers and split do not count, of `n_cpu_moe` only whether it is 0."""
+    """Return the demand of the contexts, for options that are not refused.
+
+    Their layers and split do not count, of `n_cpu_moe` only whether it is 0.
+    """
     facts = facts_of(spec)
     context = resolve_context(spec, options)
     buffers = _buffers(facts, options, context, shape)
@@ -181,7 +190,7 @@ def context_demand(spec: ModelSpec, options: EstimateOptions, shape: Shape) -> C
 
 
 def demand(table: WeightTable, context: ContextDemand, options: EstimateOptions) -> Demand:
-    """Both together. Of the options those count that say where experts and caches live."""
+    """Return the demand of weights and contexts. Only the options count that say where experts and caches live."""
     cached = context.cached
     moved = min(_ALL if options.cpu_moe else options.n_cpu_moe, len(cached))
     nothing = (0,) * len(cached)
@@ -201,7 +210,7 @@ def demand(table: WeightTable, context: ContextDemand, options: EstimateOptions)
 
 
 def _buffers(facts: Facts, options: EstimateOptions, context: Context, shape: Shape) -> Buffers:
-    """Of a placement that stands for its shape."""
+    """Return the buffers of a placement that stands for its shape."""
     total = facts.spec.n_layer_all + 1
     if shape == "host":
         return allocate(facts, replace(options, devices=()), context, (-1,) * total)

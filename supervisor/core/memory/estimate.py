@@ -1,4 +1,4 @@
-"""The estimate: composes the parts for one way of starting a model."""
+"""Compose the estimate from its parts, for one way of starting the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from supervisor.core.spec import ModelSpec
 
 
 def estimate(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate | Refusal:
-    """What llama-server allocates for this model with these options, or why it would not start."""
+    """Return the bytes that llama-server allocates for this model with these options, or why it would not start."""
     refusal = refuse_model(spec)
     if refusal:
         return refusal

@@ -1,4 +1,4 @@
-"""What of a model does not depend on how it is started: computed once per spec, so that many estimates are cheap."""
+"""The facts of a model that do not depend on its start: computed once per spec, so that many estimates are cheap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from supervisor.core.spec import ModelSpec
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Of one spec: caches by rule, bytes of a state per layer, sorted tensors, widths of the graph."""
+    """The facts of one spec: caches by rule, bytes of a state per layer, sorted tensors, widths of the graph."""
 
     spec: ModelSpec
     caches: tuple[CacheRule, ...]
@@ -31,7 +31,7 @@ _known: dict[int, Facts] = {}
 
 
 def facts_of(spec: ModelSpec) -> Facts:
-    """The facts, remembered for the specs seen last. Found by identity: comparing two specs takes longer."""
+    """Return the facts, remembered for the specs seen last. Found by identity: comparing two specs takes longer."""
     found = _known.get(id(spec))
     if found is not None and found.spec is spec:
         return found

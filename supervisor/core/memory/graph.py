@@ -44,7 +44,7 @@ class Core:
 
 
 def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
-    """What is put in before a batch runs, but for tokens: masks, places of rows, rotations of quantised heads."""
+    """Return the bytes of a batch's inputs except tokens: masks, row indices, rotations of quantised heads."""
     n, biased = context.n_tokens, spec.architecture.graph.relative_bias
     item = _F16 if context.flash_attn else _F32
     if spec.architecture.attends_in_batch:
@@ -93,14 +93,14 @@ def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[
 
 
 def _masks_index(spec: ModelSpec, context: Context) -> bool:
-    """Whether there is a mask as long as the cache of index keys."""
+    """Return whether there is a mask as long as the cache of index keys."""
     if spec.architecture.layout is Layout.MSA:
         return chooses_blocks(spec, context)
     return spec.indexer is None or not spec.indexer.kpool
 
 
 def _logits(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """Of the tokens that are put out, or of all of a batch; twice where they are kept beside the masked ones."""
+    """Return the logits of the outputs, or of the whole batch; twice where they are kept beside the masked ones."""
     n, graph = context.n_tokens, spec.architecture.graph
     if graph.all_logits:
         return widths.vocab
@@ -108,7 +108,10 @@ def _logits(spec: ModelSpec, widths: Widths, context: Context) -> int:
 
 
 def _experts(widths: Widths) -> int:
-    """What is put out does not fit where gate and up were if it is wider than they are; nor where one of them was."""
+    """Return the elements of the experts.
+
+    Their output does not reuse the place of gate and up, or of one of them, if it is wider than that.
+    """
     one = widths.routed // 3
     if widths.routed_out > 2 * one:
         return widths.routed + widths.routed_out
@@ -120,7 +123,7 @@ def _is_rotated(caches: Sequence[Cache]) -> bool:
 
 
 def _extra(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
-    """Elements that stay beside the widest place."""
+    """Return elements that stay beside the widest place."""
     graph = spec.architecture.graph
     rows = graph.more_rows + (spec.architecture.layout is Layout.NONE)
     apart = widths.least_queries < widths.embd or (widths.least_queries > 3 * widths.embd and not spec.mla)
@@ -131,7 +134,7 @@ def _extra(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[C
 
 
 def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> int:
-    """Scores of every head against all cells."""
+    """Return the elements of the scores of every head against all cells."""
     if context.flash_attn:
         return 0
     uncached = spec.architecture.attends_in_batch
@@ -146,7 +149,7 @@ def _without_flash_attention(spec: ModelSpec, widths: Widths, context: Context, 
 
 
 def _beside_scores(spec: ModelSpec, widths: Widths) -> int:
-    """Queries in the places where the stream does not leave room for them; gated ones are twice as wide."""
+    """Return the queries beside the scores where the stream leaves no room for them; gated ones are twice as wide."""
     if _takes_queries_apart(spec) and not widths.per_layer:
         parts = [part for part in (widths.ffn, widths.routed) if part]
         narrow = widths.embd if min(parts, default=0) < 3 * widths.embd else 0  # no room where that part was
@@ -159,14 +162,14 @@ def _takes_queries_apart(spec: ModelSpec) -> bool:
 
 
 def _relative_bias(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """A bias by distance, for every head and cell, until it is in the order attention wants."""
+    """Return the elements of a bias by distance, for every head and cell, before it is in attention's order."""
     if not spec.architecture.graph.relative_bias:
         return 0
     return 4 * widths.heads * (context.n_tokens if spec.architecture.attends_in_batch else context.cells)
 
 
 def _second_branch(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """What is alive beside the feed-forward part."""
+    """Return the elements that are alive beside the feed-forward part."""
     match spec.architecture.graph.second_branch:
         case SecondBranch.IMAGES if context.streams > 1:
             return widths.ffn
@@ -177,7 +180,10 @@ def _second_branch(spec: ModelSpec, widths: Widths, context: Context) -> int:
 
 
 def _with_per_layer(spec: ModelSpec, widths: Widths, widest: int) -> int:
-    """Per-layer embeddings of all layers are alive from the start; while they are made, three or four times."""
+    """Return the widest place with per-layer embeddings.
+
+    They are alive from the start; while they are made, they take three or four times the room.
+    """
     if not widths.per_layer:
         return widest
     if spec.architecture.graph.altup:

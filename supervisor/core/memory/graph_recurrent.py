@@ -15,12 +15,12 @@ _F32 = 4
 
 
 def has_diagonal(spec: ModelSpec) -> bool:
-    """Lightning attention weighs every token of a batch against every other."""
+    """Return whether every token of a batch is weighed against every other, as in lightning attention."""
     return spec.architecture.recurrent is RecurrentFamily.LIGHTNING
 
 
 def recurrent_terms(spec: ModelSpec, widths: Widths, context: Context) -> tuple[int, ...]:
-    """Elements per token."""
+    """Return elements per token."""
     ssm = spec.ssm
     mixed = ssm.inner + 2 * ssm.group * ssm.state
     states = _per_token(widths.state * context.states, context)
@@ -56,5 +56,5 @@ def recurrent_terms(spec: ModelSpec, widths: Widths, context: Context) -> tuple[
 
 
 def _per_token(size: int, context: Context) -> int:
-    """Bytes of the whole batch as elements per token, rounded up."""
+    """Return bytes of the whole batch as elements per token, rounded up."""
     return -(-size // (_F32 * context.n_tokens))

@@ -19,12 +19,12 @@ _GATHERED = _F32 + 2 * _F16
 
 
 def hyper_rows(spec: ModelSpec, widths: Widths) -> int:
-    """Elements per token of the residual streams of hyper-connections: as they were, and as they become."""
+    """Return the elements per token of the residual streams of hyper-connections, before and after the layer."""
     return 2 * spec.hyper_connections * widths.embd
 
 
 def pooled_keys(spec: ModelSpec, context: Context) -> int:
-    """Pools of every slot: each may own all cells of a cache that slots share."""
+    """Return the number of pools of all slots: each slot may own all cells of a cache that slots share."""
     indexer = spec.indexer
     if indexer is None or not indexer.kpool:
         return 0
@@ -32,7 +32,7 @@ def pooled_keys(spec: ModelSpec, context: Context) -> int:
 
 
 def pool_inputs(spec: ModelSpec, context: Context) -> int:
-    """Bytes that are put in for pools: a mask, and of whom each pool is made."""
+    """Return the bytes of the inputs for pools: a mask, and the members of each pool."""
     indexer = spec.indexer
     if indexer is None or not indexer.kpool:
         return 0
@@ -42,13 +42,13 @@ def pool_inputs(spec: ModelSpec, context: Context) -> int:
 
 
 def chooses_blocks(spec: ModelSpec, context: Context) -> bool:
-    """MSA attends to everything where slots share a cache, and without flash attention."""
+    """Return whether MSA chooses blocks. It attends to everything in a shared cache, and without flash attention."""
     apart = context.n_seq == 1 or context.streams > 1
     return spec.architecture.layout is Layout.MSA and apart and context.flash_attn
 
 
 def leaf_bytes(spec: ModelSpec, context: Context, layers: Iterable[int]) -> int:
-    """What every layer fills by itself, as zeros of what was chosen: there from the start, for all layers at once."""
+    """Return the bytes that all layers fill by themselves, as zeros of the choice, all alive from the start."""
     indexer = spec.indexer
     if indexer is None or spec.architecture.layout is Layout.MSA:
         return 0
@@ -65,7 +65,7 @@ def leaf_bytes(spec: ModelSpec, context: Context, layers: Iterable[int]) -> int:
 
 
 def sparse_terms(spec: ModelSpec, widths: Widths, context: Context, widest: int) -> tuple[int, ...]:
-    """Elements per token; `widest` is the widest other place, which some graphs hold at the same time."""
+    """Return elements per token; `widest` is the widest other place, which some graphs hold at the same time."""
     if spec.indexer is None:
         return (0,)
     match spec.architecture.layout:
@@ -81,7 +81,7 @@ def sparse_terms(spec: ModelSpec, widths: Widths, context: Context, widest: int)
 
 
 def _selected(spec: ModelSpec, widths: Widths, context: Context, top_k: int) -> tuple[int, ...]:
-    """DSA: scores, their order and a mask of nothing, beside the queries; then attention with the mask of the choice.
+    """Return the terms of DSA: scores, their order and an empty mask beside the queries; then attention with the mask.
 
     A mask that is wider than the residual stream takes the room that the queries' parts left, which what attention puts
     out would have taken.
@@ -103,8 +103,9 @@ def _selected(spec: ModelSpec, widths: Widths, context: Context, top_k: int) -> 
 
 
 def _blocks(spec: ModelSpec, widths: Widths, context: Context, widest: int) -> tuple[int, ...]:
-    """MSA: a mask of chosen blocks for every group of heads, of one slot after the other; with a token per slot, the
-    chosen cells themselves. Several slots that share a cache attend to all of it.
+    """Return the terms of MSA: a mask of chosen blocks for every group of heads, one slot after the other.
+
+    With a token per slot they are the chosen cells themselves. Several slots that share a cache attend to all of it.
     """
     assert spec.indexer is not None
     if not chooses_blocks(spec, context):
@@ -117,7 +118,7 @@ def _blocks(spec: ModelSpec, widths: Widths, context: Context, widest: int) -> t
 
 
 def _selection(spec: ModelSpec, context: Context) -> int:
-    """Cells that are looked at: those of the chosen pools, and of one that is not complete."""
+    """Return the number of cells that are looked at: those of the chosen pools, and of an incomplete one."""
     assert spec.indexer is not None
     kpool = spec.indexer.kpool
     pools = padded(pooled_keys(spec, context) + 1, _POOLS_PAD)
@@ -125,7 +126,7 @@ def _selection(spec: ModelSpec, context: Context) -> int:
 
 
 def _pooled(spec: ModelSpec, widths: Widths, context: Context) -> tuple[int, ...]:
-    """Hybrids with a pooled indexer: keys of all cells are pooled anew; then a mask is made of the choice."""
+    """Return the terms of hybrids with a pooled indexer: the keys of all cells are pooled anew, then a mask is made."""
     assert spec.indexer is not None
     streams = hyper_rows(spec, widths)
     if not spec.indexer.kpool:
@@ -146,7 +147,7 @@ def _pooled(spec: ModelSpec, widths: Widths, context: Context) -> tuple[int, ...
 
 
 def _shifted(spec: ModelSpec, widths: Widths, context: Context) -> int:
-    """Embeddings of n-grams: a convolution over the residual streams, with the tokens before the batch."""
+    """Return the elements of n-gram embeddings: a convolution over the residual streams, with the tokens before."""
     if spec.ple is None:
         return 0
     row = spec.hyper_connections * widths.embd
@@ -160,7 +161,10 @@ def _compressed(spec: ModelSpec, context: Context) -> int:
 
 
 def _deepseek4(spec: ModelSpec, widths: Widths, context: Context, widest: int) -> tuple[int, ...]:
-    """Scores of compressed cells; then a mask of the choice, and that of a window beside it."""
+    """Return the terms of DeepSeek-4: scores of compressed cells.
+
+    Then a mask of the choice, beside that of a window.
+    """
     streams = hyper_rows(spec, widths)
     cells = _compressed(spec, context)
     windows = [rule.cells(context) for rule in deepseek4_caches(spec) if rule.window is not None]

@@ -19,7 +19,7 @@ _MIB = 1 << 20
 def host_growth(
     facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache], placed: PlacedWeights
 ) -> tuple[Growth, ...]:
-    """Worst cases, each by itself; those that cannot happen are left out."""
+    """Return the worst case of each way to grow; those that cannot happen are left out."""
     found: list[Growth] = []
     remembers = bool(caches or any(facts.states)) and not options.embeddings
     if remembers and options.cache_ram:
@@ -33,7 +33,7 @@ def host_growth(
 
 
 def _checkpoint(facts: Facts, context: Context, caches: Iterable[Cache]) -> int:
-    """What one checkpoint of a slot holds: its states, and its rows of the caches that forget."""
+    """Return the bytes of one checkpoint of a slot: its states, and its rows of the caches that forget."""
     rows = sum(_window_row(cache) * min(cache.cells, facts.spec.window + context.n_ubatch) for cache in caches)
     return sum(facts.states) + (0 if context.swa_full else rows)
 

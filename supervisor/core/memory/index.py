@@ -1,4 +1,4 @@
-"""Caches of index keys, by which sparse attention (DSA, MSA, k-pool) chooses what it looks at."""
+"""Caches of index keys, by which sparse attention (DSA, MSA, k-pool) chooses the cells that it attends to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from supervisor.core.spec import Layout, ModelSpec
 
 
 def index_caches(spec: ModelSpec, layers: Iterable[int] | None = None) -> tuple[CacheRule, ...]:
-    """One head of keys per token; MSA alone keeps one head of values beside it."""
+    """Return one head of keys per token; MSA alone keeps one head of values beside it."""
     indexer = spec.indexer
     if indexer is None or not indexer.width:
         return ()

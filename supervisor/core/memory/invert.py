@@ -1,4 +1,4 @@
-"""The inverse: the largest context that fits into a budget of bytes."""
+"""Invert the estimate: find the largest context that fits into a budget of bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supervisor.core.spec import ModelSpec
 
 
 def max_context(spec: ModelSpec, options: EstimateOptions, budget_bytes: int) -> int | None:
-    """The largest `ctx_size` whose total fits, at most the native context for every slot.
+    """Return the largest `ctx_size` whose total fits, at most the native context for every slot.
 
     None where not even the smallest context fits, or the engine refuses the options whatever the context. The total
     never falls as the context grows in steps of one cell row per slot, so halving finds the largest step.

@@ -1,4 +1,4 @@
-"""What a reader of an estimate has to know beside its numbers."""
+"""Notes that a reader of an estimate needs beside its numbers."""
 
 from __future__ import annotations
 

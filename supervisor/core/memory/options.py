@@ -1,4 +1,4 @@
-"""What the estimate asks of its caller: llama-server's own options, with its defaults."""
+"""The options of the estimate: llama-server's own, with its defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Speculative = Literal["none", "draft-mtp"]
 
 @dataclass(frozen=True, slots=True)
 class EstimateOptions:
-    """How a model would be started.
+    """The way in which a model would be started.
 
     Attributes:
         ctx_size: tokens; None or 0: the model's native context.

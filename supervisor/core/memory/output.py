@@ -10,13 +10,13 @@ _F32 = 4
 
 
 def output_bytes(spec: ModelSpec, options: EstimateOptions, context: Context) -> int:
-    """As it is allocated at the start: one row per slot, of a draft context too."""
+    """Return the bytes allocated at the start: one row per slot, and as many for a draft context."""
     contexts = 2 if options.drafts else 1
     return contexts * _row(spec, options) * context.n_seq
 
 
 def output_growth(spec: ModelSpec, options: EstimateOptions, context: Context) -> int:
-    """What one batch may add to it: a row per output; a draft also hands on the embeddings of all tokens."""
+    """Return the bytes that one batch may add: a row per output; a draft also hands on the embeddings of all tokens."""
     rows = max(context.n_outputs - context.n_seq, 0)
     handed_on = _F32 * spec.n_embd_out * context.n_batch if options.drafts else 0
     return rows * _row(spec, options) + handed_on

@@ -19,25 +19,25 @@ _PROGRAM_BYTES = 1 << 18  # of one compiled pattern with what it remembers
 
 
 class BadPattern(ValueError):
-    """A pattern that cannot be used, and why."""
+    """The pattern cannot be used; the message says why."""
 
 
 class _Pattern(Protocol):
-    """What is used of a compiled one."""
+    """The part of a compiled pattern that is used."""
 
     def search(self, text: str) -> object | None: ...
 
 
 class Matcher:
-    """Several patterns, the first of which is looked for; names that were asked for are remembered."""
+    """Several patterns, of which the first match counts; names that were asked for are remembered."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
-        """Raises BadPattern."""
+        """Compile the patterns. Raise BadPattern for one that cannot be used."""
         self._compiled = [_compiled(pattern) for pattern in patterns]
         self._known: dict[str, int | None] = {}
 
     def first(self, name: str) -> int | None:
-        """The number of the first pattern that is found in the name."""
+        """Return the number of the first pattern that is found in the name."""
         try:
             return self._known[name]
         except KeyError:
@@ -51,17 +51,17 @@ class Matcher:
 
 @lru_cache(maxsize=8)
 def matcher(patterns: tuple[str, ...]) -> Matcher:
-    """The matcher for these patterns; many estimates of a plan share one. Raises BadPattern."""
+    """Return the matcher for these patterns; many estimates of a plan share one. Raises BadPattern."""
     return Matcher(patterns)
 
 
 def check_pattern(pattern: str) -> None:
-    """Raises BadPattern for one that is none, is too large, or needs more than bounded time."""
+    """Raise BadPattern for a pattern that is none, is too large, or needs more than bounded time."""
     _compiled(pattern)
 
 
 def check_override(text: str) -> None:
-    """Raises ValueError for a text that is no `PATTERN=PLACE` with a usable pattern."""
+    """Raise ValueError for a text that is no `PATTERN=PLACE` with a usable pattern."""
     pattern, equals, place = text.partition("=")
     if not (pattern and equals and place) or "," in text:
         raise ValueError("must be PATTERN=BUFFER TYPE without a comma, which would end it")

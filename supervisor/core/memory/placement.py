@@ -1,4 +1,4 @@
-"""Which device holds which layer: llama.cpp's rule, in its single-precision arithmetic."""
+"""Place layers on devices by llama.cpp's rule, in its single-precision arithmetic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOST = "CPU"
 
 
 def place_layers(spec: ModelSpec, options: EstimateOptions) -> tuple[int, ...]:
-    """A number per layer and one for the output layer, last: the device's place in `options.devices`, -1 for the host.
+    """Return the place of each layer, the output layer last: an index in `options.devices`, -1 for the host.
 
     NextN blocks count as layers here, even where they are left out.
     """
@@ -33,7 +33,7 @@ def place_layers(spec: ModelSpec, options: EstimateOptions) -> tuple[int, ...]:
 
 
 def _bounds(options: EstimateOptions) -> list[float]:
-    """Where each device's share ends, from 0 to 1."""
+    """Return the end of each device's share, from 0 to 1."""
     shares = (*options.tensor_split, *(0.0 for _ in options.devices))[: len(options.devices)]
     if not any(shares):
         shares = (1.0,) * len(options.devices)

@@ -15,7 +15,7 @@ _QKV = 3
 
 
 def layer_states(spec: ModelSpec) -> tuple[int, ...]:
-    """Bytes of one copy of each layer's state."""
+    """Return the bytes of one copy of each layer's state."""
     if spec.architecture.layout is Layout.DEEPSEEK4:
         return tuple(deepseek4_state(spec, layer) for layer in range(spec.n_layer_all))
     size = _F32 * sum(state_parts(spec))
@@ -27,7 +27,7 @@ def layer_states(spec: ModelSpec) -> tuple[int, ...]:
 
 
 def state_parts(spec: ModelSpec) -> tuple[int, int]:
-    """Elements of R and of S."""
+    """Return the elements of R and of S."""
     ssm, heads = spec.ssm, spec.n_head[0] if spec.n_head else 0
     match spec.architecture.recurrent:
         case None:

@@ -1,4 +1,4 @@
-"""What llama-server refuses, found before it is started: a typed reason instead of a number."""
+"""Find what llama-server would refuse before it is started, as a typed reason instead of a number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_SLOTS = 256
 
 
 def refuse_model(spec: ModelSpec) -> Refusal | None:
-    """Whether this file alone can be served at all."""
+    """Return the reason why this file cannot be served at all, if there is one."""
     if spec.architecture.projector:
         return Refusal("projector", "The file is a projector: it is loaded with a model, not by itself.")
     if spec.vocab_only:
@@ -39,14 +39,14 @@ def _drafts_only(spec: ModelSpec) -> bool:
 
 
 def refuse_options(facts: Facts, options: EstimateOptions, context: Context) -> Refusal | None:
-    """The first reason why the engine would not start with these options."""
+    """Return the first reason why the engine would not start with these options."""
     return next(_reasons(facts, options, context), None)
 
 
 def _reasons(facts: Facts, options: EstimateOptions, context: Context) -> Iterator[Refusal]:
     spec = facts.spec
     if context.n_seq > MAX_SLOTS:
-        yield Refusal("too_many_slots", f"{context.n_seq} slots; llama-server allows {MAX_SLOTS}.")
+        yield Refusal("too_many_slots", f"{context.n_seq} slots are too many; llama-server allows {MAX_SLOTS}.")
     yield from _bad_overrides(options)
     if options.drafts and not _can_draft(spec):
         yield Refusal("no_nextn_blocks", "draft-mtp needs NextN blocks in the model; this one has none that can draft.")
@@ -75,14 +75,16 @@ def _bad_types(
 ) -> Iterator[Refusal]:
     unknown = [name for name in (type_k, type_v) if name not in CACHE_TYPES]
     if unknown:
-        yield Refusal("unknown_cache_type", f"'{unknown[0]}' is no cache type; there are {', '.join(CACHE_TYPES)}.")
+        yield Refusal(
+            "unknown_cache_type", f"'{unknown[0]}' is not a cache type; choose one of {', '.join(CACHE_TYPES)}."
+        )
         return
     spec = facts.spec
     if type_k != type_v and (spec.mla or spec.architecture.layout is Layout.DEEPSEEK4):
-        yield Refusal("cache_types_differ", "In this model keys and values have caches of one type, not two.")
+        yield Refusal("cache_types_differ", "In this model the K and V caches must be of one type.")
     if tensor_type(type_v).quantized and not context.flash_attn:
         why = "it is off" if spec.architecture.flash_attention else f"{spec.architecture.name} runs without it"
-        yield Refusal("quantized_v_needs_flash_attention", f"A {type_v} cache of values needs flash attention; {why}.")
+        yield Refusal("quantized_v_needs_flash_attention", f"A {type_v} V cache needs flash attention; {why}.")
     for name, heads in ((type_k, _heads(spec, keys=True)), (type_v, _heads(spec, keys=False))):
         yield from _uneven(name, heads if context.flash_attn else ())
     yield from _uneven(type_k, [row.k_width for rule in rules for row in rule.layers])
@@ -90,7 +92,7 @@ def _bad_types(
 
 
 def _heads(spec: ModelSpec, keys: bool) -> set[int]:
-    """Head sizes of the layers that run."""
+    """Return the head sizes of the layers that run."""
     windowed = set(spec.swa_layers[: spec.n_layer])
     sizes = {True: spec.head_k_swa, False: spec.head_k} if keys else {True: spec.head_v_swa, False: spec.head_v}
     return {sizes[kind] for kind in windowed}
@@ -100,5 +102,5 @@ def _uneven(name: str, widths: Iterable[int]) -> Iterator[Refusal]:
     block = tensor_type(name).block
     for width in widths:
         if width % block:
-            yield Refusal("cache_type_block", f"{name} packs {block} numbers; they do not divide rows of {width}.")
+            yield Refusal("cache_type_block", f"{name} packs blocks of {block}, which do not divide rows of {width}.")
             return

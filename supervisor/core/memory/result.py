@@ -1,4 +1,4 @@
-"""What the estimate answers: bytes by part, by layer and by device, or a refusal."""
+"""The result of an estimate: bytes by part, by layer and by device, or a refusal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True)
 class LayerEstimate:
-    """One layer. `kind`: attention, window, latent, recurrent, parallel (both at once), feed-forward, nextn."""
+    """A layer. `kind`: attention, window, latent, recurrent, parallel (both at once), feed-forward, nextn."""
 
     index: int
     kind: str
@@ -18,7 +18,7 @@ class LayerEstimate:
 
 @dataclass(frozen=True, slots=True)
 class DeviceEstimate:
-    """What one device, or the host as `CPU`, holds."""
+    """The bytes on one device, or on the host as `CPU`."""
 
     name: str
     weights_bytes: int
@@ -33,7 +33,7 @@ class DeviceEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Memory of the host that grows while the engine serves, at worst to so much; None: without limit."""
+    """Memory of the host that grows while the engine serves, up to this worst case; None: without limit."""
 
     name: str
     max_bytes: int | None
@@ -41,7 +41,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """All that llama-server allocates when it starts.
+    """All memory that llama-server allocates when it starts.
 
     Attributes:
         n_ctx: tokens of all slots together, as the engine will report them.
@@ -89,7 +89,7 @@ class MemoryEstimate:
         )
 
     def to_json(self) -> dict[str, object]:
-        """The object of `estimate --json`."""
+        """Return the object of `estimate --json`."""
         found = asdict(self)
         names = list(found)
         after = names.index("projector_bytes") + 1
@@ -99,7 +99,7 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why llama-server would not start like this: a stable code and a sentence."""
+    """The reason why llama-server would not start like this: a stable code and a sentence."""
 
     code: str
     message: str

@@ -1,4 +1,4 @@
-"""When an engine holds more of the host's memory than it was meant to."""
+"""Tell when an engine holds more of the host's memory than planned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SLACK = 256 << 20  # the allocator's own, and what small models take beside eve
 
 
 def allowed_bytes(planned: int, growth: Iterable[Growth], share: float) -> int | None:
-    """What an engine may hold of the host's memory; None: without limit.
+    """Return the bytes that an engine may hold of the host's memory; None without a limit.
 
     Args:
         planned: what it was planned to hold from the start.
@@ -26,5 +26,5 @@ def allowed_bytes(planned: int, growth: Iterable[Growth], share: float) -> int |
 
 
 def outgrown(held: int, allowed: int, first: int, share: float) -> bool:
-    """Whether it holds too much. `first`: what it held when it had just become ready, if its plan was wrong."""
+    """Return whether an engine holds too much. `first`: its bytes when it became ready, in case the plan was wrong."""
     return held > max(allowed, int(first * (1 + share)) + _SLACK)

@@ -1,4 +1,4 @@
-"""Weights: which tensors get allocated, in which layer, on which device.
+"""The weights that get allocated, by layer and by device.
 
 The input layer stays on the host. Repeating tensors go with their layer, those without a number with the first; rope
 tables are copied once to every device that holds layers. The output layer has a place of its own; where it is tied to
@@ -48,13 +48,13 @@ class Part:
     largest: int = 0
 
     def bytes_on(self, device: int, cuda: bool) -> int:
-        """On a device, or on the host (-1), which never aligns as CUDA does."""
+        """Return the bytes on a device, or on the host (-1), which never aligns as CUDA does."""
         return self.cuda_bytes if cuda and device >= 0 else self.n_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LayerPart:
-    """The tensors of one layer: its experts, the rest, and both."""
+    """The tensors of one layer: its experts, the rest, and both together."""
 
     rest: Part
     experts: Part
@@ -103,7 +103,7 @@ class PlacedWeights:
 
 
 def sort_weights(spec: ModelSpec) -> Weights:
-    """Every tensor to its place; those that llama.cpp leaves unread are dropped."""
+    """Sort every tensor into its place; drop those that llama.cpp leaves unread."""
     places: dict[str, list[TensorInfo]] = {}
     for tensor in spec.groups.loose:
         places.setdefault(_place(spec, tensor.name), []).append(tensor)
@@ -120,7 +120,10 @@ def sort_weights(spec: ModelSpec) -> Weights:
 
 
 def _layer_parts(spec: ModelSpec, with_first: Sequence[TensorInfo]) -> tuple[LayerPart, ...]:
-    """One per layer; layers that are alike share theirs, whose tensors have the names of the first of them."""
+    """Return one part per layer.
+
+    Layers that are alike share theirs, whose tensors have the names of the first of them.
+    """
     blocks = spec.groups.blocks
     parts = {number: _layer_part(block.tensors) for number, block in enumerate(blocks) if block.like == number}
     found = [parts[block.like] for block in blocks]
@@ -136,7 +139,7 @@ def _kept(spec: ModelSpec, layer: int) -> LayerPart:
 
 
 def _place(spec: ModelSpec, name: str) -> str:
-    """Where a tensor of no layer belongs."""
+    """Return the place of a tensor that belongs to no layer."""
     if _BLOCK.match(name):  # blocks that are no layers belong to a head
         return "output"
     if _COPIED.fullmatch(name):
@@ -164,7 +167,7 @@ def _part(tensors: Sequence[TensorInfo]) -> Part:
 
 
 def _input_part(tensors: Sequence[TensorInfo]) -> Part:
-    """The embedding is only looked up, so that its kernels have no wishes."""
+    """Return the input part. The embedding is only looked up, so its kernels need no other layout."""
     part = _part(tensors)
     looked_up = _part([tensor for tensor in tensors if tensor.name.startswith("token_embd")])
     return replace(part, repackable=part.repackable - looked_up.repackable)
@@ -172,7 +175,7 @@ def _input_part(tensors: Sequence[TensorInfo]) -> Part:
 
 @lru_cache(maxsize=1024)
 def _sums(tensors: tuple[tuple[int, tuple[int, ...], int], ...]) -> tuple[int, int, int, int]:
-    """The numbers of a `Part`, from types, shapes and bytes. Layers are alike, so most are known."""
+    """Return the numbers of a `Part`, from types, shapes and bytes. Layers are alike, so most are known."""
     sizes = [_sizes(*tensor) for tensor in tensors]
     matrices = [
         size
@@ -194,7 +197,7 @@ def _joined(one: Part, other: Part) -> Part:
 
 
 def _sizes(type_: int, shape: tuple[int, ...], n_bytes: int) -> tuple[int, int]:
-    """What a tensor takes in a buffer, and in one of CUDA's."""
+    """Return the bytes of a tensor in a buffer, and in one of CUDA's."""
     plain = n_bytes + -n_bytes % _ALIGNMENT
     rest = shape[0] % _CUDA_ROW if shape else 0
     if rest:
@@ -207,7 +210,7 @@ _NOTHING = LayerPart(Part(), Part(), Part())
 
 
 def loaded_layers(spec: ModelSpec, weights: Weights, options: EstimateOptions) -> list[LayerPart]:
-    """What is loaded of each layer; with tensors of the layer's own names where overrides look at them."""
+    """Return the loaded tensors of each layer, under the layer's own names where overrides look at them."""
     count = len(weights.layers) if options.drafts and spec.architecture.mtp else spec.n_layer
     found = list(weights.layers[:count])
     if options.override_tensors:
@@ -217,7 +220,7 @@ def loaded_layers(spec: ModelSpec, weights: Weights, options: EstimateOptions) -
 
 
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
-    """`places` as `place_layers` gives them."""
+    """Return the bytes of the weights; `places` as `place_layers` gives them."""
     found = PlacedWeights([0] * (len(options.devices) + 1), [])
     route = router(options)
     for layer, parts in enumerate(loaded_layers(spec, weights, options)):
@@ -243,7 +246,7 @@ def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, 
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """Where overrides send tensors: the user's patterns first, then the experts of the first so many layers home."""
+    """The targets of overridden tensors: the user's patterns first, then experts of the first layers to the host."""
 
     patterns: Matcher | None
     targets: tuple[int, ...]
@@ -251,7 +254,7 @@ class Router:
     cuda: bool
 
     def split(self, part: Part, device: int) -> Iterable[tuple[Part, int]]:
-        """The part, in pieces where patterns tear it apart."""
+        """Return the part, in pieces where patterns split it."""
         if self.patterns is None or not part.tensors:
             return ((part, device),)
         targets: dict[int, list[TensorInfo]] = {}
@@ -262,7 +265,7 @@ class Router:
 
 
 def router(options: EstimateOptions) -> Router:
-    """The overrides of these options."""
+    """Return the router for the overrides of these options."""
     given, devices = options.override_tensors, options.devices
     patterns = matcher(tuple(pattern for pattern, _ in given)) if given else None
     targets = tuple(devices.index(place) if place in devices else -1 for _, place in given)

@@ -1,4 +1,4 @@
-"""How wide the tensors of a model's graph are: elements per token, from the header alone."""
+"""The widths of the tensors in a model's graph: elements per token, from the header alone."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read_widths(spec: ModelSpec) -> Widths:
 
 
 def _feed_forward(spec: ModelSpec) -> dict[str, int]:
-    """What is alive at once inside the widest part of each kind: dense, experts (each), shared expert."""
+    """Return the elements alive at once inside the widest part of each kind: dense, experts (each), shared expert."""
     shapes: dict[tuple[str, str], dict[str, int]] = {}
     for tensor in chain(*spec.groups.one_of_each(), spec.groups.loose):
         match = _PART.search(tensor.name) if ".ffn_" in tensor.name else None
@@ -110,7 +110,7 @@ def _squeezed(spec: ModelSpec) -> int:
 
 
 def _put_out(spec: ModelSpec) -> int:
-    """Of one expert, from its tensors: experts may work in a space narrower than the residual stream."""
+    """Return the output width of one expert, from its tensors. It may be narrower than the residual stream."""
     found = [
         tensor.extent(1)
         for tensor in chain(*spec.groups.one_of_each(), spec.groups.loose)

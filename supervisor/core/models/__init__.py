@@ -1,1 +1,1 @@
-"""The models there are and what is set for each; what a new configuration changes of that."""
+"""The models there are, with what is set for each, and what a new configuration changes."""

@@ -1,4 +1,4 @@
-"""What is done to the parameters of a model's requests before the engine sees them."""
+"""Change the parameters of a model's requests before the engine sees them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PROTECTED = frozenset({"model", "stream"})
-"""Who is asked, and in which form the client gets its answer: not for filters."""
+"""Parameters that filters may not change: the model asked, and the form of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFilters:
-    """Parameters by name: those of `strip` are taken out, then those of `set` replace the client's or are added."""
+    """Parameters by name: those of `strip` are removed, then those of `set` replace the client's or are added."""
 
     set: Mapping[str, object] = field(default_factory=dict)
     strip: frozenset[str] = frozenset()
@@ -21,7 +21,7 @@ class RequestFilters:
         return bool(self.set or self.strip)
 
     def apply(self, body: bytes, asked: Mapping[str, object]) -> tuple[bytes, Mapping[str, object]]:
-        """The body and what it says, afterwards; a request that nothing is done to keeps its bytes."""
+        """Return the changed body and its content. A request that needs no change keeps its bytes."""
         kept = {name: value for name, value in asked.items() if name not in self.strip}
         changed = {**kept, **self.set}
         if changed == asked:

@@ -1,4 +1,4 @@
-"""Which models there are, by id and alias. Pure: paths are text."""
+"""The registry of models, by id and alias. Pure: paths are text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUOTED = 200  # characters of a name that nobody knows which an error repeats
 
 
 class Source(enum.Enum):
-    """Where a model comes from."""
+    """The origin of a model."""
 
     DEMO = "demo"  # the built-in one, made on first use
     FILE = "file"
@@ -31,7 +31,7 @@ class Source(enum.Enum):
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """One model that can be asked for.
+    """A model that can be requested.
 
     Attributes:
         path: the GGUF (the first shard of a split one); None for the built-in model, and for one of the hub that is
@@ -54,34 +54,34 @@ class ModelEntry:
 
     @property
     def origin(self) -> str | None:
-        """What the model is made from."""
+        """Hub reference or path that the model is made from."""
         return self.hub or self.path
 
     @property
     def own_options(self) -> LaunchOptions:
-        """Those that it has without anybody's load."""
+        """Options that it has without anybody's load."""
         return self.configured or self.options
 
     @property
     def given(self) -> dict[str, object]:
-        """What a load has set otherwise than it is configured, by name."""
+        """Options, by name, that a load has set otherwise than they are configured."""
         here, own = self.options, self.own_options
         names = (one.name for one in fields(LaunchOptions))
         return {name: getattr(here, name) for name in names if getattr(here, name) != getattr(own, name)}
 
     def loaded_with(self, options: LaunchOptions | None) -> ModelEntry:
-        """The same with these options until it is unloaded; None: with its own."""
+        """Return the entry with these options until it is unloaded; None gives it its own."""
         own = self.own_options
         return replace(self, options=options or own, configured=None if options in (None, own) else own)
 
     def same_launch(self, other: ModelEntry) -> bool:
-        """Whether an engine of the one is as good as one of the other."""
+        """Return whether an engine of one entry serves for the other."""
         return self.origin == other.origin and self.options == other.options
 
 
 @dataclass(frozen=True)
 class ModelDefaults:
-    """What a model gets of which nothing is configured."""
+    """The settings of a model for which nothing is configured."""
 
     options: LaunchOptions = field(default_factory=LaunchOptions)
     policy: ModelPolicy = field(default_factory=ModelPolicy)
@@ -110,7 +110,7 @@ class Registry:
         return name in self._names
 
     def add(self, entry: ModelEntry, *, keep: bool = False) -> bool:
-        """Add a model, or let the one with the same id and path have these options; whether it has others now.
+        """Add a model, or give the one with the same id and path these options; return whether its options changed.
 
         Whatever else is set for one that is here stays, and further aliases come to it, of which it keeps the newest
         `MOST_NAMES`; with `keep` its options stay. Raises as `check`.
@@ -126,12 +126,12 @@ class Registry:
         return before is not None and before.options != self._entries[entry.id].options
 
     def _new_names(self, entry: ModelEntry) -> tuple[str, ...]:
-        """The aliases by which it could not be found."""
+        """Return the aliases by which the entry could not be found yet."""
         found = ((name, self.get(name)) for name in dict.fromkeys(entry.aliases))
         return tuple(name for name, owner in found if owner is None or owner.id != entry.id)
 
     def _renewed(self, entry: ModelEntry, names: tuple[str, ...], *, keep: bool) -> ModelEntry:
-        """The entry, or the one that is here with its options and further names."""
+        """Return the entry, or the present one with its options and further names."""
         before = self._entries.get(entry.id)
         if before is None:
             return entry
@@ -156,7 +156,7 @@ class Registry:
         self._spelt = {name.lower(): owner for name, owner in self._names.items() if self._entries[owner].hub}
 
     def check(self, entry: ModelEntry) -> None:
-        """Raise what adding it would.
+        """Raise what adding the entry would raise.
 
         ModelIdTaken where a name of it already belongs to another model, InvalidRequest where one is no name.
         """
@@ -169,7 +169,7 @@ class Registry:
                 raise ModelIdTaken(f"'{name}' already names the model {other}; choose another with --id.", param="id")
 
     def become(self, other: Registry) -> None:
-        """Hold from now on what the other holds, for all who have this one."""
+        """Take over all that the other registry holds, for everybody who uses this one."""
         self.defaults, self._entries, self._names = other.defaults, dict(other._entries), dict(other._names)
         self._given = {entry.id: self._still_given(entry) for entry in self}
         self._spell()
@@ -178,12 +178,12 @@ class Registry:
         return tuple(name for name in self._given.get(entry.id, ()) if name in entry.aliases)
 
     def policy_of(self, model_id: str) -> ModelPolicy:
-        """What is set for the model; the defaults for one that is not here any more."""
+        """Return the policy of the model; the defaults for one that is gone."""
         entry = self._entries.get(model_id)
         return self.defaults.policy if entry is None else entry.policy
 
     def get(self, name: str) -> ModelEntry | None:
-        """The model with this id or alias, if there is one. Costs nothing where there is none, as opposed to `find`.
+        """Return the model with this id or alias, if there is one. Unlike `find`, it is cheap where there is none.
 
         Names of models of a hub count in any case, as the hub takes them; one that is written alike comes first.
         """
@@ -191,35 +191,37 @@ class Registry:
         return None if model_id is None else self._entries[model_id]
 
     def find(self, name: str) -> ModelEntry:
-        """The model with this id or alias; raises ModelNotFound, naming what there is."""
+        """Return the model with this id or alias. Raise ModelNotFound, naming the models there are."""
         entry = self.get(name)
         if entry is None:
             raise self._not_found(name)
         return entry
 
     def most_slashes(self) -> int:
-        """How many slashes the name with the most of them has."""
+        """Return the largest number of slashes in a name."""
         return max((name.count("/") for name in self._names), default=0)
 
     def by_hub(self, reference: str) -> ModelEntry | None:
-        """The model that was made from this reference, in whatever case it was written."""
+        """Return the model that was made from this reference, in whatever case it was written."""
         wanted = reference.lower()
         return next((entry for entry in self._entries.values() if (entry.hub or "").lower() == wanted), None)
 
     def locate(self, model_id: str, path: str | None) -> None:
-        """Note where a model of the hub is on disk; None: it is not any more."""
+        """Note the path of a model of the hub; None if it is no longer on disk."""
         entry = self._entries.get(model_id)
         if entry is not None:
             self._entries[model_id] = replace(entry, path=path)
 
     def set_options(self, model_id: str, options: LaunchOptions | None) -> None:
-        """Let a model, if it is here, have these options until it is unloaded; None: its own."""
+        """Give a model, if it is here, these options until it is unloaded; None gives it its own."""
         entry = self._entries.get(model_id)
         if entry is not None:
             self._entries[model_id] = entry.loaded_with(options)
 
     def forget(self, model_id: str, why: str | None = None) -> str | None:
-        """Drop a model and its names; `why`, a sentence, is told for a while to whoever asks for it.
+        """Drop a model and its names. Whoever asks for it is told `why`, a sentence, for a while.
+
+        Return the id of a model of which that is no longer told; None if there is none.
 
         The id of a model of which that is not told any longer; None: there is none.
         """
@@ -247,5 +249,5 @@ class Registry:
         )
 
     def by_path(self, path: str) -> ModelEntry | None:
-        """The model that was made from this file."""
+        """Return the model that was made from this file."""
         return next((entry for entry in self._entries.values() if entry.path == path), None)

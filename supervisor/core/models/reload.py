@@ -1,4 +1,4 @@
-"""A configuration takes the place of another: which models there are then, and for which of them what changes."""
+"""Replace one configuration by another: which models there are then, and what changes for which of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Changes:
 
 
 def reconcile(before: Registry, after: Registry, current: Registry) -> tuple[Registry, Changes]:
-    """The models from now on. Raises ModelIdTaken.
+    """Return the models from now on. Raise ModelIdTaken where two have the same name.
 
     A model that the configuration launches as before keeps what people have changed since; one that people added stays,
     unless the configuration now has its id, and has the new defaults once it is unloaded.
@@ -52,7 +52,7 @@ def reconcile(before: Registry, after: Registry, current: Registry) -> tuple[Reg
 
 
 def _merged(wanted: ModelEntry, before: ModelEntry | None, current: ModelEntry | None) -> ModelEntry:
-    """What is wanted, with the present options where the configuration has not changed its mind about the launch."""
+    """Return the wanted entry, with the present options where the configuration did not change the launch."""
     if current is None or current.origin != wanted.origin:
         return wanted
     here = replace(wanted, path=current.path)  # where one of the hub was found

@@ -1,4 +1,4 @@
-"""What an option's value may be: kinds with their bounds, as plain data, and the types that carry them.
+"""The kinds of option values with their bounds, as plain data, and the types that carry them.
 
 Settings, schema, command line and pages are made from these; `Tokens` is an `int` to the type checker and `Whole(0, …)`
 to whoever reads the table.
@@ -57,14 +57,14 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """At most so many characters, and what they are."""
+    """A text of at most so many characters, and what they may be."""
 
     most: int
     what: Literal["text", "name", "path", "folder"] = "text"
 
     @property
     def told(self) -> str:
-        """In words."""
+        """Description in words."""
         return "a path" if self.what == "folder" else f"a {self.what}"
 
 
@@ -88,7 +88,7 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Arguments of a program, in their order; all of them together fit its command line."""
+    """Arguments of a program, in order; all of them together must fit its command line."""
 
     most: int
 
@@ -117,7 +117,7 @@ class LoraAdapter:
 
 
 def names_file(kind: Kind, *, folders: bool = True) -> bool:
-    """Whether values of this kind name a file of the machine, or several; or a folder, where those count too."""
+    """Return whether values of this kind name a file of the machine, or several; or a folder, where those count too."""
     match kind:
         case Many(item, _):
             return names_file(item, folders=folders)

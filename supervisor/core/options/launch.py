@@ -48,7 +48,7 @@ CONFIGURATION, FREE, COUNTED, TYPED, RULED = Mark.CONFIGURATION, Mark.FREE, Mark
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What can be chosen per model; None, or an empty list, is llama-server's default."""
+    """The options of a model's engine; None, or an empty list, is llama-server's default."""
 
     ctx_size: Tokens | None = option(
         "--ctx-size -c",
@@ -59,7 +59,7 @@ class LaunchOptions:
     )
     parallel: Slots | None = option(
         "--parallel -np",
-        "requests answered side by side",
+        "requests answered in parallel",
         FREE | COUNTED | TYPED,
         others="num_parallel n_parallel slots",
         example="2",
@@ -87,13 +87,13 @@ class LaunchOptions:
     swa_full: bool = option("--swa-full", "full-size caches for sliding windows", COUNTED | TYPED, default=False)
     context_shift: bool | None = option(
         "--context-shift / --no-context-shift",
-        "forget the beginning when the context is full; off unless asked for",
+        "shift the context when it is full, dropping its beginning; off by default",
         FREE,
         example="false",
     )
     cache_ram: AllMebibytes | None = option(
         "--cache-ram -cram",
-        "MiB for prompts of earlier requests; 0: none, -1: no limit",
+        "MiB of the prompt cache; 0: none, -1: no limit",
         FREE | COUNTED,
         example="8192",
     )
@@ -119,7 +119,7 @@ class LaunchOptions:
         "`host:port` of llama.cpp's RPC workers, which become the devices RPC0, RPC1, …",
         CONFIGURATION | FREE,
         default=(),
-        begins="Where it goes. Left out, it is chosen.",
+        begins="Placement. The planner chooses what is left out.",
     )
     device: Names | None = option(
         "--device -dev",
@@ -161,12 +161,14 @@ class LaunchOptions:
         default=(),
     )
     kv_offload: bool | None = option(
-        "--kv-offload -kvo / --no-kv-offload -nkvo", "caches live where their layers are", FREE | COUNTED
+        "--kv-offload -kvo / --no-kv-offload -nkvo", "keep caches on the devices of their layers", FREE | COUNTED
     )
     op_offload: bool | None = option(
         "--op-offload / --no-op-offload", "large batches of the CPU's layers are computed on a GPU", FREE | COUNTED
     )
-    repack: bool | None = option("--repack / --no-repack -nr", "weights of the CPU in a faster layout", FREE | COUNTED)
+    repack: bool | None = option(
+        "--repack / --no-repack -nr", "repack weights on the CPU into a faster layout", FREE | COUNTED
+    )
     load_mode: LoadMode | None = option(
         "--load-mode -lm --mmap --mlock --direct-io -dio / --no-mmap --no-direct-io -ndio",
         "how the file is read, and whether its pages may be swapped",
@@ -179,8 +181,8 @@ class LaunchOptions:
     )
     overcommit: Overcommit | None = option(
         "",
-        "ours: whether weights on the host may be more than its memory, in place of `placement.overcommit`"
-        " (docs/planning.md)",
+        "the supervisor's own: whether weights on the host may be more than its memory, in place of"
+        " `placement.overcommit` (docs/planning.md)",
         FREE,
     )
 
@@ -189,41 +191,43 @@ class LaunchOptions:
         "serve embeddings; auto: for models that were made for it",
         COUNTED | TYPED | RULED,
         default="auto",
-        begins="What it serves",
+        begins="Service",
     )
-    pooling: Pooling | None = option("--pooling", "how the embeddings of tokens become one", COUNTED, example="mean")
+    pooling: Pooling | None = option("--pooling", "how token embeddings are pooled", COUNTED, example="mean")
     reranking: bool = option("--reranking --rerank", "serve reranking", COUNTED, default=False)
     jinja: bool | None = option("--jinja / --no-jinja", "templates of any kind; on where the build has it", FREE)
     chat_template: LongText | None = option(
-        "--chat-template", "instead of the model's: one of llama-server's names, or a template's text", FREE
+        "--chat-template", "in place of the model's: one of llama-server's names, or a template's text", FREE
     )
     chat_template_file: File | None = option(
         "--chat-template-file", "the chat template, from a file", CONFIGURATION | FREE
     )
     chat_template_kwargs: JsonObject = option(
         "--chat-template-kwargs",
-        'what templates read, often a switch for thinking: `{"enable_thinking": false}`',
+        'variables of the template, often a switch for reasoning: `{"enable_thinking": false}`',
         FREE | TYPED,
         default={},
     )
     skip_chat_parsing: bool = option(
         "--skip-chat-parsing / --no-skip-chat-parsing", "everything stays in `content`", FREE, default=False
     )
-    reasoning: Switch | None = option("--reasoning -rea", "thinking, for requests that do not say", FREE | TYPED)
+    reasoning: Switch | None = option("--reasoning -rea", "reasoning, for requests that do not set it", FREE | TYPED)
     reasoning_format: Name | None = option(
-        "--reasoning-format", "where thoughts go: none, deepseek, deepseek-legacy, auto", FREE
+        "--reasoning-format", "where reasoning goes: none, deepseek, deepseek-legacy, auto", FREE
     )
     reasoning_effort: Name | None = option(
         "--reasoning-effort",
-        "how much it thinks, for templates that have levels: default, minimal, low, medium, high, xhigh, max",
+        "level of reasoning, for templates that have levels: default, minimal, low, medium, high, xhigh, max",
         FREE,
     )
-    reasoning_budget: AllTokens | None = option("--reasoning-budget", "tokens of thinking; -1: no limit, 0: none", FREE)
+    reasoning_budget: AllTokens | None = option(
+        "--reasoning-budget", "token budget of reasoning; -1: no limit, 0: none", FREE
+    )
     reasoning_budget_message: LongText | None = option(
-        "--reasoning-budget-message", "what is said when the budget is used up", FREE
+        "--reasoning-budget-message", "message that ends the reasoning when the budget is used up", FREE
     )
     reasoning_preserve: bool | None = option(
-        "--reasoning-preserve / --no-reasoning-preserve", "thoughts of earlier turns stay in the prompt", FREE
+        "--reasoning-preserve / --no-reasoning-preserve", "keep the reasoning of earlier turns in the prompt", FREE
     )
     slot_save_path: Folder | None = option(
         "--slot-save-path",
@@ -232,8 +236,8 @@ class LaunchOptions:
     )
     keep_kv: bool = option(
         "",
-        "ours: slots are saved before the engine ends and restored by the next (docs/scheduling.md); not with"
-        " `slot_save_path`",
+        "the supervisor's own: slots are saved before the engine ends and restored by the next (docs/scheduling.md);"
+        " not with `slot_save_path`",
         FREE,
         default=False,
     )
@@ -259,7 +263,7 @@ class LaunchOptions:
 
     rope_scaling: RopeScaling | None = option(
         "--rope-scaling",
-        "how positions beyond the native context are made",
+        "RoPE scaling for positions beyond the native context",
         begins="Longer contexts than the model was trained with",
     )
     rope_scale: Number | None = option("--rope-scale", "the context is this many times the native one")
@@ -277,63 +281,69 @@ class LaunchOptions:
         " draft-eagle3, ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, …; empty: off",
         COUNTED | TYPED | RULED,
         default=(),
-        begins="Speculative decoding: tokens are guessed, and checked together. Off unless spec_type names kinds.",
+        begins="Speculative decoding: tokens are drafted, then verified together. Off unless spec_type names kinds.",
     )
     spec_draft_model: File | None = option(
         "--spec-draft-model --model-draft -md", "a second, smaller model that drafts", CONFIGURATION
     )
     spec_draft_n_max: Natural | None = option(
-        "--spec-draft-n-max --draft-max --draft-n --draft", "tokens to guess, at most", COUNTED
+        "--spec-draft-n-max --draft-max --draft-n --draft", "tokens to draft, at most", COUNTED
     )
     spec_draft_n_min: Natural | None = option(
-        "--spec-draft-n-min --draft-min --draft-n-min", "tokens to guess, at least"
+        "--spec-draft-n-min --draft-min --draft-n-min", "tokens to draft, at least"
     )
-    spec_draft_p_min: Probability | None = option("--spec-draft-p-min --draft-p-min", "how probable a guess must be")
+    spec_draft_p_min: Probability | None = option(
+        "--spec-draft-p-min --draft-p-min", "minimum probability of a drafted token"
+    )
     spec_draft_p_split: Probability | None = option(
-        "--spec-draft-p-split --draft-p-split", "how probable a guess must be to branch"
+        "--spec-draft-p-split --draft-p-split", "minimum probability for the draft to branch"
     )
     spec_draft_ngl: Layers | None = option(
-        "--spec-draft-ngl --n-gpu-layers-draft --gpu-layers-draft -ngld", "as n_gpu_layers, of the draft model"
+        "--spec-draft-ngl --n-gpu-layers-draft --gpu-layers-draft -ngld", "like n_gpu_layers, for the draft model"
     )
     spec_draft_device: Names | None = option(
-        "--spec-draft-device --device-draft -devd", "as device, of the draft model"
+        "--spec-draft-device --device-draft -devd", "like device, for the draft model"
     )
     spec_draft_type_k: CacheType | None = option(
-        "--spec-draft-type-k --cache-type-k-draft -ctkd", "as cache_type_k, of the draft", COUNTED
+        "--spec-draft-type-k --cache-type-k-draft -ctkd", "like cache_type_k, for the draft model", COUNTED
     )
     spec_draft_type_v: CacheType | None = option(
-        "--spec-draft-type-v --cache-type-v-draft -ctvd", "as cache_type_v, of the draft", COUNTED
+        "--spec-draft-type-v --cache-type-v-draft -ctvd", "like cache_type_v, for the draft model", COUNTED
     )
     spec_draft_cpu_moe: bool = option(
-        "--spec-draft-cpu-moe --cpu-moe-draft -cmoed", "as cpu_moe, of the draft model", default=False
+        "--spec-draft-cpu-moe --cpu-moe-draft -cmoed", "like cpu_moe, for the draft model", default=False
     )
     spec_draft_n_cpu_moe: Layers | None = option(
-        "--spec-draft-n-cpu-moe --spec-draft-ncmoe --n-cpu-moe-draft -ncmoed", "as n_cpu_moe, of the draft model"
+        "--spec-draft-n-cpu-moe --spec-draft-ncmoe --n-cpu-moe-draft -ncmoed", "like n_cpu_moe, for the draft model"
     )
     spec_draft_override_tensor: Overrides = option(
         "--spec-draft-override-tensor --override-tensor-draft -otd",
-        "as override_tensor, of the draft model",
+        "like override_tensor, for the draft model",
         default=(),
     )
-    spec_ngram_mod_n_min: Natural | None = option("--spec-ngram-mod-n-min", "ngram-mod: tokens to guess, at least")
-    spec_ngram_mod_n_max: Natural | None = option("--spec-ngram-mod-n-max", "ngram-mod: tokens to guess, at most")
+    spec_ngram_mod_n_min: Natural | None = option("--spec-ngram-mod-n-min", "ngram-mod: tokens to draft, at least")
+    spec_ngram_mod_n_max: Natural | None = option("--spec-ngram-mod-n-max", "ngram-mod: tokens to draft, at most")
     spec_ngram_mod_n_match: Positive | None = option("--spec-ngram-mod-n-match", "ngram-mod: tokens that must match")
-    spec_ngram_simple_size_n: Positive | None = option("--spec-ngram-simple-size-n", "ngram-simple: tokens looked up")
-    spec_ngram_simple_size_m: Positive | None = option("--spec-ngram-simple-size-m", "ngram-simple: tokens to guess")
-    spec_ngram_simple_min_hits: Positive | None = option(
-        "--spec-ngram-simple-min-hits", "ngram-simple: how often they were seen, at least"
+    spec_ngram_simple_size_n: Positive | None = option(
+        "--spec-ngram-simple-size-n", "ngram-simple: tokens of the n-gram looked up"
     )
-    spec_ngram_map_k_size_n: Positive | None = option("--spec-ngram-map-k-size-n", "ngram-map-k: tokens looked up")
-    spec_ngram_map_k_size_m: Positive | None = option("--spec-ngram-map-k-size-m", "ngram-map-k: tokens to guess")
+    spec_ngram_simple_size_m: Positive | None = option("--spec-ngram-simple-size-m", "ngram-simple: tokens to draft")
+    spec_ngram_simple_min_hits: Positive | None = option(
+        "--spec-ngram-simple-min-hits", "ngram-simple: occurrences of the n-gram, at least"
+    )
+    spec_ngram_map_k_size_n: Positive | None = option(
+        "--spec-ngram-map-k-size-n", "ngram-map-k: tokens of the n-gram looked up"
+    )
+    spec_ngram_map_k_size_m: Positive | None = option("--spec-ngram-map-k-size-m", "ngram-map-k: tokens to draft")
     spec_ngram_map_k_min_hits: Positive | None = option(
-        "--spec-ngram-map-k-min-hits", "ngram-map-k: how often they were seen, at least"
+        "--spec-ngram-map-k-min-hits", "ngram-map-k: occurrences of the n-gram, at least"
     )
     spec_ngram_map_k4v_size_n: Positive | None = option(
-        "--spec-ngram-map-k4v-size-n", "ngram-map-k4v: tokens looked up"
+        "--spec-ngram-map-k4v-size-n", "ngram-map-k4v: tokens of the n-gram looked up"
     )
-    spec_ngram_map_k4v_size_m: Positive | None = option("--spec-ngram-map-k4v-size-m", "ngram-map-k4v: tokens to guess")
+    spec_ngram_map_k4v_size_m: Positive | None = option("--spec-ngram-map-k4v-size-m", "ngram-map-k4v: tokens to draft")
     spec_ngram_map_k4v_min_hits: Positive | None = option(
-        "--spec-ngram-map-k4v-min-hits", "ngram-map-k4v: how often they were seen, at least"
+        "--spec-ngram-map-k4v-min-hits", "ngram-map-k4v: occurrences of the n-gram, at least"
     )
 
     extra_args: Arguments = option(

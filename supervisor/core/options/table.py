@@ -1,4 +1,4 @@
-"""One row per option: what everything else that knows options is made from."""
+"""The rows of options, from which everything else that knows options is made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROW = "row"  # where a field's metadata has it
 
 
 class Mark(enum.Flag):
-    """What is true of an option.
+    """A property of an option.
 
     Attributes:
         CONFIGURATION: it names a file, a host or a variable of the machine; no client may set it.
@@ -35,7 +35,7 @@ class Mark(enum.Flag):
 
 
 class Way(enum.Enum):
-    """How an option becomes arguments: it takes a value, is switched, has a rule of its own, or is for us alone."""
+    """The way in which an option becomes arguments: by a value, as a switch, by a rule of its own, or not at all."""
 
     VALUE = enum.auto()
     SWITCH = enum.auto()
@@ -45,7 +45,7 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One launch option.
+    """A launch option.
 
     Attributes:
         name: llama-server's long one, with underscores.
@@ -75,12 +75,12 @@ class Option:
 
     @property
     def client(self) -> bool:
-        """Whether clients of the REST interface may set it."""
+        """True if clients of the REST interface may set it."""
         return Mark.CONFIGURATION not in self.marks
 
     @property
     def way(self) -> Way:
-        """How it becomes arguments."""
+        """Way in which the option becomes arguments."""
         if Mark.RULED in self.marks or not self.on:
             return Way.RULE if self.on else Way.NONE
         return Way.SWITCH if isinstance(self.kind, Truth) else Way.VALUE
@@ -101,7 +101,7 @@ def option(  # noqa: PLR0913 - one plain value per thing that is said of an opti
     example: str = "",
     begins: str = "",
 ) -> Any:
-    """A row, as the default of a field.
+    """Return a row, as the default of a field.
 
     Args:
         spellings: llama-server's, the newest first; of a switch ` / ` and those of the negative.
@@ -129,7 +129,7 @@ def option(  # noqa: PLR0913 - one plain value per thing that is said of an opti
 
 
 def options_of(table: type) -> tuple[Option, ...]:
-    """The rows of a dataclass whose fields are made with `option`, in its order, which is that of a command line."""
+    """Return the rows of a dataclass whose fields are made with `option`, in the order of a command line."""
     return _read(table)
 
 

@@ -1,4 +1,4 @@
-"""What goes where: models, devices and residents in, a placement or a refusal with numbers out."""
+"""Decide what goes where: models, devices and residents in, a placement or a refusal with numbers out."""
 
 from supervisor.core.plan.forecast import Forecast, forecast
 from supervisor.core.plan.planner import plan

@@ -1,4 +1,4 @@
-"""Why nothing fits: how much is missing where, for the attempt that came nearest, and what would help.
+"""Explain why nothing fits: how much is missing where, for the attempt that came nearest, and what would help.
 
 What would help is not guessed: every hint is a variant of the request that was searched and found to fit.
 """
@@ -41,12 +41,12 @@ _STAYS = 1e12  # seconds: what it costs to move an engine that cannot be moved
 
 
 def refused(request: PlanRequest, refusal: Refusal) -> DoesNotFit:
-    """Where the engine would not start whatever the memory."""
+    """Return the answer where the engine would not start, whatever the memory."""
     return DoesNotFit(request.model, later=False, message=refusal.message, refusal=refusal)
 
 
 def does_not_fit(task: Task, free: Space, residents: Sequence[Resident]) -> DoesNotFit:
-    """`free`: beside all residents."""
+    """Return the shortages of the nearest attempt, and hints. `free`: beside all residents."""
     movable = free.plus(held_by(task.budgets, (resident for resident in residents if resident.evictable)))
     blockers = _blockers(task, free, residents)
     attempt = min((_attempt(task, step, movable) for step in _weakest_steps(task)), key=lambda found: found.total)
@@ -61,14 +61,14 @@ def does_not_fit(task: Task, free: Space, residents: Sequence[Resident]) -> Does
     hints = tuple(_hints(task, movable))
     if blockers:
         waits = listed([f"engine {resident.engine} ({resident.model})" for resident in blockers])
-        what = f"{what} It would once {waits} left, busy or pinned now."
+        what = f"{what} It would fit once {waits} left, which cannot leave now (busy or pinned)."
         hints = (f"Unload or unpin {listed([resident.model for resident in blockers])}.", *hints)
     engines = tuple(resident.engine for resident in blockers)
     return DoesNotFit(name, bool(blockers), what, attempt.shortages, hints, engines)
 
 
 def _blockers(task: Task, free: Space, residents: Sequence[Resident]) -> Leaving:
-    """Engines that cannot leave, as few and cheap as possible, without which the best possible step would fit."""
+    """Return engines that cannot leave, few and cheap, without which the best possible step would fit."""
     if all(resident.evictable for resident in residents):
         return ()
 
@@ -88,7 +88,7 @@ def _blockers(task: Task, free: Space, residents: Sequence[Resident]) -> Leaving
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A setting that does not fit, and by how much."""
+    """A setting that does not fit, and the bytes that are missing."""
 
     setting: Setting
     shortages: tuple[Shortage, ...]
@@ -100,7 +100,7 @@ class Attempt:
 
 
 def _attempt(task: Task, step: Step, space: Space) -> Attempt:
-    """The least that a step would need, on the devices where least is missing."""
+    """Return the least that a step would need, on the devices where least is missing."""
     ctx_size = task.contexts.floor if step.shrink else task.contexts.wanted
     setting = best_setting(task, step, Space(space.devices, UNLIMITED), ctx_size) or _weakest(task, step, ctx_size)
     if setting.start >= task.sizes.n_places:
@@ -115,7 +115,7 @@ def _attempt(task: Task, step: Step, space: Space) -> Attempt:
 
 
 def _weakest_steps(task: Task) -> list[Step]:
-    """Of the steps that put all on devices, and of those that do not, the one that needs least."""
+    """Return the cheapest step of those that put all on devices, and of those that do not."""
     on_devices = [step for step in task.steps if step.family == task.steps[0].family]
     elsewhere = [step for step in task.steps if step.family != "host"]
     return list(dict.fromkeys([on_devices[-1], (elsewhere or on_devices)[-1]]))
@@ -129,7 +129,7 @@ def _weakest(task: Task, step: Step, ctx_size: int) -> Setting:
 
 
 def _short(task: Task, setting: Setting, space: Space, pool: Pool) -> tuple[Shortage, ...]:
-    """Where it is too little if every device of the list is filled beyond its limit by about the same."""
+    """Return the shortages if every device of the list is filled beyond its limit by about the same."""
     sizes = task.sizes
     beside = Space(space.devices, UNLIMITED)
     board = board_of(sizes, setting, beside, pool, shape_on(sizes, setting, len(pool.devices)))
@@ -204,7 +204,7 @@ def _smaller_context(task: Task, space: Space) -> Iterator[str]:
 
 
 def _freer(task: Task) -> Iterator[tuple[str, tuple[PlanRequest, Policy]]]:
-    """Variants with less decided by the user or the policy."""
+    """Yield variants with less decided by the user or the policy."""
     request, policy, explicit = task.request, task.policy, task.request.explicit
     if explicit.devices is not None or explicit.tensor_split is not None or explicit.split_mode == "none":
         free = replace(explicit, devices=None, tensor_split=None, split_mode=None, main_gpu=None)
@@ -228,7 +228,7 @@ def _freer(task: Task) -> Iterator[tuple[str, tuple[PlanRequest, Policy]]]:
 
 
 def _sibling(task: Task, space: Space) -> Iterator[str]:
-    """The largest other quantisation that fits, planned with this one's layers scaled to its size."""
+    """Yield the largest other quantisation that fits, planned with this one's layers scaled to its size."""
     own = sum(tensor.n_bytes or 0 for tensor in task.request.spec.tensors)
     for name, size in sorted(task.request.siblings, key=lambda sibling: (-sibling[1], sibling[0])):
         if 0 < size < own and _would_fit(task.request, task, task.policy, space, (size, own)):
@@ -238,7 +238,7 @@ def _sibling(task: Task, space: Space) -> Iterator[str]:
 
 
 def _smaller_file(task: Task, space: Space, own: int) -> Iterator[str]:
-    """How small a quantisation would have to be, where there is one so small; in 32nds of this one."""
+    """Yield the largest share of this quantisation's size that would fit, in 32nds, if there is one."""
     elements = sum(tensor.n_elements for tensor in task.request.spec.tensors)
     least = max(1, ceil(_LEAST_BITS * elements * _PARTS / (8 * own))) if own else _PARTS
 

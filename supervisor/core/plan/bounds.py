@@ -1,4 +1,4 @@
-"""What needs no search: weights that alone are more than there is. Most models that do not fit are found out here."""
+"""Bounds that need no search: weights that alone exceed the memory, as of most models that do not fit."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from supervisor.core.plan.space import Space
 
 
 def too_large(sizes: Sizes, space: Space, pools: tuple[Pool, ...]) -> bool:
-    """Whether weights exceed the host and all devices together."""
+    """Return whether weights exceed the host and all devices together."""
     return not sizes.paged and _everything(sizes.table(cuda=False)) > _devices(space, pools) + max(0, space.host)
 
 
 def too_large_for_devices(sizes: Sizes, space: Space, pools: tuple[Pool, ...], start: int, n_cpu_moe: int) -> bool:
-    """Whether layers from `start` on exceed all devices together, without the experts of the first `n_cpu_moe`."""
+    """Return whether layers from `start` on exceed all devices, without the first `n_cpu_moe` layers' experts."""
     table = sizes.table(cuda=False)
     experts = sum(table.experts[max(start, n_cpu_moe) :]) if not sizes.request.options.cpu_moe else 0
     return sum(table.rest[start:]) + experts > _devices(space, pools)
 
 
 def too_large_for_host(sizes: Sizes, space: Space) -> bool:
-    """Whether weights exceed the host."""
+    """Return whether weights exceed the host."""
     return not sizes.paged and _everything(sizes.table(cuda=False)) > space.host
 
 

@@ -1,4 +1,4 @@
-"""From a setting and its devices to a `Placement`: the exact estimate of what will be started, part by part.
+"""Compose a `Placement` from a setting and its devices: the exact estimate of what will be started, part by part.
 
 The search works with demands, which are never less than the estimate. The estimate of the final options is the truth:
 if it exceeded anything, there would be no placement.
@@ -23,7 +23,7 @@ from supervisor.core.plan.types import Budget, DevicePlan, Placement
 
 
 def compose(task: Task, setting: Setting, space: Space, pool: Pool) -> Placement | None:
-    """The placement, without its reasons; None: it exceeds something after all."""
+    """Return the placement, without its reasons; None if it exceeds something after all."""
     for counts in _divisions(task, setting, space, pool):
         placement = _compose(task, setting, space, pool, counts)
         if placement and min(part.left_bytes for part in placement.parts) >= 0:
@@ -32,7 +32,7 @@ def compose(task: Task, setting: Setting, space: Space, pool: Pool) -> Placement
 
 
 def _divisions(task: Task, setting: Setting, space: Space, pool: Pool) -> list[list[int]]:
-    """Balanced; and, should that exceed a limit, every device filled in turn."""
+    """Return layers per device: balanced; and, should that exceed a limit, every device filled in turn."""
     found = [layers_on(task.sizes, setting, space, pool)]
     board = board_of(task.sizes, setting, space, pool, shape_on(task.sizes, setting, len(pool.devices)))
     if len(pool.devices) > 1 and not pool.shares:
@@ -72,7 +72,7 @@ def _compose(task: Task, setting: Setting, space: Space, pool: Pool, counts: lis
 
 
 def _names(task: Task, pool: Pool) -> tuple[str, ...]:
-    """What `--device` says: the user's list as it is, or all devices where the user counts in them."""
+    """Return the devices for `--device`: the user's list as it is, or all devices where the user counts in them."""
     explicit = task.request.explicit
     if explicit.devices is not None:
         return explicit.devices
@@ -82,14 +82,17 @@ def _names(task: Task, pool: Pool) -> tuple[str, ...]:
 
 
 def _draft_device(task: Task, names: tuple[str, ...]) -> str:
-    """The first device; the whole list where `--main-gpu` counts in it, since the draft model counts with it too."""
+    """Return the first device; the whole list where `--main-gpu` counts in it, as the draft model does then too."""
     return ",".join(names) if task.request.explicit.split_mode == "none" else names[0]
 
 
 def _options(
     task: Task, setting: Setting, pool: Pool, names: tuple[str, ...], counts: Sequence[int]
 ) -> EstimateOptions:
-    """What is estimated: the devices that can hold layers; the user's shares rather than the layers they come to."""
+    """Return the options to estimate: devices that can hold layers.
+
+    The user's shares rather than the resulting layers.
+    """
     explicit = task.request.explicit
     layers = task.sizes.n_places - setting.start
     used = tuple(task.budgets.devices[device].name for device in pool.devices)
@@ -127,7 +130,7 @@ def _parts(
 
 
 def _part(task: Task, budget: Budget, found: DeviceEstimate, layers: int, extra: tuple[int, int]) -> DevicePlan:
-    """`extra`: projector and draft."""
+    """Return the plan of one device; `extra` are projector and draft."""
     name = HOST if found.name == HOST else budget.name
     return DevicePlan(
         name=name,

@@ -1,4 +1,4 @@
-"""Contexts: of one request, and of all slots together."""
+"""Convert between the context of one request and that of all slots together."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Contexts:
     fixed: bool
 
     def request_ctx(self, total: int) -> int:
-        """What one request may use."""
+        """Return the context that one request may use."""
         return total // self.streams
 
 
 def contexts_of(request: PlanRequest, policy: Policy) -> Contexts:
-    """What the user asked for, else what the policy wants."""
+    """Return the context that the user asked for, else the policy's."""
     options = request.options
     slots = _AUTO_SLOTS if options.parallel is None else max(options.parallel, 1)
     streams = 1 if options.parallel is None or options.kv_unified else slots

@@ -1,4 +1,4 @@
-"""Layers onto devices, as numbers alone.
+"""Assign layers to devices, as numbers alone.
 
 llama.cpp gives whole layers, in their order, to devices in theirs. So a prefix of the layers is all there is to know of
 a partial answer, and a longer prefix is always at least as good: what can follow the shorter one can follow the longer.
@@ -24,16 +24,16 @@ class Room(NamedTuple):
     others: Sequence[int]
 
     def at(self, device: int, is_first: bool) -> int:
-        """Bytes on a device, by its place in the lists."""
+        """Return the bytes on a device, by its place in the lists."""
         return self.first[device] if is_first else self.others[device]
 
     def more(self, extra: int) -> Room:
-        """The same with so many bytes more on every device."""
+        """Return the room with so many bytes more on every device."""
         return Room([room + extra for room in self.first], [room + extra for room in self.others])
 
 
 def reach(layers: Sequence[int], room: Room, start: int) -> tuple[int, list[int]]:
-    """How far the layers from `start` go when every device in turn takes what it can; how many each takes."""
+    """Return where the layers from `start` end if every device in turn takes what it can, and how many each takes."""
     at = start
     counts = []
     for device in range(len(room.first)):
@@ -44,12 +44,12 @@ def reach(layers: Sequence[int], room: Room, start: int) -> tuple[int, list[int]
 
 
 def _extend(layers: Sequence[int], at: int, room: int) -> int:
-    """The first layer after `at` that has no room beside those before it."""
+    """Return the first layer after `at` for which there is no room beside those before it."""
     return bisect_right(layers, layers[at] + room) - 1 if room >= 0 else at
 
 
 def fewest(layers: Sequence[int], room: Room, start: int, least: int = 1) -> tuple[int, ...] | None:
-    """The smallest set of devices, of `least` or more, that holds all layers; None: all devices together do not.
+    """Return the smallest set of devices, of `least` or more, that holds all layers; None if all devices do not.
 
     Among sets of one size the one that got farthest with the earliest devices.
     """
@@ -68,7 +68,7 @@ def fewest(layers: Sequence[int], room: Room, start: int, least: int = 1) -> tup
 
 
 def most(layers: Sequence[int], room: Room, start: int, count: int) -> int:
-    """Bytes that have no place on any `count` devices, at least."""
+    """Return a lower bound of the bytes that find no place on any `count` devices."""
     best = [start] * (count + 1)
     for device in range(len(room.first)):
         for used in range(count, 0, -1):
@@ -78,7 +78,7 @@ def most(layers: Sequence[int], room: Room, start: int, count: int) -> int:
 
 
 def balance(layers: Sequence[int], room: Room, free: Sequence[int], start: int) -> list[int]:
-    """Layers per device so that all are filled to about the same share of what is free on them.
+    """Return layers per device so that all are filled to about the same share of what is free on them.
 
     The smallest share at which all layers find a place, in steps of 1/512. The layers must fit at all.
     """
@@ -93,7 +93,7 @@ def balance(layers: Sequence[int], room: Room, free: Sequence[int], start: int) 
 
 
 def _filled(room: Room, free: Sequence[int], ratio: int) -> Room:
-    """The room when only so many 512ths of each device may be used."""
+    """Return the room when only so many 512ths of each device may be used."""
     spare = [max(0, size - size * ratio // _RATIO_STEPS) for size in free]
     return Room(
         [size - less for size, less in zip(room.first, spare, strict=True)],
@@ -102,7 +102,10 @@ def _filled(room: Room, free: Sequence[int], ratio: int) -> Room:
 
 
 def missing(layers: Sequence[int], room: Room, start: int) -> int:
-    """How many bytes more every device would need, at least, for all layers to fit; to the MiB, 0 where they fit."""
+    """Return the least bytes that every device would need in addition for all layers to fit.
+
+    To the MiB, 0 if they fit.
+    """
     unit = 1 << 20
     low, high = -1, 1 + (layers[-1] - layers[start] + max(0, -min(*room.first, *room.others))) // unit  # `high` fits
     while high - low > 1:

@@ -1,4 +1,4 @@
-"""Which engines leave so that another finds room: the cheapest set, and nobody who does not help.
+"""Choose which engines leave so that another finds room: the cheapest set, and nobody who does not help.
 
 What it costs to evict an engine, in seconds that somebody will wait, weighed:
 
@@ -26,7 +26,7 @@ Leaving = tuple[Resident, ...]
 
 
 def cost_of(resident: Resident) -> float:
-    """By the formula above; always more than 0."""
+    """Return the cost of evicting an engine by the formula above; always more than 0."""
     recency = _IDLE_HALF / (_IDLE_HALF + max(0.0, resident.idle_seconds))
     weight = 2.0 ** max(-_MOST_PRIORITY, min(_MOST_PRIORITY, resident.priority))
     return (1.0 + max(0.0, resident.reload_seconds)) * recency * weight
@@ -35,7 +35,7 @@ def cost_of(resident: Resident) -> float:
 def cheapest(
     residents: Iterable[Resident], enough: Callable[[Leaving], bool], cost: Callable[[Resident], float] = cost_of
 ) -> Leaving | None:
-    """The set to evict, by engine number; None: not even all of them would be enough.
+    """Return the set to evict, by engine number; None if not even all of them would be enough.
 
     Args:
         residents: who may leave.
@@ -53,7 +53,7 @@ def cheapest(
 
 
 def _by_sum(costs: Sequence[float]) -> Iterator[tuple[int, ...]]:
-    """Every set of places but the empty one, in the order of its sum; `costs` ascend."""
+    """Yield every set of places but the empty one, in the order of its sum; `costs` ascend."""
     waiting: list[tuple[float, tuple[int, ...]]] = [(costs[0], (0,))]
     while waiting:
         total, places = heappop(waiting)

@@ -1,4 +1,4 @@
-"""Whether a setting fits into a space, and on which devices."""
+"""Decide whether a setting fits into a space, and on which devices."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Board:
         return self.load.layers[-1] - self.load.layers[self.start]
 
     def uncovered(self) -> int:
-        """Bytes of layers that find no place."""
+        """Return the bytes of layers that find no place."""
         return self.load.layers[-1] - self.load.layers[reach(self.load.layers, self.room, self.start)[0]]
 
     def spare(self) -> int:
-        """Bytes that the last device has left when the others are full; negative: that it lacks."""
+        """Return the bytes that are left on the last device when the others are full; negative if it lacks some."""
         layers, room = self.load.layers, self.room
         at, _ = reach(layers, Room(room.first[:-1], room.others[:-1]), self.start)
         rest = layers[-1] - layers[at]
@@ -48,7 +48,7 @@ class Board:
 
 
 def shape_on(sizes: Sizes, setting: Setting, n_devices: int) -> Shape:
-    """The shape of a setting in an engine with a list of so many devices."""
+    """Return the shape of a setting in an engine with a list of so many devices."""
     if setting.start >= sizes.n_places or not n_devices:
         return "host"
     if setting.start:
@@ -57,7 +57,7 @@ def shape_on(sizes: Sizes, setting: Setting, n_devices: int) -> Shape:
 
 
 def board_of(sizes: Sizes, setting: Setting, space: Space, pool: Pool, shape: Shape) -> Board:
-    """What is free on the pool, and what the setting takes there."""
+    """Return the board of a setting: the free bytes on the pool, and the setting's load there."""
     load = sizes.load(setting, shape, pool)
     left = space.host - load.host
     budgets = sizes.budgets.devices
@@ -79,14 +79,14 @@ def board_of(sizes: Sizes, setting: Setting, space: Space, pool: Pool, shape: Sh
 
 
 def fits(sizes: Sizes, setting: Setting, space: Space, pools: Sequence[Pool]) -> bool:
-    """Whether some devices of some pool hold it, and the host the rest."""
+    """Return whether some devices of some pool hold the setting, and the host the rest."""
     if setting.start >= sizes.n_places:
         return fits_list(sizes, setting, space, HOST_ONLY)
     return any(fits_pool(sizes, setting, space, pool) for pool in pools)
 
 
 def fits_pool(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
-    """Whether some devices of the pool do: exact, see `cover`."""
+    """Return whether some devices of the pool hold the setting: exact, see `cover`."""
     if pool.listed:
         return fits_list(sizes, setting, space, pool)
     if setting.start == 0 or pool.single:
@@ -102,17 +102,17 @@ def fits_pool(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
 
 
 def host_left(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> int:
-    """Bytes of the host beside devices that share its memory; falls as more goes to the host."""
+    """Return the bytes left on the host beside devices that share its memory; it falls as more goes to the host."""
     return board_of(sizes, setting, space, pool, shape_on(sizes, setting, min(2, len(pool.devices)))).host_left
 
 
 def fits_list(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> bool:
-    """Whether these very devices do."""
+    """Return whether exactly these devices hold the setting."""
     return margin(sizes, setting, space, pool) >= 0
 
 
 def margin(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> int:
-    """Bytes that are left on a list of devices, or, negative, that are missing: a measure to search by."""
+    """Return the bytes that are left on a list of devices, or, negative, that are missing: a measure to search by."""
     board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, len(pool.devices)))
     worst = min((size - less for size, less in zip(board.free, _idle(board.load), strict=True)), default=0)
     if board.host_left < 0 or worst < 0:
@@ -126,14 +126,14 @@ def margin(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> int:
 
 
 def _idle(load: Load) -> list[int]:
-    """What the devices of a list take without a layer."""
+    """Return the bytes that the devices of a list take without a layer."""
     return [
         size + (lead if not number else 0) for number, (size, lead) in enumerate(zip(load.idle, load.lead, strict=True))
     ]
 
 
 def spent(load: Load, counts: Sequence[int], start: int) -> list[int]:
-    """Bytes on each device of a list with so many layers each."""
+    """Return the bytes on each device of a list with so many layers each."""
     found = _idle(load)
     at = start
     for device, count in enumerate(counts):
@@ -145,7 +145,7 @@ def spent(load: Load, counts: Sequence[int], start: int) -> list[int]:
 
 
 def shared_out(sizes: Sizes, setting: Setting, pool: Pool) -> list[int]:
-    """Layers per device by the user's shares, as llama.cpp counts them."""
+    """Return layers per device by the user's shares, as llama.cpp counts them."""
     names = tuple(str(device) for device in pool.devices)
     layers = sizes.n_places - setting.start
     places = place_layers(
@@ -155,7 +155,7 @@ def shared_out(sizes: Sizes, setting: Setting, pool: Pool) -> list[int]:
 
 
 def layers_on(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> list[int]:
-    """Layers per device of a list on which the setting fits."""
+    """Return layers per device of a list on which the setting fits."""
     if not pool.devices or setting.start >= sizes.n_places:
         return [0] * len(pool.devices)
     if pool.shares:
@@ -167,7 +167,10 @@ def layers_on(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> list[
 def choose(
     sizes: Sizes, setting: Setting, space: Space, pools: Sequence[Pool], roomy: Callable[[Pool], bool]
 ) -> Pool | None:
-    """The devices for a setting: as few as will do, as a list.
+    """Return the devices for a setting: as few as suffice, as a list.
+
+    Of several sets that suffice, take the tightest that is `roomy`, which leaves the large holes to the next model;
+    where none is, take the one with most room. The sets that are looked at are neighbours in order of room.
 
     Of several sets that will do: the tightest that is `roomy`, which leaves the large holes to the next model; where
     none is, the one with most room. Sets that are looked at are neighbours in order of room.
@@ -184,7 +187,7 @@ def choose(
 
 
 def _smallest(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> tuple[int, ...] | None:
-    """The fewest devices that hold a setting, by their places in the pool."""
+    """Return the fewest devices that hold a setting, by their places in the pool."""
     alone = setting.start == 0 or pool.single
     if alone:
         board = board_of(sizes, setting, space, pool, shape_on(sizes, setting, 1))
@@ -225,7 +228,7 @@ def _neighbours(pool: Pool, order: Sequence[int], count: int) -> Iterator[Pool]:
 
 
 def list_of(pool: Pool, places: Sequence[int]) -> Pool:
-    """Some devices of a pool, by their places in it, as an engine's list.
+    """Return some devices of a pool, by their places in it, as an engine's list.
 
     Who leads is still the first that holds layers: what grows on the list then fits the pool by the same rule, and a
     context that was found too large for the pool is never reached on a part of it.

@@ -1,4 +1,4 @@
-"""How another quantisation of a model would do, of which only the size is known: the search on scaled weights.
+"""Forecast how another quantisation of a model would fit, of which only the size is known: search with scaled weights.
 
 There is no estimate of such a file, hence no placement; what is chosen by a forecast is planned by its own header.
 """
@@ -16,7 +16,7 @@ from supervisor.core.plan.types import Budgets, PlanRequest, Policy, Resident
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What the first step of the ladder that fits would come to.
+    """The outcome of the first step of the ladder that fits.
 
     Attributes:
         family: of that step; None: nothing fits.
@@ -37,7 +37,7 @@ def forecast(
     policy: Policy,
     scale: tuple[int, int],
 ) -> Forecast:
-    """The forecast once every idle engine has left; `scale`: (its size, that of the request's model)."""
+    """Return the forecast for when every idle engine has left; `scale`: (its size, that of the request's model)."""
     task = task_of(request, budgets, policy, scale)
     if isinstance(task, Refusal):
         return Forecast(None, reason=task.message)

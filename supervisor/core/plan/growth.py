@@ -1,4 +1,4 @@
-"""A context grows towards the native one with memory that is free anyway.
+"""Let a context grow towards the native one with memory that is free anyway.
 
 Growing evicts nobody, adds no device and moves nothing to the host. Of what is free on the chosen devices once the
 smaller context is there, and of what is free on the host, a share is left to the next model. The host's memory is for
@@ -21,7 +21,7 @@ _SHARED = 0.5  # of what is free where other programs' memory is, how much is le
 
 
 def can_be_native(task: Task, setting: Setting, space: Space, pool: Pool) -> bool:
-    """Whether the setting fits on these devices with as much context as it may come to have."""
+    """Return whether the setting fits on these devices with the largest context that it may get."""
     if not fits_list(task.sizes, setting, space, pool):
         return False
     if task.contexts.fixed or setting.ctx_size >= task.contexts.native:
@@ -31,7 +31,7 @@ def can_be_native(task: Task, setting: Setting, space: Space, pool: Pool) -> boo
 
 
 def grown(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
-    """The setting with the context it gets in the end, on these devices."""
+    """Return the setting with the context that it gets in the end, on these devices."""
     on_host = setting.start >= task.sizes.n_places
     if task.contexts.fixed or on_host or setting.ctx_size >= task.contexts.native:
         return setting
@@ -39,7 +39,7 @@ def grown(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
 
 
 def largest(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
-    """The setting, which fits or is taken to, with the largest context up to the native one that fits."""
+    """Return the setting, which is taken to fit, with the largest context up to the native one that fits."""
     unit = CELL_PAD * task.contexts.streams
     native = task.contexts.native
 
@@ -54,7 +54,7 @@ def largest(task: Task, setting: Setting, space: Space, pool: Pool) -> Setting:
 
 
 def largest_step(low: int, high: int, probe: Callable[[int], int]) -> int:
-    """The largest step from `low` on, which counts as fitting, whose margin is not negative; margins fall.
+    """Return the largest step from `low` on, which counts as fitting, whose margin is not negative; margins fall.
 
     They fall almost in a straight line. So the crossing is guessed from both ends, and what comes after a guess that
     fits is asked next, which settles it where the line is straight. An end that stays counts for half, so that it moves
@@ -77,7 +77,7 @@ def largest_step(low: int, high: int, probe: Callable[[int], int]) -> int:
 
 
 def for_growth(task: Task, setting: Setting, space: Space, pool: Pool) -> Space:
-    """The space without the share that is left to others, once the setting has what it needs."""
+    """Return the space without the share that is left to others, once the setting has what it needs."""
     board = board_of(task.sizes, setting, space, pool, shape_on(task.sizes, setting, len(pool.devices)))
     budgets = task.budgets.devices
     devices = list(space.devices)
@@ -94,7 +94,7 @@ def for_growth(task: Task, setting: Setting, space: Space, pool: Pool) -> Space:
 
 
 def share_left(task: Task, pool: Pool) -> float:
-    """Of what is free on the devices, the share that a growing context leaves free on each of them."""
+    """Return the share of what is free on the devices that a growing context leaves free on each of them."""
     return _left(task, all(task.budgets.devices[device].shares_host for device in pool.devices))
 
 

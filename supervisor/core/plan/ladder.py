@@ -1,4 +1,4 @@
-"""The ladder: ways to start a model, the best first, and what each comes to in a given space.
+"""The ladder: the ways to start a model, the best first, and the best setting of each in a given space.
 
 1. everything on devices, with the wanted context and the best cache type; as few devices as will do
 2. the same with the next cache type that the policy allows
@@ -54,7 +54,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A request, prepared."""
+    """A request, prepared for the search."""
 
     request: PlanRequest
     budgets: Budgets
@@ -69,7 +69,7 @@ class Task:
 def task_of(
     request: PlanRequest, budgets: Budgets, policy: Policy, scale: tuple[int, int] = (1, 1), *, paged: bool = False
 ) -> Task | Refusal:
-    """The steps of a request, or why the engine would never start like that. `scale`, `paged`: see `Sizes`."""
+    """Return the steps of a request, or the reason why the engine would never start. `scale`, `paged`: see `Sizes`."""
     pools = pools_of(request, budgets)
     if isinstance(pools, Refusal):
         return pools
@@ -83,7 +83,7 @@ def task_of(
 
 
 def _accepted(request: PlanRequest, policy: Policy, sizes: Sizes) -> tuple[tuple[str, str], ...] | Refusal:
-    """The cache types that the engine takes for this model; where the policy names none of them, f16."""
+    """Return the cache types that the engine takes for this model; f16 where the policy names none of them."""
     wanted = _cache_types(request, policy)
     refusals = {}
     for kv in dict.fromkeys((*wanted, _PLAIN)):
@@ -99,7 +99,10 @@ def _accepted(request: PlanRequest, policy: Policy, sizes: Sizes) -> tuple[tuple
 
 
 def _cache_types(request: PlanRequest, policy: Policy) -> list[tuple[str, str]]:
-    """Pairs of keys and values; where the user names one of the two, also that one for both: some models need it."""
+    """Return pairs for keys and values.
+
+    Where the user names one of the two, the pair of that type for both is among them, which some models need.
+    """
     keys, values = request.explicit.cache_type_k, request.explicit.cache_type_v
     if keys and values:
         return [(keys, values)]
@@ -129,7 +132,7 @@ def _steps(
 def _families(
     request: PlanRequest, policy: Policy, sizes: Sizes, pools: tuple[Pool, ...]
 ) -> Iterator[tuple[Family, int | None]]:
-    """With the number of layers whose experts are on the host; None: the user's, or none."""
+    """Yield families with the number of layers whose experts are on the host; None for the user's number, or none."""
     explicit = request.explicit
     if not pools or explicit.n_gpu_layers == 0:
         yield "host", None
@@ -149,13 +152,13 @@ def _families(
 
 
 def may_page(request: PlanRequest, policy: Policy) -> bool:
-    """Whether weights on the host may be more than its memory. llama-server's own fitting takes that for granted."""
+    """Return whether weights on the host may exceed its memory. llama-server's own fitting assumes that they may."""
     explicit = request.explicit
     return explicit.mapped and (explicit.fit or (explicit.overcommit or policy.overcommit) == "mmap")
 
 
 def find(task: Task, step: Step, space: Space) -> Setting | None:
-    """The best setting of a step that fits; without regard to growth."""
+    """Return the best setting of a step that fits, without regard to growth."""
     contexts = task.contexts
     if not step.shrink:
         return best_setting(task, step, space, contexts.wanted)
@@ -172,13 +175,13 @@ def find(task: Task, step: Step, space: Space) -> Setting | None:
 
 
 def possible(task: Task, step: Step, space: Space) -> bool:
-    """Whether `find` would find something."""
+    """Return whether `find` would find something."""
     contexts = task.contexts
     return best_setting(task, step, space, contexts.floor if step.shrink else contexts.wanted) is not None
 
 
 def best_setting(task: Task, step: Step, space: Space, ctx_size: int) -> Setting | None:
-    """The best setting of a step at one context."""
+    """Return the best setting of a step at one context."""
     sizes = task.sizes
     if _hopeless(task, step, space):
         return None
@@ -203,7 +206,7 @@ def _hopeless(task: Task, step: Step, space: Space) -> bool:
 
 
 def first_layer(task: Task, step: Step) -> int:
-    """The first layer on a device as far as the user or the family decides it."""
+    """Return the first layer on a device, as far as the user or the family decides it."""
     asked = task.request.explicit.n_gpu_layers
     if step.family == "host":
         return task.sizes.n_places
@@ -211,7 +214,10 @@ def first_layer(task: Task, step: Step) -> int:
 
 
 def _least(task: Task, space: Space, numbers: tuple[int, int], make: Callable[[int], Setting]) -> Setting | None:
-    """The setting with the smallest number that fits: a larger one is easier on devices and harder on the host."""
+    """Return the setting with the smallest number that fits.
+
+    A larger number is easier on devices and harder on the host.
+    """
     found = [number for pool in task.pools if (number := _least_on(task, space, pool, numbers, make)) is not None]
     return make(min(found)) if found else None
 
@@ -219,7 +225,7 @@ def _least(task: Task, space: Space, numbers: tuple[int, int], make: Callable[[i
 def _least_on(
     task: Task, space: Space, pool: Pool, numbers: tuple[int, int], make: Callable[[int], Setting]
 ) -> int | None:
-    """On one pool. What devices leave to the host counts once they hold the most.
+    """Return the least number on one pool. What devices leave to the host counts once they hold the most.
 
     A device that shares the host's memory may hold less than it could, so there the numbers that are left are tried.
     """

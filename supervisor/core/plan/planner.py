@@ -1,4 +1,4 @@
-"""The planner: down the ladder to the first step that fits, then a context as large as is free anyway."""
+"""Plan: go down the ladder to the first step that fits, then let the context grow as far as memory is free anyway."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from supervisor.core.plan.why import reasons
 def plan(
     request: PlanRequest, budgets: Budgets, residents: Sequence[Resident], policy: Policy
 ) -> Placement | DoesNotFit:
-    """Where the model goes, with which context, and who must leave first; or why it does not fit, in numbers.
+    """Return where the model goes, with which context, and who must leave first; or the numbers why it does not fit.
 
     Pure and deterministic. It raises nothing: what the engine would refuse comes back as a `DoesNotFit` that has a
     `refusal`. Guarantees: no device and no host is filled beyond its budget. The user's settings come out as they went
@@ -47,7 +47,7 @@ def plan(
 
 
 def _down(task: Task, free: Space, movable: Sequence[Resident]) -> Placement | None:
-    """The first step that fits."""
+    """Return the placement of the first step that fits."""
     for step in task.steps:
         placement = _realise(task, step, free, ())
         if placement:
@@ -60,7 +60,7 @@ def _down(task: Task, free: Space, movable: Sequence[Resident]) -> Placement | N
 
 
 def _leaving(task: Task, step: Step, free: Space, movable: Sequence[Resident]) -> Leaving | None:
-    """The cheapest engines to evict so that the step is possible."""
+    """Return the cheapest engines to evict so that the step is possible."""
 
     def enough(leaving: Leaving) -> bool:
         return possible(task, step, free.plus(held_by(task.budgets, leaving)))
@@ -69,7 +69,7 @@ def _leaving(task: Task, step: Step, free: Space, movable: Sequence[Resident]) -
 
 
 def _realise(task: Task, step: Step, free: Space, leaving: Leaving) -> Placement | None:
-    """The step's placement once some have left, where it is possible."""
+    """Return the step's placement once these engines have left, where it is possible."""
     space = free.plus(held_by(task.budgets, leaving)) if leaving else free
     setting = find(task, step, space)
     if setting is None:

@@ -1,4 +1,4 @@
-"""Which devices a plan may choose from: lists that are tried one after the other.
+"""The lists of devices that a plan may choose from, which are tried one after the other.
 
 Devices of one kind come before a mixture, local ones before RPC workers (every token crosses the network), dedicated
 memory before the host's. Of devices that share the host's memory an engine gets one at most: a second one brings no
@@ -35,7 +35,10 @@ class Pool:
 
 
 def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
-    """In the order in which they are tried; none on a machine without devices, or where the user wants none."""
+    """Return the pools in the order in which they are tried.
+
+    There are none on a machine without devices, or where the user wants none.
+    """
     explicit = request.explicit
     if explicit.devices is None and explicit.tensor_split is None and not _names_one(request):
         named = [place for _, place in request.options.override_tensors if place != HOST]
@@ -89,7 +92,10 @@ def _lists(budgets: Sequence[Budget]) -> tuple[tuple[int, ...], ...]:
 
 
 def _choices(budgets: Sequence[Budget]) -> Iterator[list[int]]:
-    """Kinds one by one stay in the list beside their mixture: a mixture may take more than one kind alone."""
+    """Yield the devices of each list.
+
+    Single kinds stay in the list beside their mixture, which may take more than one alone.
+    """
     shared = [number for number, budget in enumerate(budgets) if budget.shares_host]
     remote = [number for number, budget in enumerate(budgets) if budget.backend == "rpc" and not budget.shares_host]
     own = [number for number in range(len(budgets)) if number not in shared and number not in remote]

@@ -1,4 +1,4 @@
-"""What one way of starting the model takes on every device of a pool: demands, and what the planner adds to them.
+"""The bytes of one way of starting the model on every device of a pool: demands, and what the planner adds to them.
 
 Added are the reserve per engine (or the overhead that was measured), the projector, the draft model, and what was
 learned about compute buffers. Demands are remembered, since a search asks for the same ones over and over.
@@ -30,7 +30,7 @@ from supervisor.core.plan.types import Budget, Budgets, PlanRequest
 
 
 class Setting(NamedTuple):
-    """One way of starting a model, but for its devices.
+    """A way of starting the model, except for its devices.
 
     Attributes:
         ctx_size: tokens of all slots.
@@ -73,7 +73,7 @@ class Draft(NamedTuple):
 
 
 class _Common(NamedTuple):
-    """What of a load is the same for all pools."""
+    """The part of a load that is the same for all pools."""
 
     demand: Demand
     layers: list[int]
@@ -82,7 +82,7 @@ class _Common(NamedTuple):
 
 
 class Sizes:
-    """Loads of one request.
+    """The loads of one request.
 
     Args:
         scale: weights as if the file were that share of its size: part, whole.
@@ -107,7 +107,7 @@ class Sizes:
         self._loads: dict[tuple[Setting, Shape, tuple[int, ...]], Load] = {}
 
     def options(self, setting: Setting, cuda: bool) -> EstimateOptions:
-        """Everything but devices, split and layers."""
+        """Return everything but devices, split and layers."""
         return replace(
             self.request.options,
             ctx_size=setting.ctx_size,
@@ -123,7 +123,7 @@ class Sizes:
         )
 
     def draft_options(self, ctx_size: int, cuda: bool) -> EstimateOptions:
-        """The draft model has the context and the slots of the model itself, and cache types of its own."""
+        """Return the draft model's options: context and slots of the model itself, cache types of its own."""
         options = self.request.options
         return EstimateOptions(
             ctx_size=ctx_size,
@@ -139,7 +139,7 @@ class Sizes:
         )
 
     def table(self, cuda: bool) -> WeightTable:
-        """Weights by layer."""
+        """Return weights by layer."""
         found = self._tables.get(cuda)
         if found is None:
             options = self.options(Setting(0, ("f16", "f16"), 0, 0), cuda)
@@ -150,13 +150,13 @@ class Sizes:
         return found
 
     def refusal(self, kv: tuple[str, str]) -> Refusal | None:
-        """Why the engine would not start with these cache types, or not with this draft model, whatever the memory."""
+        """Return the reason, if any, why the engine would not start with these cache types or this draft model."""
         draft = self.request.draft
         found = refuse(self.request.spec, self.options(Setting(0, kv, 0, 0), cuda=False))
         return found or (refuse(draft, self.draft_options(0, cuda=False)) if draft else None)
 
     def draft(self, ctx_size: int, cuda: bool, on_host: bool) -> Draft:
-        """The draft model, whole on one device or on the host."""
+        """Return the draft model's bytes, whole on one device or on the host."""
         spec = self.request.draft
         if spec is None:
             return Draft(0, 0)
@@ -168,7 +168,10 @@ class Sizes:
         return self._drafts[key]
 
     def load(self, setting: Setting, shape: Shape, pool: Pool) -> Load:
-        """What a setting takes in a shape that it can have: `solo` and `pipeline` need all layers on devices."""
+        """Return the load of a setting in a shape that it can have.
+
+        `solo` and `pipeline` need all layers on devices.
+        """
         key = setting, shape, pool.devices
         if key not in self._loads:
             self._loads[key] = self._load(setting, shape, pool)
@@ -212,7 +215,7 @@ class Sizes:
         return layers + compute + fixed
 
     def _mapped(self, found: Demand, setting: Setting, cuda: bool) -> int:
-        """Weights on the host that need no room there."""
+        """Return the bytes of weights on the host that need no room there."""
         if not self.paged:
             return 0
         table, start = self.table(cuda), setting.start
@@ -227,12 +230,12 @@ class Sizes:
         return self._contexts[key]
 
     def factor_of(self, name: str) -> float:
-        """Measured / estimated bytes of the compute buffer on a device."""
+        """Return measured / estimated bytes of the compute buffer on a device."""
         learned = self.request.learned
         return learned.compute.get(name, 1.0) if learned else 1.0
 
     def reserve_of(self, budget: Budget) -> int:
-        """What is kept back for this engine on a device: what was measured, else its reserve; and what it lacked."""
+        """Return the bytes kept back for this engine on a device: measured, else its reserve; and what it lacked."""
         learned, short = self.request.learned, self.request.short.get(budget.name, 0)
         known = learned.overhead_bytes.get(budget.name, budget.reserve_bytes) if learned else budget.reserve_bytes
         return known + short

@@ -1,4 +1,4 @@
-"""What is free on a machine while some engines stay."""
+"""The free memory of a machine while some engines stay."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Space(NamedTuple):
     host: int
 
     def plus(self, other: Space) -> Space:
-        """The sum, device by device: what is free once who held `other` has left."""
+        """Return the sum, device by device: what is free once whoever held `other` has left."""
         mine, theirs = self.devices, other.devices
         return Space(tuple([a + b for a, b in zip(mine, theirs, strict=True)]), self.host + other.host)
 
 
 def held_by(budgets: Budgets, residents: Iterable[Resident]) -> Space:
-    """What engines hold; on devices that share the host's memory also of the host.
+    """Return the bytes that engines hold; on devices that share the host's memory they count on the host too.
 
     An RPC worker serves one engine at a time: whoever is on one of its devices, were it without a layer, leaves less
     than nothing of them to others.
@@ -41,14 +41,14 @@ def held_by(budgets: Budgets, residents: Iterable[Resident]) -> Space:
 
 
 def worker_of(budget: Budget) -> str | None:
-    """What is the same for all devices of one RPC worker; None: the device is no worker's."""
+    """Return a name that all devices of one RPC worker share; None if the device is no worker's."""
     if budget.backend != "rpc":
         return None
     return budget.endpoint or budget.name
 
 
 def free_of(budgets: Budgets, residents: Iterable[Resident]) -> Space:
-    """What is left for one more engine beside these."""
+    """Return the space that is left for one more engine beside these."""
     held = held_by(budgets, residents)
     usable = [budget.usable_bytes for budget in budgets.devices]
     free = tuple(size - used for size, used in zip(usable, held.devices, strict=True))

@@ -1,4 +1,4 @@
-"""What the planner is asked and what it answers. Sizes are bytes, contexts are tokens."""
+"""The questions to the planner and its answers. Sizes are bytes, contexts are tokens."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the planner chooses where the user does not say.
+    """The planner's choices where the user does not decide.
 
     Attributes:
         context_target: wanted per request; the smaller of it and the native context counts.
@@ -78,7 +78,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Explicit:
-    """What the user decided: honoured or refused, never changed. None: the planner's choice.
+    """The user's own decisions: honoured or refused, never changed. None: the planner's choice.
 
     Attributes:
         ctx_size: tokens of all slots, as llama-server's `--ctx-size`; 0: the native context in full.
@@ -106,7 +106,7 @@ class Explicit:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What an engine of this model really took before, beside what had been estimated for it.
+    """The memory that an engine of this model really took before, beside what had been estimated for it.
 
     Attributes:
         compute: measured / estimated bytes of the compute buffers, by device name (`CPU` included).
@@ -123,7 +123,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """One model that wants to be loaded.
+    """A model that is to be loaded.
 
     Attributes:
         options: everything about the start that is not the planner's to choose (slots, batches, flash attention, …);
@@ -147,7 +147,7 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """What one device (or the host, `CPU`) will hold, part by part, in bytes.
+    """The bytes that one device (or the host, `CPU`) will hold, part by part.
 
     Attributes:
         layers: whole ones; the output layer counts as one.
@@ -173,7 +173,7 @@ class DevicePlan:
 
     @property
     def total_bytes(self) -> int:
-        """What the plan takes here, the reserve included; without what is paged."""
+        """Bytes of the plan here, the reserve included, without what is paged."""
         return (
             self.weights_bytes
             + self.kv_bytes
@@ -225,16 +225,16 @@ class Placement:
 
     @property
     def paged_bytes(self) -> int:
-        """Of the weights, what has no room in the host's memory and is read from the file again and again."""
+        """Bytes of the weights without room in the host's memory, which are read from the file again and again."""
         return self.parts[-1].paged_bytes
 
     @property
     def used_bytes(self) -> dict[str, int]:
-        """What the engine will hold by device name, `CPU` included: what a `Resident` needs."""
+        """Bytes that the engine will hold, by device name, `CPU` included: as a `Resident` needs them."""
         return {part.name: part.total_bytes for part in self.parts}
 
     def to_json(self) -> dict[str, object]:
-        """The object of `plan --json`; `ctx_size` is of all slots, `estimate` the whole estimate."""
+        """Return the object of `plan --json`; `ctx_size` is of all slots, `estimate` the whole estimate."""
         options = self.options
         return {
             "fits": True,
@@ -264,7 +264,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """How much is missing where, for the attempt that came nearest.
+    """The bytes that are missing on a device, for the attempt that came nearest.
 
     Attributes:
         needed_bytes: by this engine alone, its reserve included.
@@ -277,17 +277,17 @@ class Shortage:
 
     @property
     def missing_bytes(self) -> int:
-        """What would have to be added; never negative."""
+        """Bytes that would have to be added; never negative."""
         return max(0, self.needed_bytes - self.usable_bytes)
 
     def to_json(self) -> dict[str, object]:
-        """An object of `shortages`."""
+        """Return an object of `shortages`."""
         return asdict(self) | {"missing_bytes": self.missing_bytes}
 
 
 @dataclass(frozen=True, slots=True)
 class DoesNotFit:
-    """Why there is no placement.
+    """The reason why there is no placement.
 
     Attributes:
         later: it would fit once engines that cannot leave now, busy or pinned, have left.
@@ -307,7 +307,7 @@ class DoesNotFit:
     refusal: Refusal | None = None
 
     def to_json(self) -> dict[str, object]:
-        """The object of `plan --json` where nothing fits."""
+        """Return the object of `plan --json` where nothing fits."""
         return {
             "fits": False,
             "model": self.model,

@@ -20,12 +20,12 @@ _DISK = 2 << 30  # bytes per second: a common NVMe drive, for the expected slown
 
 
 def gib(size: int) -> str:
-    """For people: `12.3 GiB`, `340 MiB`; what is missing is never rounded to nothing."""
+    """Return a size for people: `12.3 GiB`, `340 MiB`. A shortage is never rounded to nothing."""
     return f"{size / _GIB:.1f} GiB" if size >= _GIB else f"{-(-size // _MIB)} MiB"
 
 
 def listed(names: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+    """Return the names as `a`, `a and b`, or `a, b and c`."""
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
@@ -37,7 +37,10 @@ def reasons(
     leaving: Leaving,
     paged_bytes: int = 0,
 ) -> tuple[str, ...]:
-    """`settings`: as it was chosen, and with the context it grew to. `ground`: what was free, the devices chosen."""
+    """Return the reasons, a sentence each.
+
+    `settings`: as it was chosen, and with the context it grew to. `ground`: what was free, and the devices chosen.
+    """
     space, pool = ground
     found = [
         *_devices(task, step, settings[1], space, pool),
@@ -53,10 +56,10 @@ def reasons(
         )
     if task.request.draft is not None:
         found.append(
-            "The draft model is whole on the first device." if pool.devices else "The draft model is on the CPU."
+            "All of the draft model is on the first device." if pool.devices else "The draft model is on the CPU."
         )
     if task.request.learned:
-        found.append(f"Compute and reserve are learned: {task.request.learned.source}.")
+        found.append(f"Compute buffers and reserve are learned: {task.request.learned.source}.")
     found += [
         f"{size >> 20} MiB more are kept free on {name}, because an earlier start ran out of memory there."
         for name, size in sorted(task.request.short.items())
@@ -83,7 +86,7 @@ def _devices(task: Task, step: Step, setting: Setting, space: Space, pool: Pool)
 
 
 def _not_fewer(task: Task, setting: Setting, space: Space, count: int) -> Iterator[str]:
-    """What had no place on one device less."""
+    """Yield how much would find no place on one device less."""
     found = [_left_over(task, setting, space, pool, count - 1) for pool in task.pools]
     fewer = "one device" if count == 2 else f"{count - 1} devices"
     yield f"With {fewer}, {gib(min(found))} would find no place."
@@ -101,11 +104,11 @@ def _contexts(task: Task, step: Step, settings: tuple[Setting, Setting], pool: P
     base, final = (contexts.request_ctx(setting.ctx_size) for setting in settings)
     wanted, native = (contexts.request_ctx(total) for total in (contexts.wanted, contexts.native))
     if contexts.fixed:
-        yield f"The context of {contexts.wanted:,} tokens is what was asked for."
+        yield f"The context of {contexts.wanted:,} tokens is the one that was asked for."
     elif final >= native:
         yield f"The context is the native one, {native:,} tokens."
     elif base < wanted:
-        yield f"The context is {final:,} tokens: the {wanted:,} that are wanted would not fit."
+        yield f"The context is {final:,} tokens: the {wanted:,} that are wanted do not fit."
     elif final > base:
         share = f"{share_left(task, pool):.0%}"
         yield f"The context grew from the wanted {wanted:,} to {final:,} tokens; {share} of what was free is left free."
@@ -128,7 +131,7 @@ def _cache_type(task: Task, step: Step) -> Iterator[str]:
 
 
 def _paging(task: Task, paged_bytes: int) -> Iterator[str]:
-    """How slow it will be: what has no room is read again for every token, of experts the share that is used."""
+    """Yield how slow the model will be. What has no room is read again for every token, of experts the share in use."""
     if not task.sizes.paged:
         return
     if not paged_bytes:

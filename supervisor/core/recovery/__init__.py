@@ -1,4 +1,7 @@
-"""Tool calls on the wire: an answer's chunks in, chunks with proper `tool_calls` out; a request's history mended."""
+"""Recover tool calls on the wire: turn an answer's chunks into ones with proper `tool_calls`.
+
+Mend a request's history.
+"""
 
 from supervisor.core.recovery.again import AskAgain, ParserFailed
 from supervisor.core.recovery.chunks import ChatRecovery

@@ -1,4 +1,4 @@
-"""Answers that are asked for once more: why, and what the client keeps of the first one."""
+"""Answers that are asked for once more: the reason, and what the client keeps of the first one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AskAgain(Exception):
 
 
 class ParserFailed(AskAgain):
-    """The engine could not read its own model's text, and the client has not had any of it: its parser is left out."""
+    """The engine could not parse its own model's text, and the client has had none of it: its parser is left out."""
 
 
 class Nudged(AskAgain):
@@ -41,7 +41,7 @@ class Nudged(AskAgain):
 
 
 class Again(enum.Enum):
-    """When an answer that the engine's parser has failed on may be asked for anew."""
+    """The condition on which an answer that the engine's parser has failed on may be asked for anew."""
 
     NEVER = "never"
     UNTIL_SAID = "until said"  # while the client has had no text and no call
@@ -65,7 +65,7 @@ class Ending:
 
     @property
     def lacks_text(self) -> bool:
-        """Whether the engine's parser has swallowed text: a token that is text has a byte at least.
+        """True if the engine's parser has swallowed text: a token that is text has a byte at least.
 
         A handful of tokens show nothing: those that end a turn and those around reasoning.
         """
@@ -73,4 +73,4 @@ class Ending:
 
 
 Judge: TypeAlias = Callable[[Ending], AskAgain | None]
-"""Whether an answer that ends so is to be asked for once more."""
+"""A judge of whether an answer with this ending is to be asked for once more."""

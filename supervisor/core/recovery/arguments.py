@@ -1,4 +1,4 @@
-"""The arguments of a call that the engine has parsed: JSON text in pieces, seen to that it is JSON.
+"""Guard the arguments of a call that the engine has parsed: JSON text in pieces, checked to be JSON.
 
 The engine hands on what the model wrote: line ends inside of strings, and brackets that never close, come through.
 """
@@ -21,7 +21,7 @@ _PAIRS: Final = {"{": "}", "[": "]"}
 
 
 class ArgumentsGuard:
-    """Follows the text of one call's arguments.
+    """The guard of one call's arguments.
 
     Attributes:
         text: all of it so far, as it was given out.
@@ -35,11 +35,11 @@ class ArgumentsGuard:
 
     @property
     def text(self) -> str:
-        """What has been given out."""
+        """Text that has been given out."""
         return "".join(self._given)
 
     def feed(self, piece: str) -> str:
-        """The piece, control characters inside of strings escaped."""
+        """Return the piece, with control characters inside of strings escaped."""
         out: list[str] = []
         for char in piece:
             if self._in_string:
@@ -58,7 +58,7 @@ class ArgumentsGuard:
         return fixed
 
     def closing(self) -> str:
-        """What is missing at the end of a call that the model thought complete; empty where nothing would help.
+        """Return what is missing at the end of a call that the model thought complete; empty where nothing helps.
 
         Only brackets are added, never the end of a string: what a string was to hold cannot be known.
         """
@@ -71,7 +71,7 @@ class ArgumentsGuard:
         return ""
 
     def is_whole(self) -> bool:
-        """Whether the text is a JSON object."""
+        """Return whether the text is a JSON object."""
         return is_object(self.text)
 
     def _inside(self, char: str) -> None:
@@ -84,7 +84,7 @@ class ArgumentsGuard:
 
 
 def is_object(text: str) -> bool:
-    """Whether this is the text of a JSON object. Nothing is built of it, whatever it holds."""
+    """Return whether this is the text of a JSON object. Nothing is built of it, whatever it holds."""
     try:
         _object.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -93,13 +93,13 @@ def is_object(text: str) -> bool:
 
 
 class Values:
-    """Reads JSON texts of one request or answer, as far as that takes some milliseconds together."""
+    """A reader of the JSON texts of one request or answer, within some milliseconds together."""
 
     def __init__(self) -> None:
         self._left = _MOST_VALUES
 
     def of(self, text: str) -> object:
-        """What a JSON text says. Raises ValueError where it is none, or would take too long with those before."""
+        """Return the value of a JSON text. Raise ValueError if it is none, or would take too long with those before."""
         self._left -= sum(map(text.count, _SEPARATORS))
         if self._left < 0:
             raise ValueError(f"more than {_MOST_VALUES} values")

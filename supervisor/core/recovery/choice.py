@@ -1,4 +1,4 @@
-"""One choice of a chat's answer: deltas of the engine in, deltas for the client out.
+"""Recover one choice of a chat's answer: deltas of the engine in, deltas for the client out.
 
 Calls in the text become `tool_calls`; those that the engine has parsed go on as they are. A call that comes both ways
 is given once: with the one that came first, for what has been given out cannot be taken back.
@@ -36,7 +36,7 @@ class Native:
 
 
 class ChoiceRecovery:
-    """Recovery for one choice.
+    """The recovery of one choice.
 
     Args:
         new_recoverer: makes the recoverer of its text.
@@ -67,7 +67,7 @@ class ChoiceRecovery:
         self.has_said = False
 
     def feed(self, delta: Delta) -> list[Delta]:
-        """What this delta makes certain."""
+        """Return the deltas that this one makes certain."""
         out: list[Delta] = []
         plain = self._plain(delta)
         if plain:
@@ -83,7 +83,7 @@ class ChoiceRecovery:
         return joined(out)
 
     def finish(self, reason: str | None) -> tuple[list[Delta], str | None]:
-        """The rest, and the finish reason for the client.
+        """Return the rest, and the finish reason for the client.
 
         Args:
             reason: the engine's; None where it broke off.
@@ -98,18 +98,18 @@ class ChoiceRecovery:
         return joined(out), reason
 
     def has_calls(self) -> bool:
-        """Whether a call has been given out."""
+        """Return whether a call has been given out."""
         return self._next > 0
 
     def is_whole(self) -> bool:
-        """Whether every call that has been given out can be carried out."""
+        """Return whether every call that has been given out can be carried out."""
         given = [native for native in self._natives.values() if native.held is None]
         return all(call.complete for call in self._answer.calls) and all(one.arguments.is_whole() for one in given)
 
     # -- text ----------------------------------------------------------------------------------------------------------
 
     def _plain(self, delta: Delta) -> Delta:
-        """What of a delta is neither text nor a call; a role only once."""
+        """Return the part of a delta that is neither text nor a call; a role only once."""
         known = {"content", "reasoning_content", "tool_calls", *({"role"} if self._has_role else ())}
         plain = cast(Delta, {key: value for key, value in delta.items() if key not in known})
         if "role" in plain:
@@ -166,7 +166,7 @@ class ChoiceRecovery:
         return native
 
     def _part(self, native: Native, part: CallPart, piece: str, *, first: bool) -> CallPart:
-        """A part for the client: the engine's, with our index and arguments that can be read."""
+        """Return a part for the client: the engine's, with our index and arguments that can be read."""
         function: Function = {**(part.get("function") or {}), "arguments": piece}
         given: CallPart = {**part, "index": native.index, "function": function}
         if first and not given.get("id"):
@@ -174,7 +174,7 @@ class ChoiceRecovery:
         return given
 
     def _end_call(self, *, done: bool) -> list[Delta]:
-        """The call that was being parsed is over; `done`: the model was, too."""
+        """End the call that was being parsed; `done`: the model was done, too."""
         native, self._current = self._current, None
         if native is None:
             return []
@@ -196,12 +196,12 @@ class ChoiceRecovery:
         return out
 
     def _behind_native(self) -> list[Delta]:
-        """Text comes: a call that is complete is over."""
+        """End a complete call, since text comes behind it."""
         over = self._current is not None and self._current.arguments.is_whole()
         return self._end_call(done=True) if over else []
 
     def _listen_for_repeats(self) -> None:
-        """From now on, a call in the text that has been given already is dropped, all else is text."""
+        """From now on drop a call in the text that has been given already; all else is text."""
         if self._repeats is None:
             self._repeats = Repeats(self._new_recoverer(), self._is_given, self._tally)
 
@@ -210,7 +210,7 @@ class ChoiceRecovery:
 
 
 def same_call(name: str, arguments: str, other_name: str, other_arguments: str) -> bool:
-    """Whether two calls are the same, however their JSON is written."""
+    """Return whether two calls are the same, however their JSON is written."""
     if name != other_name:
         return False
     if arguments == other_arguments:
@@ -231,7 +231,10 @@ def _started(index: int, identity: str, name: str) -> CallPart:
 
 
 def joined(deltas: list[Delta]) -> list[Delta]:
-    """The same in as few deltas as possible: what came together goes together, a call's start with its arguments."""
+    """Return the same in as few deltas as possible.
+
+    What came together stays together, a call's start with its arguments.
+    """
     out: list[Delta] = []
     for delta in deltas:
         last = out[-1] if out else None

@@ -1,4 +1,4 @@
-"""A chat's answer in chunks: those of the engine in, those for the client out; recovery for each choice of its own."""
+"""Recover a chat's answer in chunks: the engine's in, the client's out, with recovery for each choice of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from supervisor.core.stream.chat import ChoiceFold
 from supervisor.core.toolcalls.whole import Request
 
 _FACTS: Final = frozenset({"prompt_progress", "__verbose"})
-"""What a chunk may say beside its text; it goes on where the text is held back."""
+"""Fields of a chunk beside its text, which go on where the text is held back."""
 
 _SHARED: Final = ("id", "object", "created", "model", "system_fingerprint")
 _UNPARSED: Final = re.compile(r"Failed to parse input at pos \d+: ?")
@@ -21,7 +21,7 @@ _UNPARSED: Final = re.compile(r"Failed to parse input at pos \d+: ?")
 
 
 class Recovery(Protocol):
-    """What becomes of an answer's chunks.
+    """A conversion of an answer's chunks.
 
     Attributes:
         head: what the engine's chunks share.
@@ -31,19 +31,19 @@ class Recovery(Protocol):
 
     @property
     def has_said(self) -> bool:
-        """Whether text or a call has been given out, or found."""
+        """True if text or a call has been given out, or found."""
         ...
 
     def feed(self, chunk: Chunk, /) -> list[Chunk]:
-        """What goes to the client instead of this chunk."""
+        """Return the chunks for the client instead of this one."""
         ...
 
     def flush(self) -> list[Chunk]:
-        """What is held."""
+        """Return the chunks that are held."""
         ...
 
     def save(self, error: Mapping[str, object], /) -> tuple[list[Chunk], bool]:
-        """What can be saved where the engine failed: chunks, and whether they are a proper end."""
+        """Return what can be saved where the engine failed: chunks, and whether they are a proper end."""
         ...
 
 
@@ -56,20 +56,20 @@ class Untouched:
         self.head: Head = {}
 
     def feed(self, chunk: Chunk) -> list[Chunk]:
-        """The chunk."""
+        """Return the chunk."""
         return [chunk]
 
     def flush(self) -> list[Chunk]:
-        """Nothing."""
+        """Return nothing, as nothing is held."""
         return []
 
     def save(self, error: Mapping[str, object]) -> tuple[list[Chunk], bool]:
-        """Nothing."""
+        """Return nothing to save."""
         return [], False
 
 
 class ChatRecovery:
-    """The chunks of one answer.
+    """The recovery of one answer's chunks.
 
     Args:
         request: its tools, and how to recover.
@@ -91,11 +91,11 @@ class ChatRecovery:
 
     @property
     def has_said(self) -> bool:
-        """Whether text or a call has been given out, or found."""
+        """True if text or a call has been given out, or found."""
         return any(choice.has_said for choice in self._choices.values())
 
     def feed(self, chunk: Chunk) -> list[Chunk]:
-        """What goes to the client instead of this chunk; the chunk itself where nothing changes."""
+        """Return the chunks for the client instead of this one; the chunk itself where nothing changes."""
         if self._goes_on is not None:
             chunk = {**chunk, **self._goes_on}
         self.head = cast(Head, {key: chunk[key] for key in _SHARED if key in chunk})
@@ -108,7 +108,7 @@ class ChatRecovery:
         return out
 
     def flush(self) -> list[Chunk]:
-        """What is held, where the answer broke off or ended without a finish reason."""
+        """Return what is held, where the answer broke off or ended without a finish reason."""
         out: list[Chunk] = []
         for index, choice in self._choices.items():
             if not choice.finished:
@@ -117,7 +117,7 @@ class ChatRecovery:
         return out
 
     def save(self, error: Mapping[str, object]) -> tuple[list[Chunk], bool]:
-        """What can be saved where the engine's parser failed: chunks, and whether they are a proper end.
+        """Return what can be saved where the engine's parser failed: chunks, and whether they are a proper end.
 
         They are where at least one call is complete and none is half said; else the error is for the client.
         """
@@ -136,14 +136,14 @@ class ChatRecovery:
         return chunks, saved
 
     def whole(self, answer: Chunk) -> Chunk:
-        """The same for an answer that was not streamed."""
+        """Return the same for an answer that was not streamed."""
         choices = answer.get("choices")
         if not isinstance(choices, list):
             return answer
         return {**answer, "choices": [self._message(choice) for choice in choices]}
 
     def _message(self, choice: Choice) -> Choice:
-        """A choice with its message, folded from what its text and calls become."""
+        """Return a choice with its message, folded from what its text and calls become."""
         message = choice.get("message") or {}
         calls = numbered(message)
         recovery = self._of(choice.get("index", 0))

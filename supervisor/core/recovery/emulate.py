@@ -1,4 +1,4 @@
-"""Tools for templates that know none: described in the prompt, calls and results of earlier turns written out as text.
+"""Emulate tools for templates that know none: describe them in the prompt, write earlier calls and results out as text.
 
 The form is the one the model's family was shown in its maker's documentation: Gemma gets Python signatures and fences
 named `tool_code` and `tool_output`, all others get Hermes' JSON between tags. What the model answers is then found by
@@ -36,7 +36,7 @@ _PYTHON: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class TemplateFacts:
-    """What an engine says of its template.
+    """The facts that an engine tells of its template.
 
     Attributes:
         tools: it shows tools to the model.
@@ -52,12 +52,12 @@ class TemplateFacts:
 
     @property
     def is_harmony(self) -> bool:
-        """Whether answers are messages on channels, of which only the engine's parser makes one."""
+        """True if answers are messages on channels, of which only the engine's parser makes one."""
         return all(mark in self.text for mark in _HARMONY)
 
     @property
     def swallows(self) -> bool:
-        """Whether the engine's parser for this template drops text that is not in its form, without an error.
+        """True if the engine's parser for this template drops text that is not in its form, without an error.
 
         Measured on b11434: those for Qwen's XML, for Gemma 4 and for Mistral's `[ARGS]` do not ask whether they have
         read everything. What earlier builds do is not known.
@@ -66,7 +66,7 @@ class TemplateFacts:
 
     @staticmethod
     def from_props(props: Mapping[str, object]) -> TemplateFacts:
-        """Read from `GET /props`; what it does not say is taken for granted."""
+        """Read the facts from `GET /props`; assume those that it does not give."""
         caps = props.get("chat_template_caps")
         known = caps if isinstance(caps, Mapping) else {}
         text = props.get("chat_template")
@@ -80,7 +80,7 @@ class TemplateFacts:
 
 
 class Style(Protocol):
-    """How tools, calls and results are written."""
+    """The way to write tools, calls and results."""
 
     def tools(self, tools: Sequence[Tool]) -> str: ...
 
@@ -93,7 +93,7 @@ class Hermes:
     """JSON between tags."""
 
     def tools(self, tools: Sequence[Tool]) -> str:
-        """The system message."""
+        """Return the system message."""
         listed = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
         return (
             "You can call functions. These are their signatures:\n"
@@ -103,11 +103,11 @@ class Hermes:
         )
 
     def call(self, name: str, arguments: object) -> str:
-        """An earlier call."""
+        """Return an earlier call."""
         return f'<tool_call>\n{{"name": {_json(name)}, "arguments": {_json(arguments)}}}\n</tool_call>'
 
     def result(self, name: str, content: str) -> str:
-        """What an earlier call gave."""
+        """Return the result of an earlier call."""
         return f"<tool_response>\n{content}\n</tool_response>"
 
 
@@ -115,7 +115,7 @@ class Gemma:
     """Python in fences."""
 
     def tools(self, tools: Sequence[Tool]) -> str:
-        """The system message."""
+        """Return the system message."""
         listed = "\n\n".join(_signature(tool) for tool in tools)
         return (
             f"You can call these Python functions:\n\n```python\n{listed}\n```\n\n"
@@ -125,19 +125,19 @@ class Gemma:
         )
 
     def call(self, name: str, arguments: object) -> str:
-        """An earlier call."""
+        """Return an earlier call."""
         if isinstance(arguments, _AsWritten):
             return f"```tool_code\n{name}(**{arguments.text})\n```"
         given = arguments.items() if isinstance(arguments, Mapping) else ()
         return f"```tool_code\n{name}({', '.join(f'{key}={value!r}' for key, value in given)})\n```"
 
     def result(self, name: str, content: str) -> str:
-        """What an earlier call gave."""
+        """Return the result of an earlier call."""
         return f"```tool_output\n{content}\n```"
 
 
 def emulated(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, object]:
-    """The request without tools, and with everything about them in its messages."""
+    """Return the request without tools, with everything about them in its messages."""
     style: Style = Gemma() if _GEMMA_MARK in facts.text else Hermes()
     tools = [cast(Tool, mapping(tool.get("function", tool))) for tool in map(mapping, items(body.get("tools")))]
     values = Values()
@@ -152,7 +152,7 @@ def emulated(body: Mapping[str, object], facts: TemplateFacts) -> dict[str, obje
 
 
 def _wanted(choice: object, tools: list[Tool]) -> list[Tool]:
-    """The tools of which one must be called."""
+    """Return the tools of which one must be called."""
     if choice == "required":
         return tools
     name = mapping(mapping(choice).get("function")).get("name")
@@ -171,7 +171,7 @@ def _call_schema(tool: Tool) -> dict[str, object]:
 
 
 def _with_names(messages: object) -> Iterator[tuple[Said, Mapping[str, str]]]:
-    """Each message, and the names of the calls so far by id."""
+    """Yield each message, and the names of the calls so far by id."""
     names: dict[str, str] = {}
     for message in items(messages):
         if isinstance(message, Mapping):
@@ -202,7 +202,7 @@ class _AsWritten:
 
 
 def _arguments(given: object, values: Values) -> object:
-    """The arguments of an earlier call; those that take long to read as they were written."""
+    """Return the arguments of an earlier call; those that take long to read stay as they were written."""
     if not isinstance(given, str):
         return given
     with suppress(ValueError):
@@ -221,19 +221,19 @@ def _text(content: object) -> str:
 
 
 def _introduced(messages: list[Said], tools: str, *, system: bool) -> list[Said]:
-    """The messages with the tools in the system's; where there is none, in the first one."""
+    """Return the messages with the tools in the system message; where there is none, in the first one."""
     said = [_text(one.get("content")) for one in messages if str(one.get("role")) in {"system", "developer"}]
     others = [one for one in messages if str(one.get("role")) not in {"system", "developer"}]
     return [{"role": "system" if system else "user", "content": "\n\n".join([*said, tools])}, *others]
 
 
 def _merged(messages: list[Said]) -> list[Said]:
-    """Neighbours of one role as one message: many templates demand that roles alternate."""
+    """Return neighbours of one role as one message, as many templates demand that roles alternate."""
     return [_as_one([*run]) for _, run in groupby(messages, lambda message: message.get("role"))]
 
 
 def _as_one(run: list[Said]) -> Said:
-    """Messages as one; in linear time, for a client may send thousands."""
+    """Return several messages as one; in linear time, since a client may send thousands."""
     if len(run) == 1:
         return run[0]
     contents = [message.get("content") for message in run]

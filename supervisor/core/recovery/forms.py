@@ -1,4 +1,4 @@
-"""The APIs whose answers may hold calls: how a request becomes one for a chat, in which form its answer is said."""
+"""The APIs whose answers may hold calls: how a request becomes one for a chat, and the form of its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHAT_PATH: Final = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One API.
+    """The form of one API.
 
     Attributes:
         chat: the request as one for a chat; None where it can be none.

@@ -36,14 +36,14 @@ _ANNOUNCED: Final = re.compile(rf"\b{_WHO}\s+(?:\w+\s+){{0,3}}?(?:{'|'.join(_VER
 
 @dataclass(frozen=True, slots=True)
 class AgentHelp:
-    """What a request asks for. nudges: at most so many."""
+    """The help that a request asks for; `nudges`: at most so many."""
 
     nudges: int = 0
     repeats: bool = False
 
 
 def asked_help(body: Mapping[str, object]) -> AgentHelp:
-    """The help that a request asks for; raises InvalidRequest."""
+    """Return the help that a request asks for. Raise InvalidRequest where that is no valid form."""
     asked = body.get(FIELD)
     if asked is None:
         return AgentHelp()
@@ -60,12 +60,12 @@ def asked_help(body: Mapping[str, object]) -> AgentHelp:
 
 
 def announces(text: str) -> bool:
-    """Whether a text ends with what its writer is about to do. English only."""
+    """Return whether a text ends with an announcement of what its writer is about to do. English only."""
     return _ANNOUNCED.search(text[-_TAIL:]) is not None
 
 
 def nudged(messages: object, said: str) -> list[object]:
-    """The messages that ask a model which said this to do it."""
+    """Return the messages that ask a model which said this to do it."""
     return [
         *(messages if isinstance(messages, list) else ()),
         {"role": "assistant", "content": said},
@@ -74,7 +74,7 @@ def nudged(messages: object, said: str) -> list[object]:
 
 
 def with_warnings(messages: object) -> list[object] | None:
-    """The messages with a note in each result of a call of this turn that had been made before; None where none was.
+    """Return the messages with a note in each result of a call that this turn had made before; None where none was.
 
     A turn begins with the user's last message. What is counted are calls with the same name and equal arguments.
     """

@@ -1,4 +1,4 @@
-"""Calls of earlier turns in a request: arguments that no engine could read are mended, or emptied.
+"""Mend calls of earlier turns in a request: arguments that no engine could read are mended, or emptied.
 
 The engine parses the arguments of every earlier call; one that is no JSON object fails the request, and every later one
 of the same conversation. Mending takes time, so that a request has a limit of it.
@@ -21,7 +21,7 @@ _SLOW: Final = (",", ":", "\\", "\n", "{", "}", "[", "]", '"', "'")
 
 
 def mended_messages(messages: object) -> list[object] | None:
-    """The messages with arguments that can be read; None where all can."""
+    """Return the messages with arguments that can be read; None where all can."""
     if not isinstance(messages, list):
         return None
     mender = _Mender()
@@ -30,7 +30,7 @@ def mended_messages(messages: object) -> list[object] | None:
 
 
 def mended_input(asked: Mapping[str, object]) -> dict[str, object]:
-    """The same for the items of `/v1/responses`: the field `input` where it has to change."""
+    """Return the same for the items of `/v1/responses`: the field `input` where it has to change."""
     items = asked.get("input")
     if not isinstance(items, list):
         return {}
@@ -40,7 +40,7 @@ def mended_input(asked: Mapping[str, object]) -> dict[str, object]:
 
 
 def mended_arguments(text: str) -> str:
-    """JSON text of an object: the text itself, the text mended, or `{}`."""
+    """Return JSON text of an object: the text itself, the text mended, or `{}`."""
     if is_object(text):
         return text
     for _ in range(2):  # an object, or a string that holds one
@@ -57,13 +57,13 @@ def mended_arguments(text: str) -> str:
 
 
 class _Mender:
-    """Mends the arguments of one request."""
+    """The mender of one request's arguments."""
 
     def __init__(self) -> None:
         self._left = _MOST
 
     def mended(self, text: str) -> str:
-        """See `mended_arguments`."""
+        """Mend one text; see `mended_arguments`."""
         if is_object(text):
             return text
         self._left -= sum(map(text.count, _SLOW))

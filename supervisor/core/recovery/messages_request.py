@@ -1,4 +1,4 @@
-"""A request to `/v1/messages` as a request for a chat: what the engine itself would make of it.
+"""Convert a request to `/v1/messages` into one for a chat, as the engine itself would.
 
 Measured on llama-server b11434: these are the fields that it looks at, and this is what it makes of them.
 """
@@ -20,7 +20,7 @@ _STAMP: Final = re.compile(r"cch=.{5};")
 
 
 class _Source(TypedDict, total=False):
-    """Where a picture is."""
+    """The source of a picture."""
 
     type: str
     url: str
@@ -66,14 +66,14 @@ class _Choice(TypedDict, total=False):
 
 
 class _Thinking(TypedDict, total=False):
-    """Whether to think, and how long."""
+    """The wish for reasoning, and its budget."""
 
     type: str
     budget_tokens: int
 
 
 class _Asked(TypedDict, total=False):
-    """The request. What has another shape raises what Python raises, and is for the engine to judge."""
+    """The request. One of another shape raises what Python raises, and is for the engine to judge."""
 
     messages: list[_Message]
     system: str | list[_Block]
@@ -86,7 +86,7 @@ class _Asked(TypedDict, total=False):
 
 
 def chat_of_messages(request: Mapping[str, object]) -> dict[str, object] | None:
-    """The request for a chat; None where there is something in it that only the engine can judge."""
+    """Return the request for a chat; None where there is something in it that only the engine can judge."""
     asked = cast(_Asked, request)
     messages = asked.get("messages")
     if not isinstance(messages, list) or not all(isinstance(one, Mapping) for one in messages):
@@ -116,7 +116,7 @@ def _unstamped(text: str) -> str:
 
 
 def _message(message: _Message) -> list[Said]:
-    """A message, and the results of calls that stand in it, each as a message of its own."""
+    """Return a message, and the results of calls that stand in it, each as a message of its own."""
     blocks = message.get("content")
     if not isinstance(blocks, list):
         return [] if blocks is None and message.get("role") == "assistant" else [cast(Said, {**message})]
@@ -187,7 +187,7 @@ def _thinking(asked: _Asked) -> dict[str, object]:
 
 
 def _tools(asked: _Asked) -> dict[str, object]:
-    """The tools, and the choice among them."""
+    """Return the tools, and the choice among them."""
     tools = [_tool(one) for one in asked.get("tools") or ()]
     choice: _Choice = asked.get("tool_choice") or {}
     named = {"type": "function", "function": {"name": choice.get("name")}}

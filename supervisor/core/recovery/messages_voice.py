@@ -32,7 +32,7 @@ class MessagesVoice:
         self._usage: Usage = {}
 
     def chunk(self, chunk: Chunk) -> bytes:
-        """Its texts and calls as events of blocks."""
+        """Return its texts and calls as events of blocks."""
         out: list[Block] = []
         self._first = self._first or chunk
         if not self._started and (_says_something(chunk) or "prompt_progress" in chunk):
@@ -45,7 +45,7 @@ class MessagesVoice:
         return b"".join(map(named, out))
 
     def end(self) -> bytes:
-        """Stop reason, usage and `message_stop`."""
+        """Return stop reason, usage and `message_stop`."""
         last = {"stop_reason": _REASONS.get(self._reason, "end_turn"), "stop_sequence": self._stop_word}
         out = [
             *(() if self._started else (self._start(self._first),)),
@@ -56,11 +56,11 @@ class MessagesVoice:
         return b"".join(map(named, out))
 
     def error(self, error: Mapping[str, object]) -> bytes:
-        """The event `error`."""
+        """Return the event `error`."""
         return ANTHROPIC.stream_error(error)
 
     def whole(self, answer: Chunk) -> Block:
-        """A message with all its blocks."""
+        """Return a message with all its blocks."""
         message, reason = message_of(answer)
         blocks: list[Block] = []
         if message.get("reasoning_content"):
@@ -95,7 +95,7 @@ class MessagesVoice:
         return out
 
     def _at(self, block: str | int, begun: Block) -> list[Block]:
-        """Go to this block: the one before ends, this one begins."""
+        """Go to this block: end the one before, begin this one."""
         if self._open == block:
             return []
         out = self._closed()
@@ -133,14 +133,14 @@ def _says_something(chunk: Chunk) -> bool:
 
 
 def _progressed(chunk: Chunk) -> Usage:
-    """The usage so far, from a report on the prompt."""
+    """Return the usage so far, from a report on the prompt."""
     progress = chunk.get("prompt_progress") or {}
     cached = progress.get("cache", 0)
     return {"prompt_tokens": progress.get("total", 0), "prompt_tokens_details": {"cached_tokens": cached}}
 
 
 def _stop_word(chunk: Chunk) -> str | None:
-    """The stop word that the answer ended with; None where there is none, or the engine does not say."""
+    """Return the stop word that ended the answer; None where there is none, or the engine does not say."""
     return (chunk.get("__verbose") or {}).get("stopping_word") or None
 
 
@@ -154,7 +154,7 @@ def _usage(usage: Usage) -> Mapping[str, int]:
 
 
 def _input(arguments: str | None) -> object:
-    """The arguments of a call as a value; of one that was cut, nothing."""
+    """Return the arguments of a call as a value; of one that was cut, nothing."""
     try:
         value: object = parse(arguments or "{}")
     except NotJson:

@@ -1,4 +1,4 @@
-"""Whether and how calls are looked for: by the request, else the model, else the server."""
+"""Decide whether and how calls are looked for: by the request, else the model, else the server."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FIELD = "tool_calls"
 
 @dataclass(frozen=True, slots=True)
 class ToolPolicy:
-    """What holds for one request whose answer is watched."""
+    """The policy of one request whose answer is watched."""
 
     mode: ToolMode
 
     def options(self, body: Mapping[str, object]) -> Options:
-        """How to recover."""
+        """Return the options of recovery."""
         return Options(
             enabled=self.mode != "native",
             parallel_tool_calls=body.get("parallel_tool_calls") is not False,
@@ -30,7 +30,7 @@ class ToolPolicy:
 
 
 def asked_mode(body: Mapping[str, object], model: ToolMode | None, default: ToolMode) -> ToolMode:
-    """The mode for a request; raises InvalidRequest for one that there is not."""
+    """Return the mode for a request. Raise InvalidRequest for a mode that does not exist."""
     asked = body.get(FIELD)
     if asked is None:
         return model or default
@@ -41,13 +41,13 @@ def asked_mode(body: Mapping[str, object], model: ToolMode | None, default: Tool
 
 
 def offers_tools(chat: Mapping[str, object]) -> bool:
-    """Whether tools are offered and may be called, so that the answer may hold calls."""
+    """Return whether tools are offered and may be called, so that the answer may hold calls."""
     tools = chat.get("tools")
     return isinstance(tools, list) and bool(tools) and chat.get("tool_choice") != "none"
 
 
 def only_named(chat: Mapping[str, object]) -> dict[str, object]:
-    """A named tool as the only one, which must be called: the engine takes no name for an order."""
+    """Return the named tool as the only one, which must be called: the engine takes no name as `tool_choice`."""
     choice, tools = chat.get("tool_choice"), chat.get("tools")
     name = mapping(mapping(choice).get("function")).get("name")
     if name is None or not isinstance(tools, list):

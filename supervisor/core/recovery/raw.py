@@ -36,7 +36,7 @@ _REASONS: Final[Mapping[str, str]] = {"eos": "stop", "word": "stop", "limit": "l
 
 
 def can_go_raw(body: Mapping[str, object]) -> bool:
-    """Whether a request can be answered without the engine's parser and grammar."""
+    """Return whether a request can be answered without the engine's parser and grammar."""
     wanted = body.get("tool_choice")
     constrained = wanted == "required" or isinstance(wanted, Mapping)
     engine_s = ("response_format", "grammar", "json_schema", "logprobs", "n_probs", "continue_final_message")
@@ -45,12 +45,12 @@ def can_go_raw(body: Mapping[str, object]) -> bool:
 
 
 def template_request(body: Mapping[str, object]) -> dict[str, object]:
-    """What to ask `/apply-template`."""
+    """Return the request to `/apply-template`."""
     return {key: value for key, value in body.items() if key not in _STREAMING}
 
 
 def completion_request(body: Mapping[str, object], prompt: str) -> dict[str, object]:
-    """What to ask `/completion`: the client's sampling, the prompt, and that markup be shown."""
+    """Return the request to `/completion`: the client's sampling, the prompt, and that markup be shown."""
     asked = {key: value for key, value in body.items() if key not in _OF_CHAT}
     most = body.get("max_completion_tokens", body.get("max_tokens"))
     limit = {} if most is None else {"n_predict": most}
@@ -65,17 +65,17 @@ def completion_request(body: Mapping[str, object], prompt: str) -> dict[str, obj
 
 
 def _shown(prompt: str) -> tuple[str, ...]:
-    """Texts that may be tokens of their own, which are not shown unless they are asked for."""
+    """Return the texts that may be tokens of their own, which are shown only on request."""
     return (*REGISTRY.tokens, *REGISTRY.turn_tokens(prompt))
 
 
 def opens_thought(prompt: str) -> bool:
-    """Whether the prompt ends inside a think block."""
+    """Return whether the prompt ends inside a think block."""
     return prompt.rstrip().endswith(tuple(REGISTRY.think))
 
 
 class RawChunks:
-    """Events of `/completion` → chunks of a chat.
+    """The converter of `/completion` events into chunks of a chat.
 
     Args:
         head: `id`, `created`, `model` of the chunks.
@@ -92,7 +92,7 @@ class RawChunks:
         self.done = False
 
     def feed(self, event: RawEvent) -> list[Chunk]:
-        """The chunks of one event."""
+        """Return the chunks of one event."""
         out: list[Chunk] = []
         progress: Chunk = {"prompt_progress": event["prompt_progress"]} if "prompt_progress" in event else {}
         if self._with_role or progress:
@@ -128,7 +128,10 @@ class RawChunks:
 
 
 def _goes_on(messages: object) -> bool:
-    """Whether the engine is to continue an answer that the client has begun: only its parser knows where that ends."""
+    """Return whether the engine is to continue an answer that the client began.
+
+    Only its parser knows where that ends.
+    """
     last = messages[-1] if isinstance(messages, list) and messages else None
     return isinstance(last, Mapping) and last.get("role") == "assistant"
 

@@ -1,4 +1,4 @@
-"""Text behind a call that the engine has parsed: a call in it is dropped if it is that call again, else it is text."""
+"""Filter text behind a call that the engine has parsed: the same call in it is dropped, all else is text."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Repeats:
         self._repeated = False  # the call before was one that the client has
 
     def feed(self, channel: Channel, text: str) -> list[Event]:
-        """What can go on."""
+        """Return the events that can go on."""
         return self._sorted(self._recoverer.feed(channel, text))
 
     def finish(self, reason: str | None) -> list[Event]:
-        """The rest."""
+        """Return the rest."""
         return [*self._sorted(self._recoverer.finish(reason)), *self._release_markup()]
 
     def _sorted(self, events: list[Event]) -> list[Event]:

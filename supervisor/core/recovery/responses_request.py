@@ -1,4 +1,4 @@
-"""A request to `/v1/responses` as a request for a chat: what the engine itself would make of it.
+"""Convert a request to `/v1/responses` into one for a chat, as the engine itself would.
 
 Measured on llama-server b11434: these are the items that it knows, and this is what it makes of them; all fields that a
 chat has, too, mean there what they mean here.
@@ -46,7 +46,7 @@ class _Item(TypedDict, total=False):
 
 
 class _Asked(TypedDict, total=False):
-    """The request. What has another shape raises what Python raises, and is for the engine to judge."""
+    """The request. One of another shape raises what Python raises, and is for the engine to judge."""
 
     input: str | list[_Item]
     instructions: str
@@ -59,7 +59,7 @@ class _Unknown(Exception):
 
 
 def chat_of_responses(request: Mapping[str, object]) -> dict[str, object] | None:
-    """The request for a chat; None where there is something in it that only the engine can judge."""
+    """Return the request for a chat; None where there is something in it that only the engine can judge."""
     if request.get("previous_response_id"):
         return None
     asked = cast(_Asked, request)
@@ -95,7 +95,7 @@ def _messages(given: object) -> list[Said]:
 
 
 def _add(messages: list[Said], item: _Item) -> None:
-    """Add an item; what an assistant said, thought and called in a row is one message."""
+    """Add an item. What an assistant said, thought and called in a row is one message."""
     kind, role = item.get("type", "message"), item.get("role")
     if kind == "message" and role in _ASKERS:
         messages.append({"role": role, "content": _content(item["content"])})
@@ -122,7 +122,7 @@ def _call(item: _Item) -> SaidCall:
 
 
 def _assistant(messages: list[Said]) -> Said:
-    """The assistant's message at the end."""
+    """Return the assistant's message at the end."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": []})
     return messages[-1]

@@ -22,7 +22,7 @@ _EVENTS: Final = {_REASONING: "response.reasoning_text", _MESSAGE: "response.out
 
 
 def echoed(asked: Mapping[str, object]) -> Mapping[str, object]:
-    """What of a request its answer repeats, as far as that is short: it is written three times into a stream."""
+    """Return the fields that an answer repeats, as far as they are short: a stream repeats them three times."""
     left, kept = _MOST_ECHOED, dict[str, object]()
     for key in (*_CHOICES, *_ECHOED):
         if key in asked and (size := len(compact({key: asked[key]}))) <= left:
@@ -49,7 +49,7 @@ class ResponsesVoice:
         self._usage: Usage | None = None
 
     def chunk(self, chunk: Chunk) -> bytes:
-        """Its texts and calls as events of items."""
+        """Return its texts and calls as events of items."""
         out = b""
         if self._head is None:
             self._head = chunk
@@ -63,18 +63,18 @@ class ResponsesVoice:
         return out
 
     def end(self) -> bytes:
-        """The last item's end, and the whole response."""
+        """Return the end of the last item, and the whole response."""
         status = self._status()
         closed = self._closed(status)
         response = self._response(status)
         return closed + self._event(f"response.{response['status']}", response=response)
 
     def error(self, error: Mapping[str, object]) -> bytes:
-        """The event `error`."""
+        """Return the event `error`."""
         return RESPONSES.stream_error(error)
 
     def whole(self, answer: Chunk) -> Mapping[str, object]:
-        """The response with all its items."""
+        """Return the response with all its items."""
         message, reason = message_of(answer)
         delta: Delta = {**message, "tool_calls": numbered(message)}
         self.chunk({**answer, "choices": [{"delta": delta, "finish_reason": reason}]})
@@ -116,7 +116,7 @@ class ResponsesVoice:
         return {"id": f"{prefix}_{self._suffix()}_{number}", "type": kind, "status": "in_progress"}
 
     def _at(self, place: str | int, item: Item) -> bytes:
-        """Go to this item: the one before ends, this one begins."""
+        """Go to this item: end the one before, begin this one."""
         if self._open == place:
             return b""
         out = self._closed("completed")
@@ -127,7 +127,7 @@ class ResponsesVoice:
         return out
 
     def _closed(self, status: str) -> bytes:
-        """The present item's end."""
+        """End the present item, and return its events."""
         if self._open is None:
             return b""
         text, kind, out = "".join(self._text), self._open, b""
@@ -150,7 +150,7 @@ class ResponsesVoice:
     # -- events --------------------------------------------------------------------------------------------------------
 
     def _about(self, kind: str, **more: object) -> bytes:
-        """An event of the present item."""
+        """Return an event of the present item."""
         return self._event(kind, item_id=self._item["id"], output_index=len(self._items), **more)
 
     def _event(self, kind: str, **more: object) -> bytes:
@@ -161,7 +161,10 @@ class ResponsesVoice:
         return str((self._head or {}).get("id", "")).removeprefix("chatcmpl-")
 
     def _status(self) -> str:
-        """The engine's own word for every end; a call that was cut, which nobody must carry out, is none."""
+        """Return the engine's own word for every end, `completed`.
+
+        A call that was cut gets another, as nobody must carry it out.
+        """
         cut = self._reason == "length" and isinstance(self._open, int) and not _is_json("".join(self._text))
         return "incomplete" if cut else "completed"
 

@@ -1,4 +1,4 @@
-"""The shapes of what a client sent. Whether they are right is for the engine to say; none of them fails here."""
+"""Read the shapes of what a client sent. Whether they are right is for the engine to say; no function here fails."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """A value that should be an object; an empty one where it is none."""
+    """Return a value that should be an object; an empty one where it is none."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> list[Any]:
-    """A value that should be an array; an empty one where it is none."""
+    """Return a value that should be an array; an empty one where it is none."""
     return value if isinstance(value, list) else []

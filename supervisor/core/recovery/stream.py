@@ -29,7 +29,7 @@ _PARSER: Final = re.compile(r"does not match the expected|Failed to parse input|
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How an answer is taken in and given out.
+    """The ways in which an answer is taken in and given out.
 
     Attributes:
         raw: the engine's events are those of a completion; this makes chunks of a chat of them.
@@ -47,7 +47,7 @@ class Ways:
 
 
 class RecoveredStream:
-    """Filter between the engine's bytes and the client's.
+    """A filter between the engine's bytes and the client's.
 
     Args:
         relay: cuts the bytes.
@@ -77,7 +77,7 @@ class RecoveredStream:
         self._lead = self._ways.lead
 
     def feed(self, arrived: bytes) -> bytes:
-        """What may be sent now. Raises AskAgain."""
+        """Return the bytes that may be sent now. Raise AskAgain."""
         whole = self._relay.feed(arrived)
         if not whole or self.done:
             return b""
@@ -98,7 +98,7 @@ class RecoveredStream:
         return out
 
     def ending(self, error: Mapping[str, object]) -> bytes:
-        """What to send where the engine's stream broke off; see `StreamFilter.ending`."""
+        """Return the bytes to send where the engine's stream broke off; see `StreamFilter.ending`."""
         if self.done:
             return b""
         self.done = True
@@ -133,7 +133,7 @@ class RecoveredStream:
         return out + self._end() if raw.done else out
 
     def _kept(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Those that can be said now: a finish without a call waits until it is judged."""
+        """Return the chunks that can be sent now: a finish without a call waits until it is judged."""
         if self._lead:
             chunks = [self._led(chunk) for chunk in chunks]
         if self._ways.judge is None:
@@ -146,7 +146,7 @@ class RecoveredStream:
         return out
 
     def _led(self, chunk: Chunk) -> Chunk:
-        """With the lead before its text, where it is the first that has one."""
+        """Return the chunk with the lead before its text, if it is the first with text."""
         choices = list(chunk.get("choices") or ())
         delta = choices[0].get("delta") or {} if choices else {}
         content = delta.get("content")
@@ -157,7 +157,7 @@ class RecoveredStream:
         return {**chunk, "choices": [first, *choices[1:]]}
 
     def _stops(self, chunk: Chunk) -> bool:
-        """Whether the model ends here and has called nothing; what it said is kept in mind."""
+        """Return whether the model ends here and has called nothing; remember its text."""
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {}
             content = delta.get("content") or ""
@@ -191,7 +191,7 @@ class RecoveredStream:
 
 
 def _tokens(chunks: list[Chunk]) -> int | None:
-    """What the engine says of the answer's length."""
+    """Return the tokens of the answer, as the engine counts them."""
     for chunk in chunks:
         counts = (chunk.get("timings") or {}).get("predicted_n"), (chunk.get("usage") or {}).get("completion_tokens")
         for found in counts:
@@ -201,6 +201,6 @@ def _tokens(chunks: list[Chunk]) -> int | None:
 
 
 def is_parser_s(error: Mapping[str, object]) -> bool:
-    """Whether the engine failed over the model's text, not over anything else."""
+    """Return whether the engine failed over the model's text and not over anything else."""
     message = error.get("message")
     return isinstance(message, str) and _PARSER.search(message) is not None

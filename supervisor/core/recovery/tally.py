@@ -1,4 +1,4 @@
-"""What recovery did in one answer: for counters and the log."""
+"""The record of what recovery did in one answer, for counters and the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a chat as the engine writes them, and its messages as clients do: the fields that are looked at.
+"""The fields that are looked at: of a chat's answers as the engine writes them, and of its messages as clients do.
 
 Whatever else there is goes on untouched.
 """
@@ -10,7 +10,7 @@ from typing import TypeAlias, TypedDict
 
 
 class Function(TypedDict, total=False):
-    """What is called; the arguments are JSON text, or a piece of it."""
+    """The function of a call; the arguments are JSON text, or a piece of it."""
 
     name: str
     arguments: str
@@ -44,13 +44,13 @@ class Choice(TypedDict, total=False):
 
 
 class PromptDetails(TypedDict, total=False):
-    """What a prompt cost."""
+    """The cost of a prompt."""
 
     cached_tokens: int
 
 
 class Usage(TypedDict, total=False):
-    """What an answer cost, in tokens."""
+    """The cost of an answer, in tokens."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -66,14 +66,14 @@ class Timings(TypedDict, total=False):
 
 
 class Progress(TypedDict, total=False):
-    """How far the prompt has been read, in tokens."""
+    """The progress of reading the prompt, in tokens."""
 
     total: int
     cache: int
 
 
 class Verbose(TypedDict, total=False):
-    """What the engine tells where it is asked to be verbose."""
+    """The engine's record where it is asked to be verbose."""
 
     stopping_word: str | None
 
@@ -113,7 +113,7 @@ class RawEvent(TypedDict, total=False):
 
 
 def numbered(message: Delta) -> list[CallPart]:
-    """The calls of a whole message as those of a delta: each with its index."""
+    """Return the calls of a whole message as those of a delta: each with its index."""
     return [{**call, "index": index} for index, call in enumerate(message.get("tool_calls") or ())]
 
 
@@ -122,7 +122,7 @@ def numbered(message: Delta) -> list[CallPart]:
 
 
 class SaidFunction(TypedDict, total=False):
-    """What an earlier call called."""
+    """The function of an earlier call."""
 
     name: str
     arguments: object

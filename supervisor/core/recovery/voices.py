@@ -1,4 +1,4 @@
-"""How an answer's chunks are said to the client: in the form of the API that it asked through."""
+"""Say an answer's chunks to the client in the form of the API that it asked through."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Voice(Protocol):
     verbatim: bool
 
     def chunk(self, chunk: Chunk, /) -> bytes:
-        """The events for a chunk of a chat."""
+        """Return the events for a chunk of a chat."""
         ...
 
     def end(self) -> bytes:
-        """The end of a complete stream."""
+        """Return the end of a complete stream."""
         ...
 
     def error(self, error: Mapping[str, object], /) -> bytes:
-        """The end of one that failed; `error` is OpenAI's error object."""
+        """Return the end of one that failed; `error` is OpenAI's error object."""
         ...
 
     def whole(self, answer: Chunk, /) -> Mapping[str, object]:
-        """The object for a whole answer of a chat."""
+        """Return the object for a whole answer of a chat."""
         ...
 
 
@@ -42,19 +42,19 @@ class ChatVoice:
     verbatim = True
 
     def chunk(self, chunk: Chunk) -> bytes:
-        """One event."""
+        """Return one event."""
         return _event(chunk)
 
     def end(self) -> bytes:
-        """`[DONE]`."""
+        """Return `[DONE]`."""
         return _DONE_EVENT
 
     def error(self, error: Mapping[str, object]) -> bytes:
-        """An event of its own, then `[DONE]`."""
+        """Return an event of its own, then `[DONE]`."""
         return _event({"error": dict(error)}) + _DONE_EVENT
 
     def whole(self, answer: Chunk) -> Mapping[str, object]:
-        """The answer."""
+        """Return the answer."""
         return answer
 
 
@@ -62,7 +62,10 @@ _DONE_EVENT: Final = encode(SseEvent(DONE))
 
 
 def compact(value: Mapping[str, object]) -> str:
-    """JSON as the engine writes it; halves of surrogate pairs, which no UTF-8 can hold, become question marks."""
+    """Return JSON as the engine writes it.
+
+    Halves of surrogate pairs, which no UTF-8 can hold, become question marks.
+    """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace").decode()
 
@@ -72,12 +75,12 @@ def _event(said: Mapping[str, object]) -> bytes:
 
 
 def named(event: Mapping[str, object]) -> bytes:
-    """An event whose name is its `type`."""
+    """Return an event whose name is its `type`."""
     return encode(SseEvent(compact(event), event=str(event["type"])))
 
 
 def message_of(answer: Chunk) -> tuple[Delta, str | None]:
-    """Message and finish reason of a chat's only choice."""
+    """Return message and finish reason of a chat's only choice."""
     choices = answer.get("choices")
     choice: Choice = choices[0] if isinstance(choices, list) and choices else {}
     return choice.get("message") or {}, choice.get("finish_reason")

@@ -1,1 +1,1 @@
-"""What a request may and means before an engine sees it: access, browsers, affinity, large bodies in outline."""
+"""Judge a request before an engine sees it: access, browsers, affinity, and large bodies in outline."""

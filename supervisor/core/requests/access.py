@@ -1,4 +1,4 @@
-"""Who may talk to the daemon. The decision is `check`, a plain function; `api/guard.py` enforces it.
+"""Decide who may talk to the daemon. The decision is `check`, a plain function; `api/guard.py` enforces it.
 
 Rule 1: on loopback, without keys, the Host header must name a loopback host: a page that resolves its own name to
         127.0.0.1 (DNS rebinding) is turned away.
@@ -25,7 +25,7 @@ _OPEN = frozenset({("GET", "/health"), ("HEAD", "/health")})
 
 @dataclass(frozen=True)
 class AccessRules:
-    """What the guard enforces."""
+    """The rules that the guard enforces."""
 
     api_keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()  # besides loopback names
@@ -36,7 +36,7 @@ class AccessRules:
 
 @lru_cache(maxsize=64)
 def is_loopback(host: str) -> bool:
-    """True for `localhost` and for addresses of this machine only."""
+    """Return True for `localhost` and for addresses of this machine only."""
     if host == "localhost":
         return True
     try:
@@ -46,7 +46,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check(rules: AccessRules, method: str, path: str, headers: Mapping[str, str]) -> RequestError | None:
-    """The reason to turn a request away, or None. Header names are in lower case."""
+    """Return the reason to turn a request away, or None. Header names are in lower case."""
     host = headers.get("host", "")
     if rules.check_host and not _host_allowed(rules, host):
         return HostNotAllowed(
@@ -66,12 +66,15 @@ def check(rules: AccessRules, method: str, path: str, headers: Mapping[str, str]
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    """True for a CORS preflight, which is for the guard alone; any other `OPTIONS` is a request like all others."""
+    """Return True for a CORS preflight, which is for the guard alone.
+
+    Any other `OPTIONS` is a request like all others.
+    """
     return method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
 
 
 def origin_allowed(rules: AccessRules, origin: str, host: str) -> bool:
-    """True for the daemon's own origin and the configured ones."""
+    """Return True for the daemon's own origin and the configured ones."""
     return origin in rules.allowed_origins or origin in {f"http://{host}", f"https://{host}"}
 
 

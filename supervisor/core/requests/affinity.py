@@ -1,4 +1,4 @@
-"""Which requests belong together, so that they may go to the engine that has read their beginning before."""
+"""Tell which requests belong together, so that they may go to the engine that has read their beginning before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_PARTS = 64
 
 
 def affinity_of(body: Mapping[str, object], heads: Callable[[object], object] = lambda value: value) -> str | None:
-    """An opaque key for a request's body; None: nothing ties it to another one.
+    """Return an opaque key for a request's body; None if nothing ties it to another one.
 
     heads: a value of the body with the beginnings of its texts, where the body is an outline.
 

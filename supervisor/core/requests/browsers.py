@@ -1,4 +1,4 @@
-"""What a request's headers tell of browsers. Header names are in lower case.
+"""Tell from a request's headers whether a browser sent it. Header names are in lower case.
 
 A page can make a browser send a GET to any address: as a picture, a link, a frame. Browsers tell where it comes from
 in `Sec-Fetch-Site`, but only to addresses that they trust: this machine's own, and HTTPS.
@@ -13,10 +13,10 @@ _NO_PAGE_CAN_SEND = ("authorization", "x-api-key")  # without asking first
 
 
 def from_browser(headers: Mapping[str, str]) -> bool:
-    """True for a browser's request, whatever page it comes from."""
+    """Return True for a browser's request, whatever page it comes from."""
     return headers.get("user-agent", "").startswith("Mozilla/") or any(name in headers for name in _TELL_THE_SITE)
 
 
 def from_unknown_page(headers: Mapping[str, str]) -> bool:
-    """True for a browser's request of which nothing says that it comes from a page that may make it."""
+    """Return True for a browser's request if nothing says that it comes from a page that may make it."""
     return from_browser(headers) and not any(name in headers for name in (*_TELL_THE_SITE, *_NO_PAGE_CAN_SEND))

@@ -25,13 +25,13 @@ _WHOLE_CHARACTERS: Final = re.compile(r"(?:[^\\]|\\u[0-9a-fA-F]{4}|\\[^u])*+")
 _BYTES_OF_A_CHARACTER: Final = 12  # two escapes of six
 _WHOLE: Final = b":"  # behind the marker of a whole field
 MARK_BYTES: Final = 32
-"""What a mark takes, about."""
+"""Approximate bytes of a mark."""
 _JOINED: Final = 1 << 15  # pieces below this are sent together
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """One request's.
+    """The outline of one request.
 
     Attributes:
         text: the outline.
@@ -45,11 +45,11 @@ class Outline:
     _marker: str
 
     def pieces(self, payload: bytes) -> Payload:
-        """JSON that was made of the outline, with everything that was left out in its place."""
+        """Return JSON that was made of the outline, with everything that was left out put back in its place."""
         return tuple(_joined(self._parts(payload)))
 
     def heads(self, value: object, size: int) -> object:
-        """A value of the outline with the first `size` characters of each text in the place of its mark."""
+        """Return a value of the outline with the first `size` characters of each text in the place of its mark."""
         if isinstance(value, str):
             return "".join(self._headed(value, size)) if self._marker in value else value
         if isinstance(value, list):
@@ -88,7 +88,7 @@ class Outline:
 
 
 def _joined(parts: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """The same bytes in fewer pieces."""
+    """Yield the same bytes in fewer pieces."""
     small: list[bytes | memoryview] = []
     size = 0
     for part in parts:
@@ -105,5 +105,5 @@ def _joined(parts: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]
 
 
 def mark_of(marker: str, number: int, *, whole: bool) -> bytes:
-    """What stands in the outline for what was left out: within the quotes of a string, or for a `whole` value."""
+    """Return the mark of what was left out of the outline: within the quotes of a string, or for a `whole` value."""
     return (f'"{marker}:{number}:"' if whole else f"{marker}.{number}.").encode()

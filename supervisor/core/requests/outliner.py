@@ -1,4 +1,4 @@
-"""Reads a large request piece by piece and notes what its outline leaves out (`core/requests/outline.py`).
+"""Read a large request piece by piece, and note what its outline leaves out (`core/requests/outline.py`).
 
 Nothing of the request is built, and every step is short: work is counted in strings, arrays and objects, as many for
 each byte as an attacker can make them, not in bytes.
@@ -28,7 +28,7 @@ _PLACES: Final = frozenset({"messages", "input", "prompt"})
 """The fields of a request in which long texts are left out."""
 
 _WITHIN: Final = frozenset({"content", "image_url", "input_audio", "source", "file", "output"})
-"""What may lie between such a field and a text.
+"""Keys that may lie between such a field and a text.
 
 Not the arguments of calls, which recovery reads: neither as a text (`arguments`) nor as an object (`input`).
 """
@@ -49,7 +49,7 @@ _OPENING: Final = b"{["
 
 @dataclass(frozen=True, slots=True)
 class OutlineLimits:
-    """What a request may have.
+    """The limits of a request.
 
     Attributes:
         kept: bytes of its outline. values: strings, arrays and objects in it, and what other values count for.
@@ -82,18 +82,18 @@ class _Level:
 
     @property
     def is_list_of_field(self) -> bool:
-        """Whether it is, where it is plain, the value of such a field itself."""
+        """True if it is plain and the value of such a field itself."""
         return not self.is_object and self.key in _PLACES
 
     def within(self, *, is_object: bool, at_top: bool) -> _Level:
-        """One that opens in it."""
+        """Return the level of an array or object that opens in it."""
         within = self.plain and (self.key in _WITHIN or self.is_list_of_field)
         plain = self.key in _PLACES if at_top else within
         return _Level(is_object=is_object, key="" if is_object else self.key, plain=plain)
 
 
 class Outliner:
-    """Reads a body; `feed` it, then `finish`."""
+    """A reader of a body; `feed` it, then `finish`."""
 
     def __init__(self, limits: OutlineLimits = OutlineLimits()) -> None:
         self._limits = limits
@@ -113,7 +113,7 @@ class Outliner:
         self._below = 0  # arrays and objects that are open in it
 
     def feed(self, piece: bytes, at: int = 0) -> int:
-        """Read on in a piece from `at`, not for long; where it got to, which is its end or where to go on.
+        """Read on in a piece from `at`, not for long; return where it got to, which is the end or where to go on.
 
         Raises InvalidRequest, PayloadTooLarge.
         """
@@ -127,7 +127,7 @@ class Outliner:
         return at
 
     def finish(self, body: memoryview, marker: str) -> Outline:
-        """The outline of the whole `body`, which has been fed; raises InvalidRequest.
+        """Return the outline of the whole `body`, which has been fed. Raise InvalidRequest.
 
         marker: letters and digits that are not in the body.
         """
@@ -168,7 +168,7 @@ class Outliner:
         return stop + 1
 
     def _string_ends(self, at: int) -> None:
-        """A string has ended, with its quote at `at`."""
+        """Note the end of a string, whose quote is at `at`."""
         if self._opaque:
             if not self._below:
                 self._field_ends(at + 1)
@@ -185,7 +185,7 @@ class Outliner:
         self._value_ends(at + 1)
 
     def _may_be_left_out(self, level: _Level) -> bool:
-        """Whether a long text that stands here is."""
+        """Return whether a long text that stands here may be left out."""
         if len(self._levels) == 1:
             return level.key in _PLACES
         return level.plain and (level.key in _TEXTS or level.is_list_of_field)
@@ -212,7 +212,7 @@ class Outliner:
         return stop + 1
 
     def _between(self, text: bytes) -> None:
-        """What lies between two marks: commas, colons, numbers and words."""
+        """Note what lies between two marks: commas, colons, numbers and words."""
         if not text.strip(b" \t\r\n,:"):
             return
         if not self._levels:
@@ -246,9 +246,7 @@ class Outliner:
         else:
             self._levels.append(_Level(is_object=True, key="", plain=False))
         if len(self._levels) + self._below > self._limits.depth:
-            raise InvalidRequest(
-                f"The request body has more than {self._limits.depth} arrays and objects in each other."
-            )
+            raise InvalidRequest(f"The request body nests arrays and objects more than {self._limits.depth} deep.")
 
     def _closes(self, at: int) -> None:
         if not self._levels or (self._opaque and not self._below):
@@ -265,7 +263,7 @@ class Outliner:
             self._closed = True
 
     def _value_begins(self, at: int) -> None:
-        """A string, array or object begins, or a key."""
+        """Note the beginning of a string, array, object or key."""
         if self._opaque:
             return
         if len(self._levels) == 1:
@@ -287,14 +285,14 @@ class Outliner:
     # fields, and which are left out as a whole
 
     def _name_ends(self) -> None:
-        """The name of a field has ended."""
+        """Note the end of a field's name."""
         self._fields += 1
         if self._fields > self._limits.fields:
             raise PayloadTooLarge(f"The request has more than {self._limits.fields:,} fields; send fewer.")
         self._before = (len(self._spans), self._left_out, self._values)
 
     def _field_ends(self, at: int) -> None:
-        """A field that is left out has ended."""
+        """Note the end of a field that is left out."""
         assert self._field is not None  # it began
         self._leave(self._field, at, whole=True)
         self._field = None
@@ -306,7 +304,7 @@ class Outliner:
         self._left_out += stop - start - MARK_BYTES
 
     def _check(self, at: int) -> None:
-        """Leave the present field out where it makes the outline too large; refuse what has too much of all."""
+        """Leave the present field out where it makes the outline too large; refuse a body with too many values."""
         limits = self._limits
         if self._marks > limits.marks or self._scalars > limits.scalars:
             raise PayloadTooLarge(
@@ -316,12 +314,14 @@ class Outliner:
         if self._opaque:
             return
         if at - self._left_out > 2 * limits.kept and self._field is None:
-            raise PayloadTooLarge("The request body is too large for what is in it; send less at once.")
+            raise PayloadTooLarge(
+                "The request body has too much white space or too many small values; send less at once."
+            )
         if self._is_too_large(self._string if self._will_be_left_out() else at):
             self._leave_field_out()
 
     def _is_too_large(self, at: int) -> bool:
-        """Whether the outline is, and the present field for a reason."""
+        """Return whether the outline is too large because of the present field."""
         if self._values <= self._limits.values and at - self._left_out <= self._limits.kept:
             return False
         _, left_out, values = self._before
@@ -329,14 +329,14 @@ class Outliner:
         return own > LONG or self._values - values > _FEW
 
     def _will_be_left_out(self) -> bool:
-        """Whether the present string will be when it ends."""
+        """Return whether the present string will be left out when it ends."""
         if not self._in_string:
             return False
         level = self._levels[-1]
         return not (level.is_object and level.expects_key) and self._may_be_left_out(level)
 
     def _leave_field_out(self) -> None:
-        """The present field, from its value's beginning on."""
+        """Leave the present field out, from its value's beginning on."""
         spans, self._left_out, self._values = self._before
         del self._spans[spans:]
         self._opaque = True
@@ -349,7 +349,7 @@ def _not_an_object() -> InvalidRequest:
 
 
 def _text_of(key: bytes) -> str:
-    """A key's text; empty where it is none of ours."""
+    """Return a key's text; empty where it is not one that we know."""
     try:
         return str(json.loads(b'"%b"' % key)) if b"\\" in key else key.decode()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Who gets an engine, and which engines live. Events in, commands out; clock and planner are arguments."""
+"""Decide who gets an engine, and which engines live. Events in, commands out; clock and planner are arguments."""
 
 from supervisor.core.schedule.groups import barred_by, refusal
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits

@@ -1,4 +1,4 @@
-"""Engines that end without being told to: who hears of it, and whether and when another one is started."""
+"""Handle engines that end without being told to: who is told, and whether and when another one is started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_REASON = Failure("engine_lost", "The engine ended without a reason.")
 
 
 def gone(state: State, engine: Engine, event: EngineGone, now: float) -> None:
-    """The engine's process is no more."""
+    """Take note that the engine's process is no more."""
     before = engine.state
     told = engine.leaving and engine.end is None
     engine.state = step(before, Trigger.LOST if engine.end is not None else Trigger.EXITED)
@@ -30,7 +30,7 @@ def gone(state: State, engine: Engine, event: EngineGone, now: float) -> None:
 
 
 def give_up(state: State, engine: Engine, failure: Failure, now: float) -> None:
-    """An engine that waits for its room will not get it."""
+    """Give up an engine that waits for its room and will not get it."""
     engine.state = step(engine.state, Trigger.EXITED)
     state.remove(engine)
     engine.model.fail(failure, now)
@@ -48,7 +48,7 @@ def _count(state: State, model: Model, now: float) -> None:
 
 
 def _go_on(state: State, model: Model, *, loading: bool, again: bool, now: float) -> None:
-    """Refuse those who waited for this load, or for a model that only fails; bring back what is to be kept."""
+    """Refuse those who waited for this load, or for a model that only fails; bring back models that are to be kept."""
     failure = model.failure or _NO_REASON
     if model.serving:
         model.target = len(model.serving) if loading else model.target

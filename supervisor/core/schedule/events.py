@@ -1,4 +1,7 @@
-"""What the scheduler hears and what it orders. Events are in the past tense, commands in the imperative."""
+"""The events that the scheduler hears and the commands that it gives.
+
+Events are in the past tense, commands in the imperative.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ ModelId: TypeAlias = str
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an engine did not come up or went away, or why a request gets none.
+    """The reason why an engine did not come up or went away, or why a request gets none.
 
     Attributes:
         retry_after: seconds after which a refused request has a chance; None: repeating it alone does not help.
@@ -29,7 +32,7 @@ class Failure:
 
 
 class Plan(Protocol):
-    """What the scheduler must know of a decision of the planner; `core.plan.Placement` is one."""
+    """The part of a planner's decision that the scheduler needs; `core.plan.Placement` is one."""
 
     @property
     def evict(self) -> tuple[EngineId, ...]:
@@ -37,7 +40,7 @@ class Plan(Protocol):
 
     @property
     def used_bytes(self) -> Mapping[str, int]:
-        """What the engine will hold, by device name."""
+        """Bytes that the engine will hold, by device name."""
 
 
 # ── events ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -77,7 +80,7 @@ class UnloadAsked:
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:
-    """What `policy_of` and `limits_of` answer is not what it was."""
+    """The answers of `policy_of` and `limits_of` have changed."""
 
 
 @dataclass(frozen=True, slots=True)

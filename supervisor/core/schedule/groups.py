@@ -1,4 +1,4 @@
-"""Models that may not be loaded together: which of those that are there have to leave."""
+"""Models that may not be loaded together: decide which of those that are loaded have to leave."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from supervisor.core.schedule.state import Engine, Model, State
 
 
 def excludes(state: State, model: Model, other: Model) -> bool:
-    """Whether the two are different models that may not be loaded together."""
+    """Return whether the two are different models that may not be loaded together."""
     return model is not other and state.policy_of(model.id).excludes(state.policy_of(other.id))
 
 
 def parted(state: State) -> tuple[Engine, ...]:
-    """Engines that have to go because one that stays may not be loaded beside them any more.
+    """Return the engines that have to go because one that stays may not be loaded beside them any more.
 
     Of rivals that run together the pinned one stays, else one with requests, else the one of higher priority, else the
     one that was used last. Pinned ones never go.
@@ -39,13 +39,13 @@ def _stays(state: State, engine: Engine) -> tuple[bool, bool, int, float, int]:
 def barred_by(
     policy_of: Callable[[ModelId], ModelPolicy], model: ModelId, residents: Iterable[Resident]
 ) -> tuple[Resident, ...]:
-    """The residents that have to leave before the model may be loaded, however much room there is."""
+    """Return the residents that have to leave before the model may be loaded, however much room there is."""
     own = policy_of(model)
     return tuple(one for one in residents if one.model != model and own.excludes(policy_of(one.model)))
 
 
 def refusal(model: ModelId, pinned: ModelId) -> Failure:
-    """A model whose rival stays whatever happens."""
+    """Return the failure of a model whose rival stays whatever happens."""
     message = (
         f"'{model}' may not be loaded together with '{pinned}' (`groups` in the configuration), which is loaded "
         f"and pinned; `supervisor unload {pinned}` makes way."

@@ -1,4 +1,4 @@
-"""What time alone does: idle engines that end, and how long one is kept for clients that come back quickly."""
+"""Act on time alone: end idle engines, and keep one a while for clients that come back quickly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MANY = 0.1  # the share of hits above which it pays to wait for more of them
 
 
 def expire(state: State, now: float) -> None:
-    """End what was idle for its model's `ttl`, and everything once a stopping daemon has waited long enough.
+    """End engines idle for their model's `ttl`, and everything once a stopping daemon has waited long enough.
 
     An idle engine that has outgrown its plan ends too, and another takes its place.
     """
@@ -31,7 +31,7 @@ def expire(state: State, now: float) -> None:
 
 
 def linger_end(state: State, engine: Engine) -> float:
-    """How long an idle engine is kept from those who are not in a hurry: as long as requests may gather for the swap.
+    """Return how long an idle engine is kept from those not in a hurry: as long as requests may gather for the swap.
 
     Where many requests come for what is loaded, half a load longer than the last of them, but no longer than the swap
     and its way back take, counted from the first who waits, or half a load since it became ready. Not at all once as
@@ -47,7 +47,7 @@ def linger_end(state: State, engine: Engine) -> float:
 
 
 def _seeks(model: Model) -> bool:
-    """Whether it is waited for with nothing of it on the machine."""
+    """Return whether it is waited for with nothing of it on the machine."""
     return waits_since(model) is not None and all(engine.pending for engine in model.engines)
 
 
@@ -56,7 +56,7 @@ def _since(model: Model) -> float:
 
 
 def next_wake(state: State, now: float) -> float | None:
-    """When time alone will change something; None: never."""
+    """Return the time at which time alone will change something; None if it never will."""
     times = [state.close_at]
     times += [expiry(state, engine) for engine in state.engines.values()]
     seeking = False
@@ -73,7 +73,7 @@ def next_wake(state: State, now: float) -> float | None:
 
 
 def expiry(state: State, engine: Engine) -> float | None:
-    """When an idle engine ends for its idleness; None: not as things are."""
+    """Return the time at which an idle engine ends for its idleness; None if it will not as things are."""
     policy = state.policy_of(engine.model.id)
     if engine.state is not EngineState.READY or engine.leases or policy.pinned or policy.ttl is None:
         return None

@@ -13,7 +13,7 @@ import enum
 
 
 class EngineState(enum.Enum):
-    """Where one engine is in its life."""
+    """The state of one engine in its life."""
 
     RESERVED = "reserved"  # wanted: it waits for its room, or is being prepared; no process yet
     LOADING = "loading"  # the process is spawned and loads
@@ -26,7 +26,7 @@ class EngineState(enum.Enum):
 
 
 class Trigger(enum.Enum):
-    """What can happen to an engine."""
+    """An event in the life of an engine."""
 
     SPAWNED = "spawned"
     BECAME_READY = "became ready"
@@ -72,7 +72,7 @@ class ImpossibleTransition(Exception):
 
 
 def step(state: EngineState, trigger: Trigger) -> EngineState:
-    """The state after `trigger`; raises ImpossibleTransition for a pair outside the table."""
+    """Return the state after `trigger`. Raise ImpossibleTransition for a pair outside the table."""
     try:
         return TRANSITIONS[state, trigger]
     except KeyError:
@@ -80,5 +80,5 @@ def step(state: EngineState, trigger: Trigger) -> EngineState:
 
 
 def restart_delay(attempt: int, base: float, longest: float) -> float:
-    """Seconds before the restart after the `attempt`-th failure in a row: none, base, 2·base, … up to `longest`."""
+    """Return the seconds before the restart after the `attempt`-th failure in a row: 0, base, 2·base, … `longest`."""
     return 0.0 if attempt <= 1 else min(longest, base * 2.0 ** min(attempt - 2, 64))

@@ -1,4 +1,4 @@
-"""What the scheduler is told to keep to. Times are seconds."""
+"""The limits and policies that the scheduler keeps to. Times are seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SchedulerLimits:
-    """Limits of the whole.
+    """The limits of the whole scheduler.
 
     Attributes:
         max_waiting_model, max_waiting: requests that may wait for one model, and in all; more are refused.
@@ -35,7 +35,7 @@ class SchedulerLimits:
 
 @dataclass(frozen=True, slots=True)
 class ModelPolicy:
-    """What is set for one model.
+    """The settings of one model.
 
     Attributes:
         ttl: an engine that was idle for so long is ended; None: never.
@@ -65,10 +65,10 @@ class ModelPolicy:
             raise ValueError("concurrency: at least 1")
 
     def excludes(self, other: ModelPolicy) -> bool:
-        """Whether two different models with these policies may never be loaded together."""
+        """Return whether two different models with these policies may never be loaded together."""
         return self.alone or other.alone or not self.groups.isdisjoint(other.groups)
 
     @property
     def keep(self) -> bool:
-        """Whether it is brought back after a crash though nobody waits."""
+        """True if the model is brought back after a crash though nobody waits."""
         return self.pinned or self.preload

@@ -1,4 +1,4 @@
-"""What people pin while the daemon runs, over what the configuration says."""
+"""The pins that people set while the daemon runs, over what the configuration says."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Pins:
         self._pinned: dict[ModelId, bool] = {}
 
     def __call__(self, model: ModelId) -> ModelPolicy:
-        """What holds for the model now."""
+        """Return the policy of the model now."""
         policy = self._policy_of(model)
         pinned = self._pinned.get(model, policy.pinned)
         return policy if pinned == policy.pinned else replace(policy, pinned=pinned)
 
     def set(self, model: ModelId, pinned: bool) -> None:
-        """Pin it, or let it go, until the daemon ends."""
+        """Pin the model, or let it go, until the daemon ends."""
         self._pinned[model] = pinned
 
     def forget(self, model: ModelId) -> None:
-        """What the configuration says holds again."""
+        """Let the configuration's word hold again."""
         self._pinned.pop(model, None)

@@ -1,4 +1,4 @@
-"""Requests: who waits, in which order, and who gets a free slot.
+"""Queue requests: who waits, in which order, and who gets a free slot.
 
 Within a model they are served in the order of arrival. Between models that cannot be loaded together, a loaded one may
 serve later requests first, which saves swaps; a request that has waited `max_swap_wait` stands before all later ones.
@@ -45,7 +45,7 @@ def arrive(state: State, event: RequestArrived, now: float) -> None:
 
 
 def _note_hit(state: State, model: Model, now: float) -> None:
-    """Whether the newcomer finds the model at work, or would have if it had been kept for half of a load's time."""
+    """Note whether the newcomer finds the model at work, or would have if it had been kept for half a load's time."""
     soon = model.idle_since is not None and now < model.idle_since + state.reload_seconds(model) / 2
     hit = soon or any(engine.leases for engine in model.engines)
     state.hit_at = now if hit else state.hit_at
@@ -53,7 +53,7 @@ def _note_hit(state: State, model: Model, now: float) -> None:
 
 
 def _note_crowd(state: State, now: float) -> None:
-    """How many requests were open at a time: the most in this and the last stretch of time."""
+    """Note the largest number of requests open at a time, in this and the last stretch of time."""
     if now >= state.crowd_since + _STRETCH:
         state.crowds = (0, state.crowds[0] if now < state.crowd_since + 2 * _STRETCH else 0)
         state.crowd_since = now
@@ -61,7 +61,7 @@ def _note_crowd(state: State, now: float) -> None:
 
 
 def leave(state: State, model: Model, request: int) -> None:
-    """A request that waits no longer."""
+    """Drop a request that waits no longer."""
     del state.queued[request]
     del model.waiting[request]
 
@@ -81,7 +81,7 @@ def lend(state: State, model: Model, now: float) -> None:
 
 
 def give_back(state: State, request: int, now: float) -> None:
-    """A lease is over."""
+    """Take a lease back that is over."""
     engine = state.leased.pop(request)
     model = engine.model
     model.busy_seconds = smoothed(model.busy_seconds, now - engine.leases.pop(request))
@@ -94,7 +94,7 @@ def give_back(state: State, request: int, now: float) -> None:
 
 
 def waits_since(model: Model) -> float | None:
-    """Since when somebody wants an engine of the model and has none; None: nobody does."""
+    """Return since when somebody wants an engine of the model and has none; None if nobody does."""
     since = [] if model.wanted_since is None else [model.wanted_since]
     if model.waiting:
         since.append(next(iter(model.waiting.values())).arrived)
@@ -102,13 +102,16 @@ def waits_since(model: Model) -> float | None:
 
 
 def overdue(state: State, model: Model, now: float) -> bool:
-    """Whether later requests may not go first any more."""
+    """Return whether the model has waited so long that later requests may not go first any more."""
     since = waits_since(model)
     return since is not None and now >= since + state.limits.max_swap_wait
 
 
 def rank(state: State, model: Model, now: float) -> Rank:
-    """Who gets room first: the overdue by age; then by priority, what all who wait have waited, their number, age."""
+    """Return the order of room: the overdue by age.
+
+    Then by priority, what all who wait have waited, their number, age.
+    """
     since = waits_since(model)
     age = math.inf if since is None else since
     if overdue(state, model, now):
@@ -121,7 +124,7 @@ def rank(state: State, model: Model, now: float) -> Rank:
 
 
 def goes_before(state: State, model: Model, holder: Model, now: float) -> bool:
-    """Whether a model's turn has come against one whose engine is busy in the room it needs."""
+    """Return whether the model goes before one whose engine is busy in the room it needs."""
     mine, other = state.policy_of(model.id).priority, state.policy_of(holder.id).priority
     if not overdue(state, model, now) and mine <= other:
         return False
@@ -129,7 +132,7 @@ def goes_before(state: State, model: Model, holder: Model, now: float) -> bool:
 
 
 def crash_loop(state: State, model: Model) -> Failure:
-    """Why a model that keeps failing is left alone."""
+    """Return the failure of a model that keeps failing and is left alone."""
     reason = model.failure or Failure("engine_lost", "unknown")
     if reason.code == "crash_loop":
         return reason
@@ -160,12 +163,12 @@ def _full(state: State, model: Model) -> Failure | None:
 
 
 def capacity(state: State, engine: Engine) -> int:
-    """How many requests the engine takes at a time."""
+    """Return the number of requests that the engine takes at a time."""
     return state.policy_of(engine.model.id).concurrency or engine.slots or UNKNOWN_SLOTS
 
 
 def _choose(state: State, model: Model, affinity: str | None) -> Engine | None:
-    """The engine that served this affinity, else the least busy one; None: no slot is free."""
+    """Return the engine that served this affinity, else the least busy one; None if no slot is free."""
     share = {
         engine: len(engine.leases) / capacity(state, engine)
         for engine in model.engines

@@ -1,4 +1,4 @@
-"""How many engines a model has: none without demand, `replicas_min` on demand, more while requests wait.
+"""Adjust the number of a model's engines: none without demand, `replicas_min` on demand, more while requests wait.
 
 The first one may make others leave; those beside it are extras that take free room only.
 """
@@ -10,7 +10,7 @@ from supervisor.core.schedule.state import Model, State
 
 
 def adjust(state: State, now: float) -> None:
-    """Reserve what is missing and call off what nobody wants any more."""
+    """Reserve engines that are missing, and call off those that nobody wants any more."""
     if state.closing:
         return
     for model in state.models.values():
@@ -26,7 +26,7 @@ def adjust(state: State, now: float) -> None:
 
 
 def one_less(model: Model) -> None:
-    """An engine leaves for good reason: it is not to be replaced before there is new demand."""
+    """Lower the target when an engine leaves for good reason: it is replaced only on new demand."""
     model.target = min(model.target, len(model.serving))
 
 

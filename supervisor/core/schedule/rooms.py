@@ -1,4 +1,4 @@
-"""Room for those who wait for it: asks the planner, says who must leave, and when an engine may start.
+"""Find room for those who wait for it: ask the planner, say who must leave, and when an engine may start.
 
 Each engine that waits for room is taken in the order of rank, with the newest look at the machine:
 
@@ -32,7 +32,10 @@ _FRONT = 8  # so many that wait are planned for at every change; those behind th
 
 
 def place_waiting(state: State, now: float) -> bool:
-    """Take everybody who waits for room; whether an engine that was leaving serves again, so that others profit."""
+    """Try to place everybody who waits for room.
+
+    Return whether a leaving engine serves again, so that others profit.
+    """
     pending = [engine for engine in state.engines.values() if engine.pending]
     pending.sort(key=lambda engine: (engine.extra, rank(state, engine.model, now), engine.id))
     ahead: list[Engine] = []
@@ -53,7 +56,7 @@ def place_waiting(state: State, now: float) -> bool:
 
 
 def seen(state: State, engine: Engine, failure: Failure | None, now: float) -> None:
-    """A look at the machine is over."""
+    """Take in the outcome of a look at the machine."""
     for gone in engine.looking or ():
         state.vacated.pop(gone, None)
     engine.looking = None
@@ -65,7 +68,7 @@ def seen(state: State, engine: Engine, failure: Failure | None, now: float) -> N
 
 
 def residents(state: State, now: float) -> tuple[Resident, ...]:
-    """What is on the machine. Evictable: idle, not pinned, and not kept a moment longer for its clients."""
+    """Return the engines on the machine. One is evictable if it is idle, not pinned, and not kept for its clients."""
     return tuple(
         _resident(state, engine, now, evictable=_may_go(state, engine, now))
         for engine in state.engines.values()
@@ -82,7 +85,7 @@ def _look(state: State, engine: Engine) -> None:
 
 
 def _seek(state: State, engine: Engine, ahead: Sequence[Engine], now: float) -> None:
-    """Decide for one. `ahead`: those of higher rank that claim room or have waited too long."""
+    """Decide for one engine. `ahead`: those of higher rank that claim room or have waited too long."""
     engine.plan, engine.victims = None, frozenset()
     try:
         refusal, plan, victims = _ask(state, engine, ahead, now)
@@ -111,7 +114,10 @@ def _seek(state: State, engine: Engine, ahead: Sequence[Engine], now: float) -> 
 def _ask(
     state: State, engine: Engine, ahead: Sequence[Engine], now: float
 ) -> tuple[Failure | None, Plan | None, list[Engine]]:
-    """A reason to refuse it, or the best plan and who leaves for it; no plan: it has to wait."""
+    """Return a reason to refuse it, or the best plan and the engines that leave for it.
+
+    Without a plan it has to wait.
+    """
     living = [other for other in state.engines.values() if other.ordered is not None]
     pinned = [other for other in living if state.policy_of(other.model.id).pinned and not other.leaving]
     barred = [other for other in living if groups.excludes(state, engine.model, other.model)]
@@ -151,7 +157,7 @@ def _ask(
 def _verdict(
     state: State, engine: Engine, name: str, beside: Sequence[Resident], claims: Sequence[Engine]
 ) -> Plan | DoesNotFit:
-    """The planner's answer, remembered as long as nothing it depends on has changed."""
+    """Return the planner's answer, remembered as long as nothing that it depends on has changed."""
     plans = [claim.plan for claim in claims]
     key = (state.facts, [(resident.engine, resident.evictable) for resident in beside], plans)
     known = engine.verdicts.get(name)
@@ -172,12 +178,12 @@ def _named(state: State, plan: Plan) -> list[Engine]:
 
 
 def _may_go(state: State, engine: Engine, now: float) -> bool:
-    """Whether an engine is idle, not expected to be used in a moment, and can leave at once."""
+    """Return whether an engine is idle, not expected to be used in a moment, and can leave at once."""
     return engine.idle and not state.policy_of(engine.model.id).pinned and now >= linger_end(state, engine)
 
 
 def _must_go(state: State, victim: Engine, claimant: Model, now: float) -> bool:
-    """Whether an engine has to make room for the claimant now, or does so already."""
+    """Return whether an engine has to make room for the claimant now, or does so already."""
     if victim.leaving or _may_go(state, victim, now):
         return True
     return victim.state is EngineState.READY and goes_before(state, claimant, victim.model, now)
@@ -198,7 +204,7 @@ def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) 
     if engine.rounds >= state.limits.room_rounds:
         message = (
             f"Room for '{engine.model.id}' was made {state.limits.room_rounds} times and taken by others each time. "
-            "End what else uses the devices, or repeat the request."
+            "Close other programs that use the devices, or repeat the request."
         )
         crash.give_up(state, engine, Failure("does_not_fit", message), now)
         return
@@ -209,7 +215,7 @@ def _evict(state: State, engine: Engine, victims: Sequence[Engine], now: float) 
 
 
 def _call_back(state: State, claims: Sequence[Engine]) -> bool:
-    """Engines whose room nobody needs any more serve again; whether there was one."""
+    """Let engines serve again whose room nobody needs any more; return whether there was one."""
     needed = frozenset[int]().union(*(claim.victims for claim in claims))
     found = [
         engine
@@ -223,7 +229,7 @@ def _call_back(state: State, claims: Sequence[Engine]) -> bool:
 
 
 def _resident(state: State, engine: Engine, now: float, *, evictable: bool) -> Resident:
-    """What the planner is told; one that leaves anyway is the first to choose."""
+    """Return an engine in the planner's form; one that leaves anyway is the first to choose."""
     model = engine.model
     return Resident(
         engine.id,

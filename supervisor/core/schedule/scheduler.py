@@ -1,5 +1,7 @@
-"""The one entry: every event is taken by one function, then everything is settled: free slots are lent, engines that
-are missing are reserved, room is made for them, idle ones end.
+"""The one entry to the scheduler.
+
+Every event is taken by one function, then everything is settled: free slots are lent, engines that are missing are
+reserved, room is made for them, idle ones end.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ UNLOADED = Failure("load_cancelled", "The model was unloaded while the request w
 
 
 class Scheduler:
-    """The only place where it is decided which engine lives and who may use it.
+    """The only place that decides which engine lives and who may use it.
 
     Args:
         planner: where a model would go beside given residents, by the newest look at the machine.
@@ -58,7 +60,7 @@ class Scheduler:
         self._state = State(planner, policy_of, limits or SchedulerLimits(), limits_of)
 
     def handle(self, event: Event, now: float) -> list[Command]:
-        """Take one event, return what is to be done, in this order. `now`: monotonic seconds."""
+        """Take one event, and return the commands to carry out, in this order. `now`: monotonic seconds."""
         state = self._state
         if state.wake_at is not None and now >= state.wake_at:
             _settle(state, now)  # what was due comes first, even if TimePassed is late
@@ -71,11 +73,11 @@ class Scheduler:
 
     @property
     def next_wake(self) -> float | None:
-        """When to tell TimePassed, if nothing else happens before; None: there is nothing to wait for."""
+        """Time to tell TimePassed, if nothing else happens before; None if there is nothing to wait for."""
         return self._state.wake_at
 
     def view(self, model: ModelId) -> ModelView:
-        """A snapshot of one model."""
+        """Return a snapshot of one model."""
         return view_of(self._state, self._state.models.get(model, Model(model)))
 
     def forget(self, model: ModelId) -> None:
@@ -85,11 +87,11 @@ class Scheduler:
             del self._state.models[model]
 
     def lives(self, engine: EngineId) -> bool:
-        """Whether the engine is still wanted or still there."""
+        """Return whether the engine is still wanted or still there."""
         return engine in self._state.engines
 
     def residents(self, now: float) -> tuple[Resident, ...]:
-        """What is on the machine, for questions to the planner that decide nothing."""
+        """Return the engines on the machine, for questions to the planner that decide nothing."""
         return rooms.residents(self._state, now)
 
     @property
@@ -99,7 +101,10 @@ class Scheduler:
 
 
 def _changes_no_more(state: State, event: Event) -> bool:
-    """True of most requests: there was a free slot, all engines that should be there are, and nobody waits for room."""
+    """Return whether nothing is left to settle.
+
+    For most requests so: slots are free, no engine is missing, nobody waits.
+    """
     engine = state.leased.get(event.request) if isinstance(event, RequestArrived) else None
     if engine is None or engine.model.target > len(engine.model.serving):
         return False
@@ -173,7 +178,7 @@ def _shutdown_asked(state: State, event: ShutdownAsked, now: float) -> None:
 
 
 def _time_passed(state: State, event: TimePassed, now: float) -> None:
-    """Settling, which follows every event, is all there is to do."""
+    """Do nothing: settling, which follows every event, is all there is to do."""
 
 
 def _policy_changed(state: State, event: PolicyChanged, now: float) -> None:

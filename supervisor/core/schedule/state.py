@@ -1,4 +1,4 @@
-"""All the state there is, and the few ways to change it that more than one module needs. It decides nothing."""
+"""All the state of the scheduler, and the changes to it that more than one module needs. It decides nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from supervisor.core.schedule.lifecycle import LEAVING, STARTING, EngineState, T
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
 
 Planner: TypeAlias = Callable[[ModelId, tuple[Resident, ...]], Plan | DoesNotFit]
-"""Where the model would go beside these residents, by the newest look at the machine.
+"""The planner's answer for a model beside these residents, by the newest look at the machine.
 
 Raises a SupervisorError where nothing can be planned for the model.
 """
@@ -42,7 +42,7 @@ class Waiter:
 
 @dataclass(slots=True, eq=False)
 class Engine:
-    """One engine, from the decision that there should be one to its end.
+    """An engine, from the decision that there should be one to its end.
 
     Attributes:
         looking: the ended engines whose memory the present look waits for; None: no look is under way.
@@ -82,12 +82,12 @@ class Engine:
 
     @property
     def pending(self) -> bool:
-        """It waits for its room; nothing of it is on the machine."""
+        """True if it waits for its room; nothing of it is on the machine."""
         return self.state is EngineState.RESERVED and self.ordered is None
 
     @property
     def extra(self) -> bool:
-        """A replica beside the model's first engine: it takes free room only, nothing leaves for it."""
+        """True for a replica beside the model's first engine: it takes free room only, nothing leaves for it."""
         serving = self.model.serving
         return serving[0] is not self or any(other.ordered is not None for other in serving if other is not self)
 
@@ -102,7 +102,7 @@ class Engine:
 
 @dataclass(slots=True, eq=False)
 class Model:
-    """One model that somebody has asked for since the start.
+    """A model that somebody has asked for since the start.
 
     Attributes:
         engines: those that live.
@@ -147,11 +147,11 @@ class Model:
         return [engine for engine in self.engines if not engine.leaving]
 
     def fail(self, failure: Failure, now: float) -> None:
-        """Remember why it failed."""
+        """Remember a failure and its time."""
         self.failure, self.failed_at = failure, now
 
     def forgive(self) -> None:
-        """Forget its failures: somebody asked, or it was of use."""
+        """Forget the failures: somebody asked for the model, or it was of use."""
         self.failures.clear()
         self.looped = False
         self.retry_at = 0.0
@@ -159,7 +159,7 @@ class Model:
 
 @dataclass(slots=True)
 class State:
-    """Everything.
+    """The whole state.
 
     Attributes:
         queued, leased: where each open request is.
@@ -200,27 +200,27 @@ class State:
     out: list[Command] = field(default_factory=list)
 
     def model(self, model: ModelId) -> Model:
-        """The model's state, made on first use."""
+        """Return the model's state, made on first use."""
         return self.models.setdefault(model, Model(model))
 
     @property
     def open(self) -> int:
-        """Requests that wait or have an engine."""
+        """Number of requests that wait or have an engine."""
         return len(self.queued) + len(self.leased)
 
     @property
     def crowd(self) -> int:
-        """The most that were open at a time of late."""
+        """Largest number of requests that were open at a time of late."""
         return max(self.crowds)
 
     def reload_seconds(self, model: Model) -> float:
-        """What a load of the model takes, as far as is known: its own last one, else others'."""
+        """Return the seconds that a load of the model takes, as far as known: its own last one, else others'."""
         if model.load_seconds is not None:
             return model.load_seconds
         return _UNKNOWN_LOAD_SECONDS if self.load_seconds is None else self.load_seconds
 
     def reserve(self, model: Model) -> None:
-        """A new engine, to be started when there is room."""
+        """Add a new engine, to be started when there is room."""
         self.last_engine += 1
         engine = Engine(self.last_engine, model)
         if model.last is EngineState.BACKOFF:
@@ -230,7 +230,7 @@ class State:
         self.engines[engine.id] = engine
 
     def stop(self, engine: Engine, *, now: bool = False) -> None:
-        """Order its end; one that only waits for its room just goes."""
+        """Order the engine's end; one that only waits for its room just goes."""
         if engine.pending:
             engine.state = step(engine.state, Trigger.CANCEL)
             self.remove(engine)
@@ -240,7 +240,7 @@ class State:
         self.out.append(StopEngine(engine.id, now, idle=idle and not now))
 
     def drain(self, engine: Engine, *, for_room: bool) -> None:
-        """No new leases; it ends with the last one, at once where there is none."""
+        """Grant no new leases; the engine ends with the last one, at once where there is none."""
         if not engine.leases:
             self.stop(engine)
             return
@@ -248,7 +248,7 @@ class State:
         engine.for_room = for_room
 
     def let_go(self, engine: Engine, *, now: bool, for_room: bool = False) -> None:
-        """Whatever state it is in, towards its end: after its requests, or `now`."""
+        """Bring the engine to its end from whatever state: after its requests, or `now`."""
         if engine.state is EngineState.STOPPING:
             return
         if now or engine.state in STARTING:
@@ -259,7 +259,7 @@ class State:
             self.drain(engine, for_room=for_room)
 
     def remove(self, engine: Engine) -> None:
-        """It is gone; `engine.state` tells how."""
+        """Remove an engine that is gone; `engine.state` tells how it went."""
         del self.engines[engine.id]
         model = engine.model
         model.engines.remove(engine)
@@ -272,7 +272,7 @@ class State:
         self.facts += 1
 
     def refuse_waiting(self, model: Model, failure: Failure) -> None:
-        """Tell everybody who waits for the model why they get nothing."""
+        """Tell everybody who waits for the model why they get no engine."""
         for request in model.waiting:
             del self.queued[request]
             self.out.append(RefuseRequest(request, failure))
@@ -280,5 +280,5 @@ class State:
 
 
 def smoothed(old: float | None, new: float) -> float:
-    """A running mean in which the newest value counts half."""
+    """Return a running mean in which the newest value counts half."""
     return new if old is None else (old + new) / 2

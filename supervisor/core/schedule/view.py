@@ -1,4 +1,4 @@
-"""What the scheduler knows, for status pages. Reading it decides nothing."""
+"""Views of the scheduler's state, for status pages. Reading them decides nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIRST = (EngineState.READY, EngineState.LOADING, EngineState.RESERVED, EngineSt
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """One engine. `slots`: requests that it takes at a time. `plan`: None before there is one."""
+    """A view of one engine. `slots`: requests that it takes at a time. `plan`: None before there is one."""
 
     engine: EngineId
     state: EngineState
@@ -26,7 +26,7 @@ class EngineView:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """One model; `state` and `engine` are those of its engine that is nearest to being of use.
+    """A view of one model; `state` and `engine` are those of its most usable engine.
 
     Attributes:
         failed_at: when the `failure` was, by the scheduler's clock.
@@ -44,7 +44,7 @@ class ModelView:
 
 
 def view_of(state: State, model: Model) -> ModelView:
-    """A snapshot of one model."""
+    """Return a snapshot of one model."""
     best = min(model.engines, key=lambda engine: _FIRST.index(engine.state), default=None)
     return ModelView(
         state=best.state if best else model.last,

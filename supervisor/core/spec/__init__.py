@@ -1,4 +1,4 @@
-"""A header → everything that decides what llama.cpp will allocate, by the rules of the model's architecture.
+"""Read from a header everything that decides what llama.cpp will allocate, by the rules of the architecture.
 
     read_spec(header)              the facts of a model
     lookup(name), ARCHITECTURES    what llama.cpp does for each architecture

@@ -1,4 +1,4 @@
-"""What llama.cpp does for each architecture, as data: one row per name it knows, and nothing of it anywhere else.
+"""The behaviour of llama.cpp for each architecture, as data: one row per name, and nothing of it anywhere else.
 
 Read from the source of build b11434: `LLM_ARCH_NAMES`, the `load_arch_hparams` and `load_arch_tensors` of every model,
 `create_memory`, and the graphs. What a row may say, and where that comes from, stands in `traits`.
@@ -389,5 +389,5 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({row.name: row for 
 
 
 def lookup(name: str, architectures: Mapping[str, Architecture] = ARCHITECTURES) -> Architecture:
-    """The row of an architecture; for a name that llama.cpp did not know, a plain one that says so."""
+    """Return the row of an architecture; for a name that llama.cpp does not know, a plain row marked as unknown."""
     return architectures.get(name) or Architecture(name, known=False)

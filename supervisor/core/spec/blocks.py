@@ -1,4 +1,4 @@
-"""Counts the layers and reads what is per layer, as llama.cpp does before any rule of an architecture applies."""
+"""Count the layers and read the values per layer, as llama.cpp does before any rule of an architecture applies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_LAYERS = 512
 
 
 def read_blocks(keys: Keys, architecture: Architecture, tensor_names: Collection[str]) -> Blocks:
-    """The layers of a file, those without tensors of their own included."""
+    """Return the layers of a file, those without tensors of their own included."""
     total = _within_limit(keys.integer("block_count"))
     nextn = _read_nextn(keys, architecture, total, tensor_names)
     nothing = (0,) * total
@@ -46,7 +46,7 @@ def _read_nextn(keys: Keys, architecture: Architecture, total: int, tensor_names
 
 
 def _read_ratios(keys: Keys, architecture: Architecture, total: int) -> tuple[int, ...]:
-    """Compress ratios per layer: DeepSeek-4's list may be longer than it has blocks, others' may be one number."""
+    """Return the compress ratios per layer. DeepSeek-4's list may exceed its blocks; others' may be one number."""
     if not architecture.compress_ratios:
         return (0,) * total
     if architecture.indexer is not IndexerRule.COMPRESSED:
@@ -58,7 +58,7 @@ def _read_ratios(keys: Keys, architecture: Architecture, total: int) -> tuple[in
 
 
 def _repeated(blocks: Blocks, loops: int) -> Blocks:
-    """The blocks of a looped model: each round has a cache of its own, the weights are the first round's."""
+    """Return the blocks of a looped model: each round has a cache of its own, the weights are the first round's."""
     if loops < 1:
         raise ModelFileError("num_loops is 0; llama.cpp does not load such a file.")
     total = _within_limit(blocks.trunk * loops)
@@ -76,7 +76,7 @@ def _repeated(blocks: Blocks, loops: int) -> Blocks:
 
 
 def _with_router(blocks: Blocks) -> Blocks:
-    """The trunk and, as its last layer, the router's attention with one head."""
+    """Return the trunk and, as its last layer, the router's attention with one head."""
     total = _within_limit(blocks.trunk + 1)
     return Blocks(
         total=total,

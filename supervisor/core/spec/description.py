@@ -1,4 +1,4 @@
-"""What a person wants to know of a model, from its spec: plain dictionaries for `inspect` and for JSON."""
+"""Describe a model for a person, from its spec: plain dictionaries for `inspect` and for JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VOCAB_ONLY = "vocabulary only, no weights"
 
 
 def describe(header: GgufHeader, spec: ModelSpec) -> dict[str, object]:
-    """The facts of a model; sizes in bytes, lengths in tokens. Keys without a value are left out."""
+    """Return the facts of a model; sizes in bytes, lengths in tokens. Keys without a value are left out."""
     architecture = spec.architecture
     facts: dict[str, object] = {
         "name": spec.name,
@@ -55,12 +55,15 @@ def describe(header: GgufHeader, spec: ModelSpec) -> dict[str, object]:
 
 
 def plain_metadata(header: GgufHeader) -> dict[str, object]:
-    """Every key as it stands in the file; long arrays as `type[length]`."""
+    """Return every key as it stands in the file; long arrays as `type[length]`."""
     return {key: _plain(value) for key, value in header.metadata.items()}
 
 
 def tensor_summary(header: GgufHeader) -> list[dict[str, object]]:
-    """Bytes and tensors by layer and type: rows `{layer, type, tensors, bytes}`; layer None = outside the layers."""
+    """Return bytes and tensors by layer and type: rows `{layer, type, tensors, bytes}`.
+
+    Layer None = outside the layers.
+    """
     rows: dict[tuple[int | None, str], list[TensorInfo]] = {}
     for tensor in header.tensors:
         rows.setdefault((layer_of(tensor.name), tensor.type_name), []).append(tensor)
@@ -72,18 +75,18 @@ def tensor_summary(header: GgufHeader) -> list[dict[str, object]]:
 
 
 def layer_of(name: str) -> int | None:
-    """The layer that a tensor's name says; None for one outside the layers."""
+    """Return the layer in a tensor's name; None for one outside the layers."""
     match = _BLOCK.match(name)
     return int(match[1]) if match else None
 
 
 def tensor_bytes(tensors: tuple[TensorInfo, ...]) -> int:
-    """The bytes of all tensors whose size is known."""
+    """Return the bytes of all tensors whose size is known."""
     return sum(tensor.n_bytes or 0 for tensor in tensors)
 
 
 def type_counts(tensors: tuple[TensorInfo, ...]) -> dict[str, int]:
-    """How many tensors there are of each type, the commonest first."""
+    """Return the number of tensors of each type, the commonest first."""
     return dict(Counter(tensor.type_name for tensor in tensors).most_common())
 
 
@@ -107,7 +110,7 @@ def _plain(value: GgufValue) -> object:
 
 
 def merge_labels(facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Label and text of each fact, for a person: nested facts on one line."""
+    """Return label and text of each fact, for a person: nested facts on one line."""
     return [(key.replace("_", " "), _text(value)) for key, value in facts.items()]
 
 

@@ -1,4 +1,4 @@
-"""Reads a header's keys for one architecture: lenient about the width of integers, strict about their meaning."""
+"""Read a header's keys for one architecture: lenient about the width of integers, strict about their meaning."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Keys:
         return isinstance(self._metadata.get(self._key(name)), tuple | ArraySummary)
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """A whole number."""
+        """Return a whole number."""
         value = self._metadata.get(self._key(name))
         if value is None:
             return self._absent(name, default)
         return self._whole(name, value)
 
     def real(self, name: str, default: float) -> float:
-        """A finite number; the default where it is none."""
+        """Return a finite number; the default where it is none."""
         value = self._metadata.get(self._key(name))
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
@@ -51,7 +51,7 @@ class Keys:
         return value if isinstance(value, str) else default
 
     def per_layer(self, name: str, layers: int, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """One number per layer: a list of exactly that length, or one number for all."""
+        """Return one number per layer: a list of exactly that length, or one number for all."""
         if not self.is_list(name):
             return (self.integer(name),) * layers if default is None or self.has(name) else default
         values = self.numbers(name)
@@ -60,7 +60,7 @@ class Keys:
         return values
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers; required, of any length."""
+        """Return a list of whole numbers; required, of any length."""
         value = self._metadata.get(self._key(name))
         if value is None:
             self._absent(name, None)

@@ -1,4 +1,4 @@
-"""The rules of an architecture's row, applied: which layers have a window, a state, a cache, index keys."""
+"""Apply the rules of an architecture's row: which layers have a window, a state, a cache, index keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATTERN = "attention.sliding_window_pattern"
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How many layers there are, and what decides their kind.
+    """The number of layers, and what decides their kind.
 
     Attributes:
         total: layers, NextN blocks included.
@@ -40,7 +40,7 @@ class Blocks:
 
 
 def read_window(keys: Keys, swa: SwaRule | None, blocks: Blocks) -> int | None:
-    """The window; None where no layer has one. It may be 0: llama.cpp makes the second cache all the same."""
+    """Return the window; None where no layer has one. It may be 0: llama.cpp makes the second cache all the same."""
     if swa is None or swa.only_n_layer not in {0, blocks.trunk}:
         return None
     required = swa.key is WindowKey.REQUIRED or (swa.uniform_with_hyper_connections and blocks.hyper_connections > 0)
@@ -51,7 +51,7 @@ def read_window(keys: Keys, swa: SwaRule | None, blocks: Blocks) -> int | None:
 
 
 def read_swa_layers(keys: Keys, swa: SwaRule | None, blocks: Blocks, recurrent: Flags) -> Flags:
-    """Which layers see the window only, in a model that has one."""
+    """Return a flag for each layer: it sees the window only, in a model that has one."""
     if swa is None:
         return (False,) * blocks.total
     if swa.uniform_with_hyper_connections and blocks.hyper_connections:
@@ -72,7 +72,7 @@ def _is_windowed(layer: int, period: int, dense_first: bool) -> bool:
 
 
 def read_recurrent_layers(keys: Keys, architecture: Architecture, blocks: Blocks) -> Flags:
-    """Which layers own a recurrent state."""
+    """Return a flag for each layer: it owns a recurrent state."""
     trunk = range(blocks.trunk)
     match architecture.recurrent_rule:
         case None:
@@ -99,7 +99,7 @@ def _by_interval(keys: Keys, default: int, blocks: Blocks) -> Flags:
 
 
 def read_kv_layers(keys: Keys, architecture: Architecture, blocks: Blocks, recurrent: Flags) -> Flags:
-    """Which layers own a cache of keys in the main context."""
+    """Return a flag for each layer: it owns a cache of keys in the main context."""
     limit = _kv_limit(keys, architecture, blocks)
     return tuple(
         layer < limit and _has_cache(architecture.kv, layer, blocks, recurrent) for layer in range(blocks.total)
@@ -123,7 +123,7 @@ def _has_cache(rule: KvRule, layer: int, blocks: Blocks, recurrent: Flags) -> bo
 
 
 def _kv_limit(keys: Keys, architecture: Architecture, blocks: Blocks) -> int:
-    """Layers from here on share the cache of earlier ones."""
+    """Return the first layer from which on layers share the cache of earlier ones."""
     if architecture.shared_kv:
         return max(blocks.total - keys.integer("attention.shared_kv_layers", 0), 0)
     return architecture.kv_layers or blocks.total

@@ -44,7 +44,7 @@ __all__ = ["ExpertSpec", "IndexerSpec", "ModelSpec", "PleSpec", "RopeSpec", "Ssm
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What a header says, resolved by its architecture's rules to facts per layer.
+    """The facts of a header, resolved per layer by its architecture's rules.
 
     Per-layer tuples have `n_layer_all` items. A file without layers to run (`vocab_only`, a projector) has none.
 
@@ -118,12 +118,15 @@ class ModelSpec:
 
     @property
     def mla(self) -> bool:
-        """Whether the cache holds one latent key per token and no values."""
+        """True if the cache holds one latent key per token and no values."""
         return self.head_k_mla > 0 and self.head_v_mla > 0
 
 
 def read_spec(header: GgufHeader, architectures: Mapping[str, Architecture] = ARCHITECTURES) -> ModelSpec:
-    """The facts of a model; of a split one, of its shards combined. Raises `ModelFileError` with the key at fault."""
+    """Return the facts of a model; of a split one, of its shards combined.
+
+    Raises `ModelFileError` with the key at fault.
+    """
     name = header.architecture
     if name is None:
         raise ModelFileError("general.architecture is missing: not a model, or a damaged one.")
@@ -213,7 +216,7 @@ def _read_model(header: GgufHeader, architecture: Architecture, keys: Keys) -> M
 
 
 def _read_head_sizes(keys: Keys, architecture: Architecture, blocks: Blocks, n_embd: int) -> tuple[int, int]:
-    """Sizes of a key and a value head. llama.cpp reads them only where the first layer has heads."""
+    """Return the sizes of a key and a value head. llama.cpp reads them only where the first layer has heads."""
     heads = blocks.n_head[0]
     if heads == 0 and not architecture.head_lengths_always:
         return 0, 0
@@ -238,7 +241,7 @@ def _read_per_layer_embd(keys: Keys, architecture: Architecture) -> int:
 
 
 def _read_n_vocab(header: GgufHeader, keys: Keys) -> int:
-    """Tokens of the vocabulary; of a model without one, what a key or the embedding says."""
+    """Return the tokens of the vocabulary; of a model without one, the number that a key or the embedding gives."""
     tokens = header.metadata.get("tokenizer.ggml.tokens")
     if isinstance(tokens, ArraySummary):
         return tokens.length
@@ -258,6 +261,6 @@ def _read_template(header: GgufHeader) -> TemplateCapabilities | None:
 
 
 def _projected(header: GgufHeader) -> tuple[str, ...]:
-    """What a projector takes; one that says nothing is for images."""
+    """Return the kinds of input of a projector; one that says nothing is for images."""
     kinds = (("image", "clip.has_vision_encoder"), ("audio", "clip.has_audio_encoder"))
     return tuple(kind for kind, key in kinds if header.metadata.get(key)) or ("image",)

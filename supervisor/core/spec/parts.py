@@ -32,7 +32,7 @@ class SsmSpec:
 
 @dataclass(frozen=True, slots=True)
 class IndexerSpec:
-    """The small attention that selects what sparse attention looks at.
+    """The small attention that selects what sparse attention attends to.
 
     Attributes:
         heads, head_dim, top_k: as in the header.
@@ -105,7 +105,7 @@ def read_rope(keys: Keys, n_ctx_train: int) -> RopeSpec:
 
 
 def read_experts(keys: Keys, blocks: Blocks) -> ExpertSpec | None:
-    """The experts, of which one is none; those without a width of their own have that of the feed-forward part."""
+    """Return the experts; None without any. Those without a width of their own have that of the feed-forward part."""
     count = keys.integer("expert_count", 0)
     if count > _MAX_EXPERTS:
         raise ModelFileError(f"expert_count is {count}; llama.cpp allows {_MAX_EXPERTS}.")
@@ -135,7 +135,7 @@ def read_ple(keys: Keys, architecture: Architecture, blocks: Blocks) -> PleSpec 
 
 
 def read_indexer(keys: Keys, architecture: Architecture, blocks: Blocks, kv_layers: Flags) -> IndexerSpec | None:
-    """The indexer, with the layers that own a cache of index keys."""
+    """Return the indexer, with the layers that own a cache of index keys."""
     rule = architecture.indexer
     if rule is None:
         return None
@@ -166,7 +166,7 @@ def _read_kpool(keys: Keys, rule: IndexerRule, blocks: Blocks) -> int:
 
 
 def _indexer_layers(keys: Keys, rule: IndexerRule, blocks: Blocks) -> Flags:
-    """Which layers have an indexer of their own, whether or not they own a cache."""
+    """Return a flag for each layer: it has an indexer of its own, whether or not it owns a cache."""
     match rule:
         case IndexerRule.TRUNK | IndexerRule.RATIO_POOLED:
             return (True,) * blocks.total
@@ -187,7 +187,7 @@ def _indexer_layers(keys: Keys, rule: IndexerRule, blocks: Blocks) -> Flags:
 
 
 def _glm_types(keys: Keys, trunk: int) -> tuple[int, ...]:
-    """Of a GLM-5 file that lists none: every layer up to 5.1, layers 0, 1, 2, 6, 10 … from 5.2 on."""
+    """Return the types of a GLM-5 file that lists none: every layer up to 5.1, layers 0, 1, 2, 6, 10 … from 5.2 on."""
     if keys.integer("context_length") < _GLM_5_2_CONTEXT:
         return (1,) * trunk
     return tuple(int(layer < 2 or (layer % 4 == 2 and layer < _GLM_5_2_LAYERS)) for layer in range(trunk))

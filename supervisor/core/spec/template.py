@@ -1,4 +1,4 @@
-"""What a chat template can do, read from its text and never by running it.
+"""Read the capabilities of a chat template from its text, without ever running it.
 
 A template is a Jinja program from a stranger's file. Its tags are cut into names and string literals; what it can do
 shows in the variables that it expects from outside and in the markers that it writes.
@@ -28,10 +28,10 @@ _KEEPERS = (
 """Variables that decide whether the reasoning of earlier turns stays."""
 
 _TOOL_LISTS = ("tools", "available_tools")
-"""What tells a template of tools. Some read a list of another name; llama-server fills none but `tools`."""
+"""Variables that tell a template of tools. Some use another name for the list; llama-server fills `tools` alone."""
 
 _REASONING_MARKS = ("<|think|>", "reasoning steps", "[BEGIN FINAL RESPONSE]")
-"""What tells of reasoning, apart from the think tags of the dialects."""
+"""Marks of reasoning, apart from the think tags of the dialects."""
 
 _STRING = re.compile(r"'((?:\\.|[^'\\])*)(?:'|\\?\Z)|\"((?:\\.|[^\"\\])*)(?:\"|\\?\Z)", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.\"])([A-Za-z_]\w*)\b(?!\s*=(?!=))")
@@ -48,7 +48,7 @@ _CLOSERS = {"{%": "%}", "{{": "}}", "{#": "#}"}
 
 @dataclass(frozen=True, slots=True)
 class TemplateCapabilities:
-    """What a chat template can do.
+    """The capabilities of a chat template.
 
     Attributes:
         tools: it tells the model which tools there are.
@@ -86,7 +86,7 @@ class _Program:
     assigned: Mapping[str, int]
 
     def expects(self, name: str) -> bool:
-        """Whether the variable comes from outside: it is read, and not only after it was set to something else."""
+        """Return whether the variable comes from outside: it is read, and not only after it was set."""
         if name not in self.read:
             return False
         if name not in self.assigned or self.read[name] < self.assigned[name]:
@@ -97,7 +97,7 @@ class _Program:
 
 
 def read_template(text: str, registry: Registry = REGISTRY) -> TemplateCapabilities:
-    """The capabilities of a template. Any text has some; a broken template's are a guess."""
+    """Return the capabilities of a template. Any text has some; a broken template's are a guess."""
     program = _cut(text[:_MAX_TEXT])
     return TemplateCapabilities(
         tools=any(program.expects(name) for name in _TOOL_LISTS),
@@ -160,7 +160,7 @@ def _first_places(pattern: re.Pattern[str], code: str) -> Mapping[str, int]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """Plain text (kind "") and the insides of tags (kind `{%` or `{{`), in order; comments are left out."""
+    """Yield plain text (kind "") and the insides of tags (kind `{%` or `{{`), in order; comments are left out."""
     at = 0
     while True:
         opener = min((found for found in (text.find(kind, at) for kind in _CLOSERS) if found >= 0), default=len(text))

@@ -1,4 +1,4 @@
-"""The tensors of a model by block. Most blocks of a model are alike; who counts bytes looks at one of each kind."""
+"""Group the tensors of a model by block. Most blocks are alike, so whoever counts bytes looks at one of each kind."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class TensorGroups:
     loose: tuple[TensorInfo, ...] = ()
 
     def one_of_each(self) -> list[tuple[TensorInfo, ...]]:
-        """The tensors of the blocks without those that are like an earlier one."""
+        """Return the tensors of the blocks without those that are like an earlier one."""
         return [block.tensors for number, block in enumerate(self.blocks) if block.like == number]
 
 
 def group_tensors(tensors: Sequence[TensorInfo], n_layers: int) -> TensorGroups:
-    """Sort by layer; blocks with a number of `n_layers` or more are loose."""
+    """Sort tensors by layer; blocks with a number of `n_layers` or more are loose."""
     members: list[list[TensorInfo]] = [[] for _ in range(n_layers)]
     kinds: list[list[tuple[object, ...]]] = [[] for _ in range(n_layers)]
     loose: list[TensorInfo] = []

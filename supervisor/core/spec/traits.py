@@ -1,4 +1,4 @@
-"""What a row of the table of architectures may say: rules for a header, and traits of a graph.
+"""The vocabulary of a row in the table of architectures: rules for a header, and traits of a graph.
 
 Rules say by which way something is decided, never how much it is: `core.spec` applies them to a header. Traits say what
 a graph does that neither rules nor the tensors' widths tell: `core.memory` asks for them.
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Layout(Enum):
-    """How an architecture remembers."""
+    """The form of an architecture's memory."""
 
     PLAIN = "plain"  # keys and values per layer
     ISWA = "iswa"  # two such caches: layers that see everything, layers that see a window
@@ -26,7 +26,7 @@ class Layout(Enum):
 
 
 class RecurrentFamily(Enum):
-    """What a recurrent layer computes: it decides the size of its state."""
+    """The computation of a recurrent layer, which decides the size of its state."""
 
     MAMBA = "mamba"
     MAMBA2 = "mamba2"
@@ -38,7 +38,7 @@ class RecurrentFamily(Enum):
 
 
 class RecurrentRule(Enum):
-    """Which layers are recurrent; NextN blocks never are."""
+    """The rule for which layers are recurrent; NextN blocks never are."""
 
     ALL = "all"
     NO_KV_HEADS = "no-kv-heads"  # those with head_count_kv 0
@@ -47,7 +47,7 @@ class RecurrentRule(Enum):
 
 
 class KvRule(Enum):
-    """Which layers own a cache in the main context."""
+    """The rule for which layers own a cache in the main context."""
 
     TRUNK = "trunk"  # all but the NextN blocks; all of a file that is nothing but NextN blocks
     ALL = "all"  # NextN blocks too
@@ -58,7 +58,7 @@ class KvRule(Enum):
 
 
 class WindowKey(Enum):
-    """What the key `attention.sliding_window` means."""
+    """The meaning of the key `attention.sliding_window`."""
 
     REQUIRED = "required"
     DEFAULTED = "defaulted"  # absent: the default
@@ -66,7 +66,7 @@ class WindowKey(Enum):
 
 
 class IndexerRule(Enum):
-    """Which layers own index keys, and where that is written."""
+    """The rule for which layers own index keys, and where that is written."""
 
     TRUNK = "trunk"  # every layer of the trunk
     GLM = "glm"  # as listed, else GLM-5's pattern
@@ -104,14 +104,14 @@ class SwaRule:
 
 
 class DraftRule(Enum):
-    """Whether a model of this architecture only drafts for another: llama.cpp's context wants that other one's."""
+    """The rule for whether a model only drafts for another, whose context llama.cpp then wants."""
 
     ALWAYS = "always"
     WITHOUT_OUTPUT = "without-output"  # where the file lacks embedding or output, and takes those of the other
 
 
 class SecondBranch(Enum):
-    """What is alive beside the feed-forward part."""
+    """The second branch that is alive beside the feed-forward part."""
 
     IMAGES = "images"  # a second feed-forward part, for images, where slots have streams of their own
     MIXER = "mixer"  # what attention and Mamba put out, side by side
@@ -169,7 +169,7 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One row.
+    """A row of the table.
 
     Attributes:
         name: as in `general.architecture`.
@@ -245,10 +245,10 @@ class Architecture:
 
     @property
     def only_embeds(self) -> bool:
-        """Whether it embeds text and llama.cpp gives it no cache."""
+        """True if it embeds text and llama.cpp gives it no cache."""
         return self.encoder and self.layout is Layout.NONE
 
     @property
     def attends_in_batch(self) -> bool:
-        """Whether the tokens of a batch see each other alone, and no cache."""
+        """True if the tokens of a batch see each other alone, and no cache."""
         return self.layout is Layout.NONE or self.graph.uncached

@@ -1,1 +1,1 @@
-"""The streams that engines answer with: events cut out, relayed by API, folded into one object."""
+"""Handle the streams that engines answer with: cut events out, relay them by API, fold them into one object."""

@@ -1,4 +1,4 @@
-"""The APIs whose answers are relayed: how a stream of each ends, and how each says an error."""
+"""The APIs whose answers are relayed: how a stream of each ends, and how each reports an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supervisor.core.stream.sse import DONE, SseEvent, encode
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API.
+    """An API.
 
     Attributes:
         ends: how the last event of a complete stream begins.

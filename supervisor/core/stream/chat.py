@@ -1,4 +1,4 @@
-"""Folds `chat.completion.chunk` objects into one `chat.completion`.
+"""Fold `chat.completion.chunk` objects into one `chat.completion`.
 
 The shape is that of llama-server's own answer: `content` is a string, empty where there is none; keys that
 nothing came for (`reasoning_content`, `tool_calls`, `logprobs`) are absent.
@@ -12,19 +12,19 @@ from supervisor.core.stream.fold import ChunkFold, extend_lists
 
 
 def is_one(count: object) -> bool:
-    """Whether a request's `n`, of whatever type, asks for one answer."""
+    """Return whether a request's `n`, of whatever type, asks for one answer."""
     return count is None or count == 1
 
 
 class ChatFold(ChunkFold):
-    """Collects the chunks of one chat answer."""
+    """The collector of one chat answer's chunks."""
 
     def __init__(self) -> None:
         super().__init__("chat.completion", ChoiceFold)
 
 
 class ChoiceFold:
-    """Collects one choice."""
+    """The collector of one choice."""
 
     def __init__(self, index: int) -> None:
         self._fields: dict[str, object] = {"finish_reason": None, "index": index}
@@ -57,7 +57,7 @@ class ChoiceFold:
         return answer
 
     def debugging(self, told: Mapping[str, object]) -> dict[str, object]:
-        """Without the text as the model wrote it, of which a stream shows what has become of it."""
+        """Return the record without the text as the model wrote it, since a stream shows what became of it."""
         return {key: value for key, value in told.items() if key not in {"content", "tokens"}}
 
     def _delta(self, delta: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Folds the chunks of a streamed text completion into one `text_completion`.
+"""Fold the chunks of a streamed text completion into one `text_completion`.
 
 A choice of llama-server's own answer always has `logprobs`, null where none were asked for.
 """
@@ -11,7 +11,7 @@ from supervisor.core.stream.fold import ChunkFold, extend_lists
 
 
 class CompletionFold(ChunkFold):
-    """Collects the chunks of one text completion, over all its prompts and choices."""
+    """The collector of one text completion's chunks, over all its prompts and choices."""
 
     def __init__(self) -> None:
         super().__init__("text_completion", _TextChoice)
@@ -41,6 +41,6 @@ class _TextChoice:
         return answer
 
     def debugging(self, told: Mapping[str, object]) -> dict[str, object]:
-        """With the text and its probabilities, which the events before the last one said."""
+        """Return the record with the text and its probabilities, which the events before the last one gave."""
         shown = {"completion_probabilities": self._logprobs["content"]} if "content" in self._logprobs else {}
         return {**told, "content": "".join(self._text), **shown}

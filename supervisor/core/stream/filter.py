@@ -38,7 +38,7 @@ _DONE_EVENT = encode(SseEvent(DONE))
 
 
 class StreamFilter:
-    """Filter between the engine's bytes and the client's.
+    """A filter between the engine's bytes and the client's.
 
     Args:
         drop_progress: take prompt progress chunks out.
@@ -70,7 +70,7 @@ class StreamFilter:
         self._last = b""
 
     def feed(self, chunk: bytes) -> bytes:
-        """What may be sent now: whole events only, empty when there are none."""
+        """Return the bytes that may be sent now: whole events only, empty when there are none."""
         whole = self._join(chunk) if self._held else self._cut(chunk)
         if not whole:
             return whole
@@ -87,17 +87,17 @@ class StreamFilter:
 
     @property
     def partial(self) -> bytes:
-        """The beginning of an event whose end has not come; never sent."""
+        """Beginning of an event whose end has not come; never sent."""
         return b"".join(self._held)
 
     @property
     def done(self) -> bool:
-        """Whether the event that ends a complete stream was let through."""
+        """True if the event that ends a complete stream was let through."""
         return _last_event(self._last).startswith(self._api.ends)
 
     @property
     def failed(self) -> bool:
-        """Whether the stream's last event is the engine's error object; it sends no `[DONE]` after one.
+        """True if the stream's last event is the engine's error object; it sends no `[DONE]` after one.
 
         The `error:` line of older builds does not count: to a client it is an unknown field, so it saw no error.
         """
@@ -105,7 +105,7 @@ class StreamFilter:
         return event.startswith(b"data:") and b'"error"' in event and "error" in _parse(event)
 
     def ending(self, error: Mapping[str, object]) -> bytes:
-        """What to send when the engine's stream is over, so that the client's ends properly.
+        """Return the bytes to send when the engine's stream is over, so that the client's ends properly.
 
         Args:
             error: the error object to report where the stream broke off: `message`, `type`, `code`, `param`.
@@ -117,7 +117,7 @@ class StreamFilter:
         return self._api.stream_error(error)
 
     def _dated(self, whole: bytes) -> bytes:
-        """With the first chunk's `created` in all others."""
+        """Return the events with the first chunk's `created` in all others."""
         if not self._created:
             first = _CREATED.search(whole)
             if first is None:
@@ -126,7 +126,7 @@ class StreamFilter:
         return _CREATED.sub(self._created[:-1], whole)
 
     def _join(self, chunk: bytes) -> bytes:
-        """`_cut` for a chunk that continues a held event; the held bytes are not searched again."""
+        """Cut a chunk that continues a held event, like `_cut`, without searching the held bytes again."""
         cut = chunk.rfind(_END)
         if cut >= 0:
             cut += len(_END)
@@ -160,7 +160,7 @@ class StreamFilter:
 
 
 class _ProgressFilter:
-    """Takes progress out of whole events.
+    """A filter that takes progress out of whole events.
 
     Attributes:
         pending: events without progress have to be looked at, too: indexes of the choices whose role was already sent
@@ -190,7 +190,7 @@ class _ProgressFilter:
 
 
 class _ResponsesProgress:
-    """Takes progress out of the events of `/v1/responses`.
+    """A filter that takes progress out of the events of `/v1/responses`.
 
     Attributes:
         pending: events without progress have to be looked at, too: one that says `in_progress` has not come yet.
@@ -217,7 +217,7 @@ class _ResponsesProgress:
 
 
 def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]]:
-    """Index and delta of the chunk's choice; the engine puts one in a chunk."""
+    """Return index and delta of the chunk's choice; the engine puts one in a chunk."""
     choices = chunk.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
@@ -235,7 +235,7 @@ def _carries_text(delta: Mapping[str, object]) -> bool:
 
 
 def _last_event(block: bytes) -> bytes:
-    """The last event of a block, comments passed over."""
+    """Return the last event of a block, without comments."""
     for event in reversed(block.split(_END)):
         if event and not event.startswith(b":"):
             return event
@@ -243,7 +243,7 @@ def _last_event(block: bytes) -> bytes:
 
 
 def _parse(event: bytes) -> Mapping[str, object]:
-    """The JSON object of an event of one line; empty for anything else, which is not ours to judge."""
+    """Return the JSON object of an event of one line; empty for anything else, which is not ours to judge."""
     try:
         value = parse(event.partition(b":")[2])
     except NotJson:

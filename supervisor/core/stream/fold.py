@@ -1,4 +1,4 @@
-"""Folds a stream of chunks into the one object the engine would have answered without streaming.
+"""Fold a stream of chunks into the one object that the engine would have answered without streaming.
 
 What is common to all, and to chat and text completions; the shape of a choice lives in `chat.py` and
 `completions.py`, other answers in `responses.py` and `raw_completions.py`. Measured on llama-server b11434, where
@@ -24,19 +24,19 @@ _NOT_KEPT = frozenset({"choices", "object", "prompt_progress", *_PER_CHOICE})
 
 
 class ChoiceFold(Protocol):
-    """Collects one choice."""
+    """The collector of one choice."""
 
     def feed(self, choice: Mapping[str, object]) -> None: ...
 
     def result(self) -> dict[str, object]: ...
 
     def debugging(self, told: Mapping[str, object]) -> dict[str, object]:
-        """`__verbose` of a single answer, from that of the stream's last event; what is not known is left out."""
+        """Return the `__verbose` of a single answer, made of that of the last event, as far as known."""
         ...
 
 
 class Collector(Protocol):
-    """Collects the parsed events of one answer.
+    """The collector of one answer's parsed events.
 
     Attributes:
         done: the answer is complete, whether `[DONE]` follows or not.
@@ -46,16 +46,16 @@ class Collector(Protocol):
     def done(self) -> bool: ...
 
     def feed(self, chunk: Mapping[str, object], /) -> None:
-        """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        """Add one event. Raise `EngineStreamInvalid` for one of another shape."""
         ...
 
     def response(self) -> object:
-        """The answer so far, complete when the stream is."""
+        """Return the answer so far, complete when the stream is."""
         ...
 
 
 class ChunkFold:
-    """Collects the parsed chunks of one answer.
+    """The collector of one answer's parsed chunks.
 
     Args:
         object_name: `object` of the answer.
@@ -73,12 +73,12 @@ class ChunkFold:
         self._index = 0  # of the choice seen last: a usage chunk names none and follows its choice's finish
 
     def feed(self, chunk: Mapping[str, object]) -> None:
-        """Add one chunk. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        """Add one chunk. Raise `EngineStreamInvalid` for one of another shape."""
         with well_shaped():
             self._feed(chunk)
 
     def response(self) -> dict[str, object]:
-        """The answer so far, complete when the stream is."""
+        """Return the answer so far, complete when the stream is."""
         answer = dict(self._fields)
         answer["object"] = self._object
         answer["choices"] = [self._choices[index].result() for index in sorted(self._choices)]
@@ -110,7 +110,7 @@ class ChunkFold:
 
 
 class StreamFold:
-    """From the bytes of the engine's stream to the one answer.
+    """The fold from the bytes of the engine's stream to the one answer.
 
     Args:
         chunks: the collector of this kind of answer.
@@ -129,16 +129,16 @@ class StreamFold:
 
     @property
     def done(self) -> bool:
-        """Whether the stream has said its end."""
+        """True if the stream has announced its end."""
         return self._said_done or self._chunks.done
 
     def feed(self, data: bytes) -> None:
-        """Add bytes, cut anywhere. Raises `EngineStreamInvalid`."""
+        """Add bytes, cut anywhere. Raise `EngineStreamInvalid`."""
         for event in self._decoder.feed(data):
             self._event(event)
 
     def response(self) -> object:
-        """The answer. Raises `EngineLost` when the stream is not `done` or has an `error`."""
+        """Return the answer. Raise `EngineLost` when the stream is not `done` or has an `error`."""
         if self.error is not None:
             raise EngineLost(f"The engine failed while answering: {self.error.get('message', 'no reason given')}")
         if not self.done:
@@ -162,14 +162,14 @@ class StreamFold:
         self._chunks.feed(chunk)
 
     def _count(self, size: int) -> None:
-        """However long the text of an answer is, what comes with each token of it has an end."""
+        """Bound what comes with each token of an answer, however long its text is."""
         self._unusual += max(0, size - _USUAL)
         if self._unusual > _MOST_UNUSUAL:
             raise EngineStreamInvalid("The answer is too large for one object; ask for a stream, or for less.")
 
 
 def said_by_engine(text: str | bytes, what: str) -> object:
-    """What JSON of the engine says; `what` it is, for the error. Raises `EngineStreamInvalid`."""
+    """Return the value of the engine's JSON; `what` names it in the error. Raise `EngineStreamInvalid`."""
     try:
         value: object = parse(text)
     except NotJson as error:
@@ -179,7 +179,7 @@ def said_by_engine(text: str | bytes, what: str) -> object:
 
 @contextmanager
 def well_shaped() -> Iterator[None]:
-    """What a chunk of another shape leads to becomes `EngineStreamInvalid`."""
+    """Turn the exceptions that a chunk of another shape causes into `EngineStreamInvalid`."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -187,7 +187,7 @@ def well_shaped() -> Iterator[None]:
 
 
 def unstreamed(told: object) -> dict[str, object]:
-    """The engine's last event as that of a request that was not streamed."""
+    """Return the engine's last event in the form of a request that was not streamed."""
     found = dict(told) if isinstance(told, Mapping) else {}
     settings = found.get("generation_settings")
     if isinstance(settings, Mapping):

@@ -1,4 +1,4 @@
-"""What to ask the engine for, given what the client asked us for.
+"""Choose what to ask the engine for, given what the client asked us for.
 
 llama-server notices that a client is gone at once only on a stream that also reports prompt progress: without
 progress it does not look during prefill, without a stream only after a second of silence on a queue that all
@@ -29,7 +29,7 @@ Kind = Literal["chat", "completion", "responses", "raw"]
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """How to ask.
+    """The request to the engine.
 
     Attributes:
         changes: fields to set in the client's body; empty: send it as it came.
@@ -46,7 +46,7 @@ class OutgoingRequest:
     fields: tuple[str, ...] = ()
 
     def new_fold(self) -> StreamFold | None:
-        """A collector for this answer; None when it is passed on."""
+        """Return a collector for this answer; None when it is passed on."""
         return None if self.kind is None else StreamFold(self._collector(self.kind))
 
     def _collector(self, kind: Kind) -> Collector:
@@ -62,7 +62,7 @@ class OutgoingRequest:
 
 
 def outgoing_request(kind: Kind | None, body: Mapping[str, object]) -> OutgoingRequest:
-    """The plan for a client's parsed JSON body; where nothing can be folded (None) it is the empty one."""
+    """Return the plan for a client's parsed JSON body; an empty one where nothing can be folded (`kind` is None)."""
     if kind is None or not _well_formed(body):
         return OutgoingRequest()
     if body.get("stream"):
@@ -86,7 +86,7 @@ def outgoing_request(kind: Kind | None, body: Mapping[str, object]) -> OutgoingR
 
 
 def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
-    """Why this single answer cannot be made from a stream; None when it can. Each reason is a test."""
+    """Return the reason why this single answer cannot be made from a stream, if there is one. Each reason is a test."""
     for rule, reason in _UNFOLDABLE[kind]:
         if rule(body):
             return reason
@@ -94,7 +94,7 @@ def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
 
 
 def set_fields(body: bytes, changes: Mapping[str, object]) -> bytes:
-    """`body`, a JSON object in UTF-8, with these fields set.
+    """Return `body`, a JSON object in UTF-8, with these fields set.
 
     They are appended: of a key that occurs twice the last one counts, for the engine as for Python. So a large
     body is not written anew, and its numbers and escapes reach the engine as the client wrote them.

@@ -1,4 +1,4 @@
-"""Folds the events of a streamed `/completion` or `/infill`, the engine's own form of a completion.
+"""Fold the events of a streamed `/completion` or `/infill`, the engine's own form of a completion.
 
 Measured on llama-server b11434: the last event of each prompt and choice has all that its single answer has, but for
 what the events before it said: text, tokens and probabilities. Several of them are answered as a list.
@@ -15,7 +15,7 @@ _PROBABILITIES: Final = "completion_probabilities"
 
 
 class _Event(TypedDict):
-    """An event, as far as it is looked at."""
+    """The part of an event that is looked at."""
 
     index: int
     content: str
@@ -24,7 +24,7 @@ class _Event(TypedDict):
 
 
 class RawFold:
-    """Collects the events of one answer.
+    """The collector of one answer's events.
 
     Args:
         fields: the paths of the fields to answer, `/` between two keys; empty: all.
@@ -38,11 +38,11 @@ class RawFold:
 
     @property
     def done(self) -> bool:
-        """Whether the last event has come of each prompt and choice that has begun."""
+        """True if the last event of each prompt and choice that has begun has come."""
         return bool(self._ended) and self._ended.keys() == self._texts.keys()
 
     def feed(self, event: Mapping[str, object]) -> None:
-        """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        """Add one event. Raise `EngineStreamInvalid` for one of another shape."""
         with well_shaped():
             told = cast(_Event, event)
             index = int(told["index"])
@@ -52,7 +52,7 @@ class RawFold:
                 self._ended[index] = event
 
     def response(self) -> object:
-        """An object, or a list of several."""
+        """Return an object, or a list of several."""
         answers = [self._answer(index) for index in sorted(self._ended)]
         return answers[0] if len(answers) == 1 else answers
 
@@ -67,7 +67,7 @@ class RawFold:
 
 
 def _at(value: object, keys: list[str]) -> tuple[object, ...]:
-    """The value there; empty where there is none."""
+    """Return the value there; empty where there is none."""
     for key in keys:
         if not isinstance(value, Mapping) or key not in value:
             return ()

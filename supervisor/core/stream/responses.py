@@ -1,4 +1,4 @@
-"""Folds the events of a streamed `/v1/responses` into the one response.
+"""Fold the events of a streamed `/v1/responses` into the one response.
 
 Measured on llama-server b11434: the last event holds the whole response but for two things, which its single answer
 has: `completed_at`, and the status of an item of reasoning.
@@ -14,18 +14,18 @@ _COMPLETED = {"status": "completed"}
 
 
 class ResponsesFold:
-    """Collects the events of one answer."""
+    """The collector of one answer's events."""
 
     def __init__(self) -> None:
         self._response: dict[str, object] = {}
 
     @property
     def done(self) -> bool:
-        """Whether the last event has come."""
+        """True if the last event has come."""
         return bool(self._response)
 
     def feed(self, event: Mapping[str, object]) -> None:
-        """Add one event. Raises `EngineStreamInvalid` when it has not the shape of one."""
+        """Add one event. Raise `EngineStreamInvalid` for one of another shape."""
         if event.get("type") != "response.completed":
             return
         with well_shaped():
@@ -36,5 +36,5 @@ class ResponsesFold:
             self._response = {"completed_at": response.get("created_at"), **response, "output": items}
 
     def response(self) -> dict[str, object]:
-        """The response."""
+        """Return the response."""
         return self._response

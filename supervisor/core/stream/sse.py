@@ -22,7 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One event.
+    """A server-sent event.
 
     Attributes:
         data: the data lines, joined with LF.
@@ -40,7 +40,7 @@ class SseEvent:
 
 
 class SseDecoder:
-    """Turns a stream of bytes, cut anywhere, into events.
+    """A decoder that turns a stream of bytes, cut anywhere, into events.
 
     Args:
         max_event_bytes: an event longer than this raises `EngineStreamInvalid`.
@@ -58,7 +58,7 @@ class SseDecoder:
         self._retry: int | None = None
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """The events that `chunk` completes, in order."""
+        """Return the events that `chunk` completes, in order."""
         if self._swallow_lf and chunk:
             self._swallow_lf = False
             chunk = chunk.removeprefix(b"\n")
@@ -76,7 +76,7 @@ class SseDecoder:
         return events
 
     def finish(self) -> bool:
-        """Whether the stream ended between two events; an unfinished one is dropped, as the standard says."""
+        """Return whether the stream ended between two events; an unfinished one is dropped, as the standard says."""
         return not (self._line or self._data)
 
     def _grow(self, size: int) -> None:
@@ -118,7 +118,7 @@ class SseDecoder:
 
 
 def encode(event: SseEvent) -> bytes:
-    """The bytes of one event, line ends LF; CR and CRLF in the data become LF."""
+    """Return the bytes of one event, line ends LF; CR and CRLF in the data become LF."""
     lines = [f"{name}: {value}" for name, value in (("event", event.event), ("id", event.id)) if value]
     if event.retry is not None:
         lines.append(f"retry: {event.retry}")

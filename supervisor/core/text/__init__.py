@@ -1,1 +1,1 @@
-"""Text from elsewhere: made safe to show, near names, units, log levels and floods; JSON that others wrote."""
+"""Text from elsewhere: safe to show, similar names, units, log levels, floods of lines, JSON of other programs."""

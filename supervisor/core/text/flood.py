@@ -1,4 +1,4 @@
-"""How many lines one cause may write: some at once, then a few a second, and how many it was kept from writing."""
+"""Limit the lines that one cause may write: some at once, then a few a second; count those that were left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Bucket:
 
 
 class Flood:
-    """A bucket of lines per cause; the causes that were quiet the longest are forgotten.
+    """A token bucket of lines for each cause; the causes that were quiet the longest are forgotten.
 
     Args:
         burst: lines that a cause may write at once.
@@ -28,7 +28,7 @@ class Flood:
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
     def passes(self, cause: Hashable, now: float) -> int | None:
-        """None: this line is one too many. Else how many of the cause were left out since its last one."""
+        """Return how many lines of the cause were left out since its last one; None if this line is one too many."""
         bucket = self._buckets.get(cause)
         if bucket is None:
             bucket = self._buckets[cause] = _Bucket(self._burst, now)

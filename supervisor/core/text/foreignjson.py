@@ -1,4 +1,4 @@
-"""JSON that others wrote, engines before all: whatever is wrong with it is one error.
+"""Read JSON that other programs wrote, above all engines. Whatever is wrong with it becomes one error.
 
 Python's parser also fails for text that is nested deeply, with an error that is no ValueError; and what it can still
 read, nobody further down the stack may be able to write.
@@ -19,7 +19,7 @@ class NotJson(ValueError):
 
 
 def parse(text: str | bytes) -> Any:
-    """What a JSON text says. Raises NotJson."""
+    """Return the value of a JSON text. Raise NotJson where it is none."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -32,7 +32,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def _marks(text: str | bytes) -> int:
-    """How deep it can be at most."""
+    """Return an upper bound of the nesting depth."""
     return text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
 
 
@@ -50,4 +50,4 @@ def _values(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 
 def _too_deep() -> NotJson:
-    return NotJson(f"it has more than {MOST_NESTED} arrays and objects in each other")
+    return NotJson(f"it nests arrays and objects more than {MOST_NESTED} deep")

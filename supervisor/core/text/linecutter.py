@@ -1,4 +1,4 @@
-"""Cuts what a program writes into lines; of a flood it gives the beginning and the end, and how much was left out.
+"""Cut the output of a program into lines. Of a flood, give the beginning and the end, and say how much was left out.
 
 Each line costs time that everybody else waits, and what an engine writes may be what a client sent: a grammar that
 cannot be read is printed whole. So there are so many lines at once, then so many a second.
@@ -18,7 +18,7 @@ _TAIL = 2048  # bytes of what is left out that are kept: they may be a program's
 
 
 class LineCutter:
-    """Lines end with `\\n` or `\\r\\n`; the last one needs no end.
+    """A cutter of lines that end with `\\n` or `\\r\\n`; the last one needs no end.
 
     Args:
         deliver: gets one line at a time, without its end.
@@ -46,7 +46,7 @@ class LineCutter:
         self._cut(data)
 
     def end(self) -> None:
-        """There is no more."""
+        """Deliver the rest, since nothing more comes."""
         self._go_on()
         if self._rest:
             self._flush(b"")
@@ -59,7 +59,7 @@ class LineCutter:
         self._rest, self._held = [], 0
 
     def _go_on(self) -> None:
-        """Say what was left out, and its end."""
+        """Say how much was left out, and give the end of it."""
         if self._left_out or self._tail:
             tail, number = self._tail, self._left_out
             self._tail, self._left_out = b"", 0

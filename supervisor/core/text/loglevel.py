@@ -1,4 +1,4 @@
-"""How much the daemon's log tells."""
+"""The levels of the daemon's log."""
 
 from __future__ import annotations
 

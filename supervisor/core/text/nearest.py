@@ -15,7 +15,7 @@ _MOST_COMPARED = 1 << 14  # letters of all names together: who asks for a name t
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`; did you mean …?` where one of the names is like this one, else nothing.
+    """Return `; did you mean …?` if one of the names is similar to this one, else nothing.
 
     A name that begins with what was typed comes first, the shortest of several; then the one most alike. Takes linear
     time, and of very many names some are not compared.

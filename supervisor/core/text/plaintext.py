@@ -18,17 +18,17 @@ _LINES = re.compile(r"\r\n|[\n\t]")
 
 
 def plain(text: str) -> str:
-    """Of one line or several; tabs and line ends stay, `\\r\\n` becomes `\\n`."""
+    """Return text of one line or several, safe to show; tabs and line ends stay, `\\r\\n` becomes `\\n`."""
     return _UNSAFE.sub(INSTEAD, text).replace("\r\n", "\n")
 
 
 def one_line(text: str) -> str:
-    """The same for what has to stay on one line: its line ends and tabs are written as `\\n` and `\\t`."""
+    """Return text that is safe to show on one line: line ends and tabs are written as `\\n` and `\\t`."""
     return _LINES.sub(lambda found: _ESCAPES[found[0]], _UNSAFE.sub(INSTEAD, text))
 
 
 def is_text(text: str) -> bool:
-    """Whether it has an encoding: a file name that is no UTF-8 has none."""
+    """Return whether the text can be encoded; a file name that is not UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -37,5 +37,5 @@ def is_text(text: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether it can name something: it is not empty, and every character can be seen."""
+    """Return whether the text can be a name: it is not empty, and every character is visible."""
     return bool(text.strip()) and text.isprintable()

@@ -1,4 +1,4 @@
-"""What is likely to be a secret, by the name that it has: for what is shown to people and what is handed on.
+"""Tell by its name whether a value is likely to be a secret, before it is shown to people or handed on.
 
 It is wide on purpose: a harmless value that is hidden costs a look into the file, a token on a screen costs the token.
 """
@@ -14,17 +14,17 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 
 def is_likely_secret(name: str) -> bool:
-    """Whether what stands under this name, of a variable, a key or an option, is likely nobody else's business."""
+    """Return whether the value of this name, of a variable, a key or an option, is likely to be a secret."""
     return _NAMES.search(name) is not None
 
 
 def without_credentials(text: str) -> str:
-    """The text without user and password of the URLs in it."""
+    """Return the text without the user names and passwords of the URLs in it."""
     return _CREDENTIALS.sub("***@", text) if "@" in text else text
 
 
 def shown_arguments(arguments: Sequence[str]) -> list[str]:
-    """A command line as it may be shown: without the values of options that are called like a secret."""
+    """Return a command line as it may be shown: without the values of options that are named like a secret."""
     shown, hide = [], False
     for argument in arguments:
         name, equals, _ = argument.partition("=")

@@ -19,12 +19,12 @@ _MEBIBYTES: Mapping[str, float] = {
 DURATION = r"^([0-9]{1,15}(\.[0-9]{1,9})? ?(ms|s|m|h|d|w) ?)+$"
 TOKENS = r"^[0-9]{1,15}(\.[0-9]{1,9})? ?[kKmM]$"
 MEBIBYTES = r"^[0-9]{1,15}(\.[0-9]{1,9})? ?([mMgGtT]([iI]?[bB])?)$"
-"""What the texts look like, for schemas; they are at most MOST_CHARACTERS long."""
+"""Patterns of the texts, for schemas; they are at most MOST_CHARACTERS long."""
 MOST_CHARACTERS = _MOST
 
 
 def seconds(text: str) -> float:
-    """`90`, `500ms`, `10m`, `1h30m`, `2d`, in seconds. Raises ValueError."""
+    """Return `90`, `500ms`, `10m`, `1h30m` or `2d` in seconds. Raise ValueError for anything else."""
     if plain := _plain(text):
         return float(plain)
     total, rest = 0.0, text[:_MOST].strip()
@@ -38,12 +38,15 @@ def seconds(text: str) -> float:
 
 
 def tokens(text: str) -> int:
-    """`8192`, `8k` (8192), `1.5k`, `1m`, in tokens: of 1024 each, as contexts are counted. Raises ValueError."""
+    """Return `8192`, `8k` (8192), `1.5k` or `1m` in tokens; k is 1024, as for contexts.
+
+    Raise ValueError for anything else.
+    """
     return _scaled(text, _TOKENS, "a number such as 8192 or 8k")
 
 
 def mebibytes(text: str) -> int:
-    """`8192`, `512m`, `8g`, `8GiB`, `1t`, in MiB; g is GiB. Raises ValueError."""
+    """Return `8192`, `512m`, `8g`, `8GiB` or `1t` in MiB; g is GiB. Raise ValueError for anything else."""
     return _scaled(text, _MEBIBYTES, "a number of MiB, or a size such as 512m or 8g")
 
 
@@ -59,6 +62,6 @@ def _scaled(text: str, scale: Mapping[str, float], wanted: str) -> int:
 
 
 def _plain(text: str) -> str | None:
-    """A number without a unit."""
+    """Return the number of a text without a unit; None if it is none."""
     found = _NUMBER.fullmatch(text.strip()) if len(text) <= _MOST else None
     return found[1] if found is not None and not found[2] else None

@@ -1,4 +1,4 @@
-"""Finds the calls in the text of one channel.
+"""Find the calls in the text of one channel.
 
 Running text is given out at once, but for the longest end that may be the beginning of a marker. Behind a marker a
 dialect's reader takes over; if it finds no call, the marker is text and the search goes on behind its first character.
@@ -42,7 +42,7 @@ _MAX_TRAIL: Final = 512
 
 
 class Automaton:
-    """One channel.
+    """The search for calls in one channel.
 
     Args:
         registry: the dialects that are looked for.
@@ -75,13 +75,13 @@ class Automaton:
         self._resume()
 
     def feed(self, text: str) -> list[Item]:
-        """What `text` makes certain."""
+        """Return the items that `text` makes certain."""
         self._src.feed(text)
         self._resume()
         return self._taken()
 
     def finish(self, *, cut: bool) -> list[Item]:
-        """Everything that is left.
+        """Return everything that is left, once the text has ended.
 
         Args:
             cut: the model was not done.
@@ -141,7 +141,7 @@ class Automaton:
                 yield from self._attempts(opener)
 
     def _next_opener(self) -> Wait[str]:
-        """The next marker outside of code, with the source at it; empty at the end."""
+        """Go to the next marker outside of code and return it; empty at the end of the text."""
         src = self._src
         candidate = self._registry.candidate
         while True:
@@ -163,7 +163,7 @@ class Automaton:
                 return opener
 
     def _line_opener(self) -> Wait[str]:
-        """The marker at this start of a line, if there is one of those that stand only there."""
+        """Return the marker at this start of a line, if it is one that counts only there."""
         src = self._src
         yield from run_of(src, _BLANKS, _MAX_BLANKS)
         opener = yield from one_of(src, self._line)
@@ -173,7 +173,7 @@ class Automaton:
         return "" if self._code.is_code() else opener
 
     def _opener(self) -> Wait[str]:
-        """The marker that stands here, if any."""
+        """Return the marker at the reading position; empty if there is none."""
         self._see()
         if self._code.is_code():
             return ""
@@ -183,7 +183,7 @@ class Automaton:
         return opener
 
     def _pattern_opener(self) -> Wait[str]:
-        """The marker that stands here, if it is one of those that no list holds."""
+        """Return the marker at the reading position, if it is one that no list can hold."""
         for pattern in self._registry.patterns:
             opener = yield from pattern.opener(self._src)
             if opener:
@@ -191,7 +191,7 @@ class Automaton:
         return ""
 
     def _lead(self) -> Wait[None]:
-        """The start of the message: forms that are calls only if they are all of it."""
+        """Read the start of the message: some forms are calls only if they are all of it."""
         src = self._src
         yield from skip_space(src)
         self._see()
@@ -208,7 +208,7 @@ class Automaton:
             yield from self._whole()
 
     def _trailing(self) -> Wait[None]:
-        """A closing tag or end token in the text: dropped only where calls came and nothing but such follows."""
+        """Drop a closing tag or end token in the text, if calls came before it and nothing but such tags follows."""
         src = self._src
         at = src.pos
         self._say(at)
@@ -249,7 +249,7 @@ class Automaton:
         self._coded = max(self._coded, self._sent)
 
     def _attempt(self, opener: str, at: int) -> Wait[bool]:
-        """Whether calls were found; else the source stands where the search goes on."""
+        """Return whether calls were found. If not, the source stands where the search goes on."""
         src = self._src
         if self._spent > _PER_CHARACTER * at + _ALLOWANCE:
             self._fail(opener, "budget", at)
@@ -279,7 +279,9 @@ class Automaton:
         return False
 
     def _fail(self, opener: str, why: str, at: int) -> None:
-        """Nothing was found: the marker is text, the search goes on behind its first character.
+        """Treat a marker without a call as text: the search goes on behind its first character.
+
+        After a call that was cut off it does not: what looks like a call there would be part of an argument.
 
         In a call that was cut off it does not: what looks like a call there would be part of an argument.
         """
@@ -290,7 +292,10 @@ class Automaton:
         self._src.seek(min(at + 1, self._src.end))
 
     def _behind_call(self) -> Wait[str]:
-        """Go past what closes a call. The marker of the next one, or nothing; the source stands at it."""
+        """Go past what closes a call, and return the marker of the next call, if one follows.
+
+        The source stands at it.
+        """
         src = self._src
         self._drop(src.pos)
         self._code.line_start = True
@@ -319,13 +324,13 @@ class Automaton:
             return "" if opener in self._registry.think_closers else opener
 
     def _is_begun_closer(self) -> bool:
-        """Whether the text ends here, inside a closing tag."""
+        """Return whether the text ends here, inside a closing tag."""
         closers, openers = self._registry.closer_literals, self._registry.opener_literals
         rest = self._src.ahead(closers.longest)
         return self._src.closed and rest in closers.prefixes and rest not in openers.prefixes
 
     def give(self, signal: CompleteCall | Piece) -> None:
-        """A call, or a piece of one, is certain."""
+        """Pass on a call, or a piece of one, that is certain."""
         self._failed = False
         for aside in self._asides:
             self._drop(aside.start)
@@ -341,19 +346,19 @@ class Automaton:
         self.items.append(signal)
 
     def set_aside(self, aside: Aside) -> None:
-        """Part of what is being read is text, if it turns out to be a call."""
+        """Note a stretch that is text if what is being read turns out to be a call."""
         self._asides.append(aside)
 
     def pass_on(self) -> None:
-        """What has been read for certain is text."""
+        """Pass on as text what has been read for certain."""
         self._say(self._src.certain())
 
     def held(self) -> int:
-        """How many characters are held back for the reader, up to where the call may have ended."""
+        """Return the number of characters held back for the reader, up to where the call may have ended."""
         return self._src.certain() - self._sent
 
     def _whole(self) -> Wait[None]:
-        """A form that counts only if it is the whole message."""
+        """Read a form that counts only if it is the whole message."""
         src = self._src
         at = src.pos
         self._say(at)

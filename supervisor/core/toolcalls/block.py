@@ -1,4 +1,4 @@
-"""What a dialect's reader works with: the text, the tools, the options; and the writer of one call's arguments."""
+"""The tools of a dialect's reader: the text, the tools offered, the options, and the writer of one call's arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Block:
     whole: bool = False
 
     def resolve(self, written: str) -> Wait[Tool]:
-        """The tool of that name; NOWHERE, after a signal, if none was offered."""
+        """Return the tool of that name; if none was offered, signal it and return NOWHERE."""
         tool = self.tools.find(written)
         if tool is None:
             yield Unknown()
@@ -42,7 +42,7 @@ class Block:
 
 
 class CallWriter:
-    """Writes one call: whole once it is complete, or in pieces when a string in it grows long.
+    """The writer of one call: whole once it is complete, or in pieces when a string in it grows long.
 
     Args:
         id: the model's own id of the call, if its format has one.
@@ -70,7 +70,7 @@ class CallWriter:
         self._limit = None
 
     def value(self, key: str, value: Json) -> Wait[None]:
-        """An argument, whole. The last one of a name counts, unless the first is on its way already."""
+        """Write a whole argument. The last one of a name counts, unless the first has been given out already."""
         if not self.started:
             self._items[key] = dumps(value)
         elif key not in self._items:
@@ -78,11 +78,11 @@ class CallWriter:
             self._items[key] = ""
 
     def begin_string(self, key: str) -> None:
-        """A string argument begins; its parts follow."""
+        """Begin a string argument, whose parts follow."""
         self._key, self._parts, self._size, self._streaming = key, [], 0, False
 
     def string_part(self, text: str) -> Wait[None]:
-        """A part of the string: JSON text, without quotes."""
+        """Write a part of the string: JSON text, without quotes."""
         if self._streaming:
             yield self._piece(text)
             return
@@ -97,7 +97,7 @@ class CallWriter:
             yield self._piece(begun)
 
     def end_string(self) -> Wait[None]:
-        """The string is complete."""
+        """End the string argument."""
         text = f'"{"".join(self._parts)}"'
         if self._streaming:
             yield self._piece('"')
@@ -109,7 +109,7 @@ class CallWriter:
             self._items[self._key] = ""
 
     def end(self) -> Wait[None]:
-        """The call is complete."""
+        """End the call, which is complete."""
         if self.started:
             yield self._piece("}", last=True)
         elif self.tool is not NOWHERE:
@@ -117,13 +117,16 @@ class CallWriter:
             yield CompleteCall(self.tool.name, text, self.dialect, self.id, self.repaired, self.brackets)
 
     def broken(self) -> Wait[bool]:
-        """The text ended, or turned out to be no call. True if something had been given out, so it counts."""
+        """Give the call up, since the text ended or is no call.
+
+        Return whether a piece had been given out, so that it counts.
+        """
         if self.started:
             yield self._piece("", last=True, complete=False)
         return self.started
 
     def item(self, key: str) -> str:
-        """An argument's JSON text; empty if there is none, or it has been given out."""
+        """Return an argument's JSON text; empty if there is none, or it has been given out."""
         return self._items.get(key, "")
 
     def put_back(self, key: str, text: str) -> None:
@@ -132,7 +135,7 @@ class CallWriter:
             self._items[key] = text
 
     def is_schema(self) -> bool:
-        """Whether these arguments are no call but somebody's JSON schema."""
+        """Return whether these arguments are a JSON schema instead of a call."""
         described = self._items.get("type") == '"object"' and self._items.get("properties", "").startswith("{")
         return described and not {"type", "properties"} <= self.tool.types.keys()
 

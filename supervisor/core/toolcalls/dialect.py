@@ -1,4 +1,4 @@
-"""What one dialect is: everything that the rest of the program has to know of it, in one record."""
+"""The record of one dialect: everything that the rest of the program needs to know of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Marks: TypeAlias = tuple[str, ...]
 
 
 class Reader(Protocol):
-    """Reads calls; the source stands behind `opener`.
+    """The function that reads calls; the source stands behind `opener`.
 
     Yields signals (see `source`) and returns whether what it has read is calls. If it is not, the source may stand
     anywhere.
@@ -26,26 +26,26 @@ class Reader(Protocol):
 
 
 class NamedReader(Protocol):
-    """Reads a call of which nothing stands before the tool's name; the source stands at that."""
+    """The function that reads a call with nothing before the tool's name; the source stands at the name."""
 
     def __call__(self, block: Block) -> Wait[bool]: ...
 
 
 class OpenPattern(Protocol):
-    """An opener of which there are too many for a list, and what reads the calls behind it."""
+    """Openers of which there are too many for a list, and the reader of the calls behind them."""
 
     @property
     def first(self) -> str:
-        """The character with which each of them begins."""
+        """First character of each of these openers."""
 
     def opener(self, src: Source) -> Wait[str]:
-        """The one that stands here, or nothing. Does not move."""
+        """Return the opener at the reading position, or nothing, without moving."""
 
     def is_opener(self, text: str) -> bool:
-        """Whether `opener` has given this."""
+        """Return whether `opener` has returned this text."""
 
     def read(self, block: Block, opener: str) -> Wait[bool]:
-        """See `Reader`."""
+        """Read calls behind the opener; see `Reader`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What the recoverer says, in the order of the document."""
+"""The events of the recoverer, in the order of the document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class CallStart:
-    """A call begins.
+    """The beginning of a call.
 
     Attributes:
         index: dense, from 0.
@@ -43,7 +43,7 @@ class CallArguments:
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """The call is over.
+    """The end of a call.
 
     Attributes:
         complete: False if the turn was cut after its first pieces had been given out.
@@ -68,7 +68,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class LeftAsText:
-    """Something began like a call and stayed text.
+    """Something that began like a call and stayed text.
 
     Attributes:
         opener: the marker.

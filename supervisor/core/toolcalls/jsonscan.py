@@ -1,4 +1,4 @@
-"""Reads one JSON value from text that is still arriving, and writes it down as strict JSON.
+"""Read one JSON value from text that is still arriving, and write it down as strict JSON.
 
 Tolerated, because models do it: single quotes and Python's words if the first quote is a single one, trailing commas,
 raw control characters and broken escapes in strings, escaped line ends between tokens, missing and doubled brackets. A
@@ -15,7 +15,7 @@ from supervisor.core.toolcalls.literals import unescape
 from supervisor.core.toolcalls.source import Source, Wait, need, peek, run_of, skip_space
 
 KEY, COLON, VALUE, NEXT = range(4)
-"""What may come next in an object or array."""
+"""The token that may come next in an object or array."""
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_+.\-]*")
 _MAX_WORD: Final = 4096
@@ -42,7 +42,7 @@ class _Frame:
 
 
 class JsonScan:
-    """A reader of JSON at the source's position. After `value()`:
+    """A reader of JSON at the source's position. These hold after `value()`:
 
     Attributes:
         repaired: the text was not strict JSON.
@@ -58,7 +58,7 @@ class JsonScan:
         self._stack: list[_Frame] = []
 
     def value(self) -> Wait[str | None]:
-        """Strict JSON text of the value that begins here; None if it is none, or was cut."""
+        """Return the value that begins here as strict JSON text; None if there is none, or it was cut."""
         self._out, self._stack = [], []
         self.complete = True
         while True:
@@ -87,7 +87,7 @@ class JsonScan:
             self.repaired = True
 
     def string(self) -> Wait[str | None]:
-        """JSON text of the string that begins here; None if it is none or does not end."""
+        """Return the JSON text of the string that begins here; None if it is none or does not end."""
         mark = yield from peek(self.src)
         if not self.may_quote(mark):
             return None
@@ -102,7 +102,10 @@ class JsonScan:
             parts.append(part)
 
     def may_quote(self, mark: str) -> bool:
-        """Whether a string may begin with this character; the first quote decides for a single one."""
+        """Return whether a string may begin with this character.
+
+        Single quotes are allowed if the first quote is single.
+        """
         if mark not in {'"', "'"}:
             return False
         if self._single is None:
@@ -111,7 +114,7 @@ class JsonScan:
         return mark == '"' or self._single
 
     def string_part(self, mark: str) -> Wait[str | None]:
-        """The next part of a string, as JSON; empty behind its closing quote, None if the text ends."""
+        """Return the next part of a string, as JSON; empty behind its closing quote, None if the text ends."""
         src = self.src
         char = yield from peek(src)
         if not char:
@@ -149,7 +152,7 @@ class JsonScan:
         return (yield from self._odd_escape(char))
 
     def _odd_escape(self, char: str) -> Wait[str | None]:
-        """An escape that JSON does not know: Python's where Python's quotes are used, else a plain backslash."""
+        """Return an escape that JSON does not know: Python's where Python's quotes are used, else a plain backslash."""
         src = self.src
         if self._single and char == "x":
             yield from need(src, 4)
@@ -164,7 +167,7 @@ class JsonScan:
         return "\\\\"
 
     def _token(self, char: str) -> Wait[bool | None]:
-        """Read one token. False: not JSON. None: the value ends before it, as it is."""
+        """Read one token. Return False if it is not JSON, None if the value ends before it."""
         if char in "}]":
             return self._close(char)
         if char in "{[":
@@ -273,7 +276,7 @@ class JsonScan:
         return True
 
     def _completed(self) -> str | None:
-        """What is there with its brackets closed; None if something else than brackets is missing."""
+        """Return the value so far with its brackets closed; None if anything but brackets is missing."""
         if not self._stack or (self.src.cut and self.src.at_end()):
             return None
         while self._stack:
@@ -284,7 +287,7 @@ class JsonScan:
 
 
 def read_json(text: str) -> Wait[str | None]:
-    """Strict JSON text of what the whole of `text` is; None if it is no JSON. A reader for closed text."""
+    """Return the whole of `text` as strict JSON text; None if it is no JSON. The text must be closed."""
     scan = JsonScan(Source(text, closed=True))
     found = yield from scan.value()
     yield from scan.space()

@@ -28,7 +28,7 @@ Json: TypeAlias = "str | int | float | bool | Number | list[Json] | dict[str, Js
 
 
 def loads(text: str) -> Json:
-    """Read strict JSON; control characters in strings pass. Raises ValueError."""
+    """Read strict JSON, but let control characters in strings pass. Raise ValueError for anything else."""
     try:
         value: Json = json.loads(text, strict=False, parse_int=_integer, parse_float=Number, parse_constant=_refuse)
     except RecursionError:
@@ -50,12 +50,12 @@ def dumps(value: Json) -> str:
 
 
 def quote(text: str) -> str:
-    """A JSON string."""
+    """Return the text as a JSON string."""
     return json.dumps(text, ensure_ascii=_SURROGATE.search(text) is not None)
 
 
 def depth_of(text: str) -> int:
-    """An upper bound of the nesting of JSON text."""
+    """Return an upper bound of the nesting of JSON text."""
     depth = most = 0
     for found in re.finditer(r"[\[{]|[\]}]", text):
         depth += 1 if found.group() in "[{" else -1

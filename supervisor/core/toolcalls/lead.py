@@ -1,4 +1,7 @@
-"""Calls without a marker of their own. They count only if they are the whole message; who calls sees to that."""
+"""Calls without a marker of their own.
+
+They count only if they are the whole message, which the caller makes sure of.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _INFO: Final = re.compile(r"[\w\-]*")
 
 
 def read_whole(block: Block) -> Wait[bool]:
-    """Whatever of these begins at the source's position."""
+    """Read whichever of these forms begins at the source's position."""
     char = yield from peek(block.src)
     if char == "`":
         return (yield from _read_fence(block)) if block.options.fence_calls else False
@@ -30,7 +33,7 @@ def read_whole(block: Block) -> Wait[bool]:
 
 
 def _read_list(block: Block) -> Wait[bool]:
-    """`[{…}]` or `[name(…)]`."""
+    """Read `[{…}]` or `[name(…)]`."""
     src = block.src
     start = src.pos
     src.pos += 1
@@ -43,7 +46,7 @@ def _read_list(block: Block) -> Wait[bool]:
 
 
 def _read_named(block: Block) -> Wait[bool]:
-    """A declared name, then its arguments in one of the forms that begin with it."""
+    """Read a declared name and its arguments, in one of the forms that begin with the name."""
     src, registry = block.src, block.registry
     while True:
         rest = src.ahead(MAX_NAME)
@@ -61,7 +64,7 @@ def _read_named(block: Block) -> Wait[bool]:
 
 
 def _read_fence(block: Block) -> Wait[bool]:
-    """A fence with nothing but calls in it."""
+    """Read a fence with nothing but calls in it."""
     src = block.src
     fence = yield from take_one(src, FENCE)
     if not fence:

@@ -1,4 +1,4 @@
-"""Values as models write them when they mean JSON or Python: one reader for both, nothing is ever evaluated."""
+"""Values as models write them when they mean JSON or Python. One reader serves both; nothing is ever evaluated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, cast
 from supervisor.core.toolcalls.jsontext import MAX_DEPTH, NUMBER, Json, Number
 
 INVALID: Final = cast("Json", object())
-"""What is no value."""
+"""The mark of a text that is no value."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SPACE_AND_COMMENTS: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -32,11 +32,14 @@ _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 class NotALiteral(Exception):
-    """The text is something else."""
+    """The text is no literal."""
 
 
 def read_literal(text: str) -> Json:
-    """The value that the whole text is, or INVALID. Tuples are lists; trailing commas and line ends in strings pass."""
+    """Return the value of the whole text, or INVALID.
+
+    Tuples become lists; trailing commas and line ends in strings pass.
+    """
     reader = LiteralReader(text)
     try:
         value = reader.value()
@@ -47,7 +50,10 @@ def read_literal(text: str) -> Json:
 
 
 def unescape(text: str) -> str:
-    """The characters that a Python or JSON string stands for; an escape that neither knows keeps its backslash."""
+    """Return the characters that a Python or JSON string stands for.
+
+    An escape that neither knows keeps its backslash.
+    """
     if "\\" not in text:
         return text
     found = _ESCAPE.sub(_unescaped, text)
@@ -65,7 +71,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 class LiteralReader:
-    """Reads values from `text` at `pos`. Raises NotALiteral.
+    """A reader of values from `text` at `pos`. Raises NotALiteral.
 
     Args:
         comments: they may stand where white space may.
@@ -91,19 +97,19 @@ class LiteralReader:
         return True
 
     def is_last(self) -> bool:
-        """Whether a comma or the end follows."""
+        """Return whether a comma or the end follows."""
         self.space()
         return self.pos >= len(self.text) or self.text[self.pos] == ","
 
     def word(self, pattern: re.Pattern[str] = _WORD) -> str:
-        """Go past white space, then past what the pattern matches here; empty if nothing."""
+        """Go past white space, then past what the pattern matches here; return the match, or nothing."""
         self.space()
         found = pattern.match(self.text, self.pos)
         self.pos = found.end() if found else self.pos
         return found.group() if found else ""
 
     def value(self) -> Json:
-        """One value."""
+        """Return one value."""
         self.space()
         if _OPENING.match(self.text, self.pos):
             return self.string()
@@ -122,7 +128,7 @@ class LiteralReader:
         return self._number()
 
     def string(self) -> str:
-        """One string."""
+        """Return one string."""
         opening = _OPENING.match(self.text, self.pos)
         if opening is None:
             raise NotALiteral
@@ -183,7 +189,7 @@ class LiteralReader:
 
 
 def _is_escaped(text: str, at: int, start: int) -> bool:
-    """Whether an odd number of backslashes stands before `at`."""
+    """Return whether an odd number of backslashes stands before `at`."""
     count = at
     while count > start and text[count - 1] == "\\":
         count -= 1

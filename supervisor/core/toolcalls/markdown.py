@@ -1,4 +1,4 @@
-"""Whether a place in running text is code: inside an inline span or a fence. Fed with the text as it goes by.
+"""Tell whether a place in running text is code, inside an inline span or a fence. It is fed the text as it goes by.
 
 An inline span lasts to the end of its line at most, so that a stray backtick on an earlier line changes nothing.
 """
@@ -17,7 +17,7 @@ _NOTHING: Final[_Run] = ("", 0)
 
 
 class Code:
-    """The state at the end of what was fed.
+    """The state at the end of the text that was fed.
 
     Attributes:
         line_start: only blanks since the last line break.
@@ -48,7 +48,7 @@ class Code:
                     self._pending = _NOTHING  # no closing fence: it has text behind it
 
     def is_code(self) -> bool:
-        """Whether what comes next is code."""
+        """Return whether the text that comes next is code."""
         self._end_run()
         return bool(self._fence[1] or self._span)
 

@@ -1,4 +1,4 @@
-"""Walks the members of a JSON object that is still arriving, one level, with the repairs of `jsonscan`."""
+"""Walk the members of a JSON object that is still arriving, one level deep, with the repairs of `jsonscan`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NONE: Final = frozenset({"null", "None"})
 
 
 class Members:
-    """The object at the scan's position: `open`, then `key` until None; after each key its value is to be read.
+    """The object at the scan's position. Call `enter`, then `key` until None; read the value after each key.
 
     Attributes:
         good: False once the text turns out to be no object, or is cut.
@@ -37,7 +37,7 @@ class Members:
         return self.good
 
     def key(self) -> Wait[str | None]:
-        """The next key, with the source at its value; None at the end, or where `good` turns False."""
+        """Return the next key, with the source at its value; None at the end, or where `good` turns False."""
         scan = self.scan
         yield from scan.space()
         char = yield from peek(scan.src)
@@ -64,7 +64,7 @@ class Members:
         return (yield from self._read_key(char))
 
     def skip_null(self) -> Wait[bool]:
-        """Go past a value that says nothing."""
+        """Go past a value that says nothing, and return whether there was one."""
         start = self.scan.src.pos
         word = yield from run_of(self.scan.src, _WORD, 8)
         if word in _NONE:
@@ -94,7 +94,7 @@ class Members:
             yield from take(self.scan.src, "}")
 
     def _stopped(self) -> None:
-        """The object ends without its brace."""
+        """Note that the object ends without its brace."""
         src = self.scan.src
         self.good = not (src.cut and src.at_end())
         self.scan.repaired = True
@@ -104,7 +104,7 @@ class Members:
 
 
 def short_string(scan: JsonScan, limit: int) -> Wait[str | None]:
-    """The characters of the string that begins here; None if it is none, does not end, or is longer than `limit`."""
+    """Return the characters of the string that begins here; None if it is none, does not end, or exceeds `limit`."""
     mark = yield from peek(scan.src)
     if not scan.may_quote(mark):
         return None

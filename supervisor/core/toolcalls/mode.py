@@ -1,4 +1,4 @@
-"""How tool calls are looked for in answers: the choice that a configuration and a request have."""
+"""The modes of recovery that a configuration or a request may choose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls as JSON objects: `{"name": …, "arguments": {…}}` and its relatives, alone, in arrays, one after another."""
+"""Calls as JSON objects: `{"name": …, "arguments": {…}}` and its relatives, alone, in arrays, or in a row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_ID: Final = 128
 
 
 def read_calls(block: Block, dialect: str, *, keyed: bool = False) -> Wait[bool]:
-    """Calls after a marker: an object, several one after another, or an array of them.
+    """Read calls after a marker: an object, several one after another, or an array of them.
 
     Args:
         keyed: the tool's name is the key of its arguments.
@@ -82,12 +82,12 @@ def _read_array(block: Block, scan: JsonScan, dialect: str, *, keyed: bool) -> W
 
 
 def read_object(block: Block, scan: JsonScan, dialect: str, *, keyed: bool = False) -> Wait[bool]:
-    """One object that is a call, or holds calls."""
+    """Read one object that is a call, or holds calls."""
     return (yield from _CallObject(block, scan, dialect, keyed=keyed).read())
 
 
 class _CallObject:
-    """The fields of one call, in whatever order they come."""
+    """The fields of one call, in any order."""
 
     def __init__(self, block: Block, scan: JsonScan, dialect: str, *, keyed: bool) -> None:
         self.block = block
@@ -168,7 +168,7 @@ class _CallObject:
         return False
 
     def _shaped(self, dialect: str) -> None:
-        """Objects without a marker get their dialect from their keys."""
+        """Set the dialect of an object without a marker by its keys."""
         if self.dialect == BARE and dialect:
             self.dialect = dialect
 
@@ -272,7 +272,10 @@ def write_text(writer: CallWriter, text: str) -> Wait[bool]:
 
 
 def read_bare_arguments(block: Block, writer: CallWriter) -> Wait[bool]:
-    """A JSON object of arguments at the source's position; writes the call. Nothing at all is an empty object."""
+    """Read a JSON object of arguments at the source's position and write the call.
+
+    Nothing at all is an empty object.
+    """
     if writer.tool is NOWHERE:
         scan = JsonScan(block.src)
         text = yield from scan.value()

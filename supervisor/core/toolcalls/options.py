@@ -1,4 +1,4 @@
-"""What may be chosen about recovery, and its limits."""
+"""The options of recovery and its limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to recover.
+    """The way to recover calls.
 
     Attributes:
         enabled: False hands everything on untouched.

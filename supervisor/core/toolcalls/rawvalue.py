@@ -1,4 +1,4 @@
-"""Reads a value that stands as plain text between tags.
+"""Read a value that stands as plain text between tags.
 
 The text may hold the closing tag itself: code about tool calls does. So a candidate for the end counts only if what
 follows it is what the format goes on with; who knows the format judges that. Where even that leaves a doubt, the value
@@ -35,7 +35,7 @@ class Ending:
 
 
 EARLIER: Final = Ending(-1)
-"""What stands here shows that the first doubtful candidate was the end."""
+"""The text here shows that the first doubtful candidate was the end."""
 
 Judge: TypeAlias = Callable[[str], "Wait[Ending | None]"]
 """The candidate that stands at the source's position → whether it ends the value. May move the position."""
@@ -49,14 +49,14 @@ _CDATA_CLOSES: Final = re.compile(re.escape(_CDATA_END))
 
 
 class RawForm(TypedDict):
-    """How the value of a tag stands there; see `RawValue`."""
+    """The form of a tag's value; see `RawValue`."""
 
     framing: Framing
     cdata: bool
 
 
 class RawValue:
-    """One value.
+    """A value between tags.
 
     Args:
         mark: finds the first character of a candidate.
@@ -93,7 +93,9 @@ class RawValue:
         self._writer: CallWriter | None = None
 
     def read(self, writer: CallWriter | None, key: str, hint: Types | None = None) -> Wait[bool]:
-        """Read the value and write it as argument `key`; no writer: only read. False if the turn was cut inside.
+        """Read the value and write it as argument `key`; without a writer, only read.
+
+        Return False if the turn was cut inside.
 
         Args:
             hint: what the format itself says of the type.
@@ -104,7 +106,7 @@ class RawValue:
         return good
 
     def scan(self, writer: CallWriter | None, key: str = "", hint: Types | None = None) -> Wait[bool]:
-        """Read the value; `write` has to follow. A long string goes to the writer already while it arrives."""
+        """Read the value, which `write` has to follow. A long string goes to the writer while it arrives."""
         yield from self._begin(writer, key, hint)
         stop = yield from self._end()
         self.src.doubt = -1
@@ -123,7 +125,7 @@ class RawValue:
             yield from writer.value(key, writer.tool.from_text(key, self.text(self.start, stop), hint))
 
     def text(self, start: int, stop: int) -> str:
-        """The value between two positions, without the line breaks that belong to the format."""
+        """Return the value between two positions, without the line breaks that belong to the format."""
         return self._framed(self.src.slice(start, stop))
 
     def hold(self, pos: int) -> None:
@@ -145,7 +147,7 @@ class RawValue:
             writer.begin_string(key)
 
     def _end(self) -> Wait[int]:
-        """Where the value ends, with the source where reading goes on; -1 if the text is cut."""
+        """Return the end of the value, with the source where reading goes on; -1 if the text is cut."""
         src = self.src
         if self.cdata:
             yield from self._skip_cdata()
@@ -186,7 +188,7 @@ class RawValue:
         return stop
 
     def _at_end(self) -> int:
-        """Where the value ends if its text is over."""
+        """Return the end of the value when its text is over."""
         if self.src.cut:
             self.ended = False
             return -1
@@ -196,7 +198,7 @@ class RawValue:
         return self._without_tail()
 
     def _skip_cdata(self) -> Wait[None]:
-        """Go past character data: up to an end of it that what may end the value follows, else up to the first one."""
+        """Go past character data: up to the end mark that may end the value, else up to the first one."""
         src = self.src
         if src.ahead(len(_CDATA)) != _CDATA:
             return
@@ -233,7 +235,7 @@ class RawValue:
             yield from self._writer.string_part(quote(text)[1:-1])
 
     def _without_tail(self) -> int:
-        """The end of the text, less the beginning of a closing tag that never came."""
+        """Return the end of the text, less the beginning of a closing tag that never came."""
         src = self.src
         stop = src.end
         begin = self.start if self._writer is None else self._given

@@ -1,4 +1,4 @@
-"""One attempt of a dialect's reader: runs it, passes on what it finds, stops it where it may not go on."""
+"""Run the reader of a dialect once, pass on what it finds, and stop it where it may not go on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from supervisor.core.toolcalls.source import Aside, CompleteCall, Piece, Resume,
 
 
 class Receiver(Protocol):
-    """The automaton, as far as a reading needs it."""
+    """The part of the automaton that a reading needs."""
 
     def give(self, signal: CompleteCall | Piece) -> None: ...
 
@@ -22,7 +22,7 @@ class Receiver(Protocol):
 
 
 class Reading:
-    """Runs one reader and heeds its signals.
+    """One run of a reader, whose signals are heeded.
 
     Attributes:
         found: calls of a whole message, which are not given out yet.
@@ -43,7 +43,7 @@ class Reading:
         self._begun: Piece | None = None  # the last piece of a call whose end has not been given out
 
     def drive(self, reader: Wait[bool]) -> Wait[bool]:
-        """The reader's result; False if it was stopped. A call whose pieces are on their way ends in any case."""
+        """Return the reader's result; False if it was stopped. A call whose pieces were given out ends in any case."""
         src = self.block.src
         waited, good = yield from self._drive(reader)
         self.cut_off = src.cut and waited and not good
@@ -57,7 +57,7 @@ class Reading:
         return True
 
     def _drive(self, reader: Wait[bool]) -> Wait[tuple[bool, bool]]:
-        """Whether the reader waited for text that never came, and its result."""
+        """Return whether the reader waited for text that never came, and its result."""
         waited = False
         while True:
             try:
@@ -73,7 +73,7 @@ class Reading:
                 return False, False
 
     def _stops(self) -> bool:
-        """The reader waits: give out what is text anyway; stop it if too much is held."""
+        """Give out what is text anyway while the reader waits; return whether it must stop, since too much is held."""
         if self.passing:
             self.automaton.pass_on()
         self.too_long = self.automaton.held() > self.block.options.max_hold

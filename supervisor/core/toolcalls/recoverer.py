@@ -1,4 +1,4 @@
-"""Recovery of tool calls that arrive as text: one `Recoverer` per choice of an answer."""
+"""Recover tool calls that arrive as text, with one `Recoverer` per choice of an answer."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ DEFAULTS: Final = Options()
 
 
 def counted_ids() -> Callable[[], str]:
-    """A maker of ids for tests and tools: `call_0`, `call_1`, … A server needs ids that are unique for ever."""
+    """Return a maker of ids for tests and tools: `call_0`, `call_1`, … A server needs ids that are never used twice."""
     numbers = count()
     return lambda: f"call_{next(numbers)}"
 
 
 def tools_of(tools: object, tool_choice: object = None, options: Options = DEFAULTS) -> Tools:
-    """The tools of a request, read once for all its answers: that takes time where there are thousands."""
+    """Return the tools of a request, read once for all its answers, because reading thousands of them takes time."""
     return Tools(tools, tool_choice, coerce=options.coerce, forward_unknown=options.forward_unknown)
 
 
 class Recoverer:
-    """Turns an answer's text into text and calls.
+    """The converter of one answer's text into text and calls.
 
     However the text is cut into pieces, the events say the same.
 
@@ -87,11 +87,11 @@ class Recoverer:
 
     @property
     def calls(self) -> int:
-        """How many calls have begun."""
+        """Number of calls that have begun."""
         return self._calls
 
     def feed(self, channel: Channel, text: str) -> list[Event]:
-        """What `text`, the next piece of that channel, makes certain."""
+        """Return the events that `text`, the next piece of that channel, makes certain."""
         if self._passing:
             return [Text(channel, text)] if text else []
         if channel == "reasoning":
@@ -101,7 +101,7 @@ class Recoverer:
         return self._taken()
 
     def structured(self) -> list[Event]:
-        """The server has parsed a call itself: what is held is text, and from here on everything is handed on."""
+        """Return what is held as text, since the server has parsed a call itself, and hand everything on from here."""
         if not self._passing:
             self._splitter.finish()
             self._close_thoughts()
@@ -110,7 +110,7 @@ class Recoverer:
         return self._taken()
 
     def finish(self, reason: str | None) -> list[Event]:
-        """The rest, when the answer is over.
+        """Return the rest, when the answer is over.
 
         Args:
             reason: the server's finish reason; see `DONE`.
@@ -195,7 +195,7 @@ class Recoverer:
 
 
 class Thoughts:
-    """Reasoning: flows as it comes, but calls with which it ends wait for how the turn ends.
+    """Reasoning flows on as it comes, but calls at its end wait for how the turn ends.
 
     Only if the reasoning was never closed and nothing came after it, they are calls.
     """
@@ -207,17 +207,17 @@ class Thoughts:
         self._size = 0
 
     def feed(self, text: str) -> list[Item]:
-        """What can go on."""
+        """Return the items that can go on."""
         if self._automaton is None:
             return [Text("reasoning", text)] if text else []
         return self._flow(self._automaton.feed(text))
 
     def close(self) -> list[Item]:
-        """The reasoning is over, so all of it is text."""
+        """Return the rest as text, since the reasoning is over."""
         return self.finish(cut=True, promotes=False)
 
     def finish(self, *, cut: bool, promotes: bool) -> list[Item]:
-        """The rest. Args: promotes: the turn ends here, so calls at its end are calls."""
+        """Return the rest. If the turn ends here (`promotes`), calls at its end are calls."""
         if self._automaton is None:
             return []
         items = self._flow(self._automaton.finish(cut=cut))
@@ -241,7 +241,7 @@ class Thoughts:
 
 
 def _as_text(items: list[Item]) -> list[Item]:
-    """The same without calls."""
+    """Return the same items with calls turned into text."""
     out: list[Item] = []
     for item in items:
         if isinstance(item, Dropped):
@@ -254,7 +254,7 @@ def _as_text(items: list[Item]) -> list[Item]:
 
 
 def merged(events: list[Event]) -> list[Event]:
-    """The same with neighbouring text of a channel in one piece."""
+    """Return the same events with neighbouring text of a channel joined."""
     out: list[Event] = []
     for event in events:
         last = out[-1] if out else None

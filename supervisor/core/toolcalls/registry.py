@@ -54,68 +54,68 @@ class Registry:
 
     @cached_property
     def opener_literals(self) -> Literals:
-        """`openers`."""
+        """Literals of `openers`."""
         return Literals(self.openers)
 
     @cached_property
     def anywhere_literals(self) -> Literals:
-        """What is looked for outside of code: what begins calls, what closes them, what closes thoughts."""
+        """Literals that count anywhere outside of code: openers and closers of calls, closers of thoughts."""
         return Literals([*self.openers, *self.closers, *self.think_closers])
 
     @cached_property
     def line_literals(self) -> Literals:
-        """`line_openers`."""
+        """Literals of `line_openers`."""
         return Literals(self.line_openers)
 
     @cached_property
     def after_name_literals(self) -> Literals:
-        """`after_name`."""
+        """Literals of `after_name`."""
         return Literals(self.after_name)
 
     @cached_property
     def closer_literals(self) -> Literals:
-        """`closers`."""
+        """Literals of `closers`."""
         return Literals(self.closers)
 
     @cached_property
     def end_literals(self) -> Literals:
-        """`ends`."""
+        """Literals of `ends`."""
         return Literals(self.ends)
 
     @cached_property
     def think_literals(self) -> Literals:
-        """How thoughts begin."""
+        """Literals with which thoughts begin."""
         return Literals(self.think)
 
     @cached_property
     def think_closer_literals(self) -> Literals:
-        """`think_closers`."""
+        """Literals of `think_closers`."""
         return Literals(self.think_closers)
 
     @cached_property
     def answer_literals(self) -> Literals:
-        """`answer_headers`."""
+        """Literals of `answer_headers`."""
         return Literals(self.answer_headers)
 
     @cached_property
     def candidate(self) -> re.Pattern[str]:
-        """A character with which something may begin that is looked for."""
+        """Pattern of a character with which a marker may begin."""
         firsts = {text[0] for text in self.anywhere_literals.texts} | self.pattern_firsts
         return re.compile("[" + re.escape("".join(sorted(firsts))) + "\n]")
 
     def reader(self, opener: str) -> Reader:
-        """Who reads what stands behind this opener, which is one of those above."""
+        """Return the reader of what follows this opener, which is one of the registry's."""
         reader = self.openers.get(opener) or self.line_openers.get(opener)
         return reader or next(one.read for one in self.patterns if one.is_opener(opener))
 
     # -- what a template or a prompt tells -----------------------------------------------------------------------------
 
     def asked_by(self, template: str) -> str | None:
-        """The id of the dialect that a chat template asks for; None if it has the marks of none."""
+        """Return the id of the dialect that a chat template asks for; None if it has the marks of none."""
         return next((one.id for one, marks in self._by_marks if _has(template, marks)), None)
 
     def is_swallowed(self, template: str) -> bool:
-        """Whether the engine's parser for this template drops what it does not understand."""
+        """Return whether the engine's parser for this template drops what it does not understand."""
         return any(_has(template, marks) for one in self.dialects.values() for marks in one.swallowed)
 
     @cached_property
@@ -125,7 +125,7 @@ class Registry:
         return tuple(sorted(text for text in markup - self.ends if not _PLAIN.fullmatch(text)))
 
     def turn_tokens(self, prompt: str) -> tuple[str, ...]:
-        """What only looks like the end of a turn in this prompt's dialect."""
+        """Return the texts that only look like the end of a turn in this prompt's dialect."""
         asked = (one for one in self.dialects.values() if any(_has(prompt, marks) for marks in one.marks))
         return tuple(text for one in asked for text in one.turn_tokens)
 
@@ -143,7 +143,7 @@ def _rank(dialect: Dialect, marks: Marks) -> tuple[int, int, int, str]:
 
 
 def _joined(parts: Iterable[Mapping[str, T]]) -> Mapping[str, T]:
-    """All of these in one. Raises ValueError where they differ in what they say of something."""
+    """Return all of these in one. Raise ValueError where two of them map a key differently."""
     joined: dict[str, T] = {}
     for part in parts:
         for key, value in part.items():

@@ -1,4 +1,4 @@
-"""Which types a JSON schema admits, and text or values made to fit.
+"""The types that a JSON schema admits, and the conversion of text or values to them.
 
 Text formats carry no types, so the tool's schema decides. Nothing is guessed: what fits no admissible type stays the
 string that the model wrote, so that the client's own validation can say what is wrong.
@@ -18,7 +18,7 @@ Schema: TypeAlias = Mapping[str, object]
 
 STRING: Final[Types] = frozenset({"string"})
 ANY_JSON: Final[Types] = frozenset({"integer", "number", "boolean", "object", "array", "null"})
-"""Where a format says that a value is JSON."""
+"""The types of a value that a format declares as JSON."""
 _KNOWN: Final = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
 _CONTAINERS: Final = frozenset({"object", "array"})
 _MAX_REFS: Final = 16  # schemas may refer to themselves
@@ -31,7 +31,7 @@ _MAX_DIGITS: Final = 15
 
 
 class SchemaTypes:
-    """Which types schemas admit, for all tools of one request.
+    """The types that schemas admit, for all tools of one request.
 
     Schemas may refer to themselves, and each of many alternatives may do so again: what has been read is remembered,
     and there is an end to reading. What lies beyond it admits nothing that is known.
@@ -45,14 +45,14 @@ class SchemaTypes:
         self._known: dict[tuple[int, int, int], Types] = {}
 
     def of(self, schema: object, root: Schema) -> Types:
-        """The types a schema admits; {"string"} where it says nothing usable.
+        """Return the types that a schema admits; {"string"} where it says nothing usable.
 
         root: the tool's whole schema, in which `$ref` is looked up. Both have to stay alive as long as this reader.
         """
         return self._admitted(schema, root, _MAX_REFS) or STRING
 
     def _admitted(self, schema: object, root: Schema, left: int) -> Types:
-        """left: how many more levels may be followed."""
+        """Return the types that a schema admits, following at most `left` more levels."""
         if not isinstance(schema, Mapping) or left <= 0:
             return frozenset()
         key = id(schema), id(root), left
@@ -81,7 +81,7 @@ class SchemaTypes:
         return [self._admitted(one, root, left) for one in self._some(schemas)]
 
     def _some(self, values: object) -> Sequence[object]:
-        """The values of a list, as many as may still be read."""
+        """Return the values of a list, as many as may still be read."""
         items = values[: self._left] if isinstance(values, Sequence) and not isinstance(values, str) else ()
         self._left -= len(items)
         return items
@@ -104,7 +104,7 @@ def _type_of(value: object) -> str:
 
 
 def _resolved(reference: object, root: Schema) -> object:
-    """What a local reference (`#/$defs/Name`) names, or None."""
+    """Return the target of a local reference (`#/$defs/Name`), or None."""
     if not isinstance(reference, str) or not reference.startswith("#") or len(reference) > _MAX_REF:
         return None
     at: object = root
@@ -115,7 +115,7 @@ def _resolved(reference: object, root: Schema) -> object:
 
 
 def typed(text: str, types: Types) -> Json:
-    """The value that raw text means where these types are admitted."""
+    """Return the value of raw text where these types are admitted."""
     trimmed = text.strip()
     if "null" in types and trimmed in {"null", "None"}:
         return None
@@ -146,7 +146,7 @@ def _whole(digits: str) -> Json:
 
 
 def _container(trimmed: str, types: Types) -> Json:
-    """The object or array that the whole text is, or INVALID."""
+    """Return the object or array that is the whole text, or INVALID."""
     for _ in range(2):  # a string that holds JSON is read once more
         value = _read(trimmed)
         if (isinstance(value, dict) and "object" in types) or (isinstance(value, list) and "array" in types):
@@ -167,7 +167,7 @@ def _read(text: str) -> Json:
 
 
 def fitted(value: Json, types: Types) -> Json:
-    """A JSON value of the model made to fit: containers that were written as strings, and the other way round."""
+    """Return a JSON value of the model converted to the types: a container from its string, or the other way round."""
     if isinstance(value, str) and "string" not in types and types & _CONTAINERS:
         inner = _container(value.strip(), types)
         return value if inner is INVALID else inner

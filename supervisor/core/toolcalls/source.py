@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CompleteCall:
-    """Signal: a call is complete, the source stands behind it.
+    """Signal: a call is complete, and the source stands behind it.
 
     Attributes:
         arguments: text of a JSON object.
@@ -56,17 +56,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Signal: what is being read is a call of a tool that was not offered, so text up to its end."""
+    """Signal: a call of a tool that was not offered is being read, so everything up to its end is text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Signal: the unknown call ends here, what follows may be known again."""
+    """Signal: the unknown call ends here. What follows may be known again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """Signal: between these positions stands text of the model, inside the markup of a call."""
+    """Signal: text of the model stands between these positions, inside the markup of a call."""
 
     start: int
     stop: int
@@ -94,7 +94,7 @@ class Literals:
 
 @lru_cache(maxsize=64)
 def literals_of(texts: frozenset[str], *more: str) -> Literals:
-    """Literals of a set and of a few more texts, made once."""
+    """Return the literals of a set and of a few more texts, made once."""
     return Literals([*texts, *more])
 
 
@@ -123,7 +123,10 @@ class Source:
         self.tail_at = 0
 
     def feed(self, text: str) -> None:
-        """Append. What has been read is set aside in blocks, so that appending costs little however long it gets."""
+        """Append text.
+
+        Text that has been read is set aside in blocks, so that appending stays cheap as the text grows.
+        """
         read = self.pos - self.tail_at
         if read > _BLOCK:
             self._kept.append(self.tail[:read])
@@ -152,47 +155,50 @@ class Source:
         self.pos = max(pos, self.tail_at)
 
     def slice(self, start: int, stop: int) -> str:
-        """The text between two positions that have not been forgotten."""
+        """Return the text between two positions that have not been forgotten."""
         if start >= self.tail_at:
             return self.tail[start - self.tail_at : stop - self.tail_at]
         return "".join([*self._kept, self.tail])[start - self._base : stop - self._base]
 
     def ahead(self, count: int) -> str:
-        """Up to `count` characters from the reading position, as far as they have come."""
+        """Return up to `count` characters from the reading position, as far as they have come."""
         at = self.pos - self.tail_at
         return self.tail[at : at + count]
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """What the pattern matches at the reading position, within what has come."""
+        """Return the pattern's match at the reading position, within the text that has come."""
         return pattern.match(self.tail, self.pos - self.tail_at)
 
     def find(self, pattern: re.Pattern[str]) -> int:
-        """The position of the pattern's first match from the reading position on, or -1."""
+        """Return the position of the pattern's first match from the reading position on, or -1."""
         found = pattern.search(self.tail, self.pos - self.tail_at)
         return -1 if found is None else self.tail_at + found.start()
 
     def certain(self) -> int:
-        """The position up to which reading will not go back."""
+        """Return the position up to which reading will not go back."""
         return self.pos if self.doubt < 0 else self.doubt
 
     def is_patient(self) -> bool:
-        """Whether one may look behind a doubtful end; what that costs in vain stays a small multiple of the text."""
+        """Return whether reading may look behind a doubtful end.
+
+        The cost of doing so in vain stays a small multiple of the text.
+        """
         return self.doubted <= _PATIENCE_PER_CHARACTER * self.pos + _PATIENCE
 
     def at_end(self) -> bool:
-        """Whether the text is closed and all of it read."""
+        """Return whether the text is closed and all of it read."""
         return self.closed and self.pos >= self.end
 
 
 def need(src: Source, count: int) -> Wait[bool]:
-    """Wait until `count` characters are ahead; False if there will never be so many."""
+    """Wait until `count` characters are ahead; return False if there will never be so many."""
     while src.end - src.pos < count and not src.closed:
         yield None
     return src.end - src.pos >= count
 
 
 def peek(src: Source) -> Wait[str]:
-    """The next character; empty at the end."""
+    """Return the next character; empty at the end."""
     while src.pos >= src.end and not src.closed:
         yield None
     return src.ahead(1)
@@ -209,7 +215,7 @@ def skip_space(src: Source) -> Wait[None]:
 
 
 def one_of(src: Source, literals: Literals) -> Wait[str]:
-    """The longest of the literals that stands here, or nothing. Does not move."""
+    """Return the longest of the literals that stands here, or nothing, without moving."""
     while True:
         rest = src.ahead(literals.longest)
         if len(rest) == literals.longest or src.closed or rest not in literals.prefixes:
@@ -219,7 +225,7 @@ def one_of(src: Source, literals: Literals) -> Wait[str]:
 
 
 def take(src: Source, text: str) -> Wait[bool]:
-    """Go past `text` if it stands here."""
+    """Go past `text` if it stands here, and return whether it did."""
     while True:
         rest = src.ahead(len(text))
         if rest == text:
@@ -231,7 +237,7 @@ def take(src: Source, text: str) -> Wait[bool]:
 
 
 def take_one(src: Source, literals: Literals) -> Wait[str]:
-    """Go past one of the literals; which one, or nothing."""
+    """Go past one of the literals, and return it, or nothing."""
     found = yield from one_of(src, literals)
     src.pos += len(found)
     return found
@@ -250,7 +256,10 @@ def run_of(src: Source, pattern: re.Pattern[str], limit: int) -> Wait[str]:
 
 
 def until(src: Source, stop: re.Pattern[str], limit: int) -> Wait[str | None]:
-    """The text up to the first character that `stop` (one class) matches; None if it does not come within `limit`."""
+    """Return the text up to the first character that `stop` (one class) matches.
+
+    None if it does not come within `limit`.
+    """
     start = src.pos
     while True:
         found = src.find(stop)
@@ -265,7 +274,7 @@ def until(src: Source, stop: re.Pattern[str], limit: int) -> Wait[str | None]:
 
 
 def finished(reader: Wait[T]) -> T:
-    """The result of a reader on a closed source; its signals are ignored."""
+    """Return the result of a reader on a closed source; its signals are ignored."""
     while True:
         try:
             next(reader)

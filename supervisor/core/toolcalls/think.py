@@ -1,4 +1,4 @@
-"""Cuts a think block off the start of the content.
+"""Cut a think block off the start of the content.
 
 White space inside the tags' edges and behind the block belongs to the tags. A closing tag alone says nothing unless
 the prompt has opened the block.
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 
 class ThinkSplitter:
-    """Routes content.
+    """A router of content: thoughts to one receiver, the rest to another.
 
     Args:
         registry: the dialects whose tags count.
@@ -102,7 +102,7 @@ class ThinkSplitter:
         return True
 
     def _leading_space(self) -> Wait[bool]:
-        """Go past white space at the start; False if it is more than may be held back."""
+        """Go past white space at the start; return False if it is more than may be held back."""
         src = self._src
         while True:
             char = yield from peek(src)
@@ -113,7 +113,10 @@ class ThinkSplitter:
             src.pos += 1
 
     def _thought(self) -> Wait[bool]:
-        """Everything up to the closing tag, which is dropped with the white space before it; False if none comes."""
+        """Pass on everything up to the closing tag, and drop the tag with the space before it.
+
+        Return False if none comes.
+        """
         src = self._src
         mark = re.compile("[" + re.escape("".join({text[0] for text in self._closers.texts})) + "]")
         while True:
@@ -134,7 +137,7 @@ class ThinkSplitter:
             src.pos += 1
 
     def _solid(self, upto: int) -> int:
-        """`upto`, less the white space before it as far as that may be held back."""
+        """Return `upto` without the white space before it, as far as that may be held back."""
         space = 0
         text = self._src.slice(max(self._sent, upto - _MAX_SPACE), upto)
         space = len(text) - len(text.rstrip(_SPACE))

@@ -1,4 +1,4 @@
-"""The tools of a request: whose call a written name is, and which types its parameters have."""
+"""The tools of a request: the tool that a written name means, and the types of its parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANYTHING: Final[Schema] = {}
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool.
+    """A tool of the request.
 
     Attributes:
         order: its parameters, required ones first: what positional arguments mean.
@@ -37,7 +37,7 @@ class Tool:
     coerce: bool = True
 
     def from_text(self, key: str, text: str, hint: Types | None = None) -> Json:
-        """The value of a parameter that was written as text; `hint` counts where no schema does."""
+        """Return the value of a parameter that was written as text; `hint` counts where no schema gives a type."""
         if not self.coerce:
             return text
         known = self.types.get(key, self.other)
@@ -46,21 +46,21 @@ class Tool:
         return typed(text, hint) if hint else text
 
     def from_json(self, key: str, value: Json) -> Json:
-        """The value of a parameter that was written as JSON."""
+        """Return the value of a parameter that was written as JSON."""
         known = self.types.get(key, self.other)
         return value if known is None or not self.coerce else fitted(value, known)
 
     def admits(self, key: str, text: str) -> bool:
-        """Whether text for this parameter, which the schema names, is of its type."""
+        """Return whether text for this parameter, which the schema names, is of its type."""
         types = self.types[key]
         return not self.coerce or "string" in types or not isinstance(typed(text, types), str)
 
     def says_string(self, key: str) -> bool:
-        """Whether the schema names this parameter and admits a string."""
+        """Return whether the schema names this parameter and admits a string."""
         return "string" in self.types.get(key, frozenset())
 
     def is_plain_string(self, key: str) -> bool:
-        """Whether text for this parameter is a string whatever it looks like."""
+        """Return whether text for this parameter is a string, whatever it looks like."""
         return not self.coerce or self.types.get(key, self.other) in (None, frozenset({"string"}))
 
 
@@ -98,8 +98,11 @@ class Tools:
         return bool(self._exact)
 
     def find(self, written: str) -> Tool | None:
-        """The tool of this name: as declared, or without a known prefix and number, or the only one that differs in
-        case and in `-`, `_`, `.` and blank alone."""
+        """Return the tool of this name; None if no tool has it.
+
+        The name counts as declared, without a known prefix and number, or as the only one that differs in case and in
+        `-`, `_`, `.` and blank alone.
+        """
         name = written.strip()
         for one in (name, _bare(name)):
             if one in self._exact:
@@ -112,17 +115,17 @@ class Tools:
         return Tool(bare, types={}) if self._forward and self._exact and _ANY_NAME.fullmatch(bare) else None
 
     def longest(self, text: str) -> str:
-        """The longest declared name that `text` begins with; nothing if there is none."""
+        """Return the longest declared name with which `text` begins; nothing if there is none."""
         beginnings = (text[:count] for count in range(min(len(text), MAX_NAME), 0, -1))
         return next((name for name in beginnings if name in self._exact), "")
 
     def begins(self, text: str) -> bool:
-        """Whether `text` is the beginning of a declared name, or all of it."""
+        """Return whether `text` is the beginning of a declared name, or all of it."""
         return _begins_one(text, self._names)
 
 
 def _begins_one(text: str, names: list[str]) -> bool:
-    """Whether one of the sorted names begins with the text."""
+    """Return whether one of the sorted names begins with the text."""
     at = bisect_left(names, text)
     return at < len(names) and names[at].startswith(text)
 
@@ -143,7 +146,7 @@ def _bare(name: str) -> str:
 
 
 def _wanted(tool_choice: object) -> str | None:
-    """The name that a named `tool_choice` forces."""
+    """Return the name that a named `tool_choice` forces."""
     if not isinstance(tool_choice, Mapping):
         return None
     inner = tool_choice.get("function")

@@ -1,4 +1,4 @@
-"""A whole answer at once: what its events amount to."""
+"""Read a whole answer at once, and collect its events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from supervisor.core.toolcalls.registry import Registry
 
 @dataclass(slots=True)
 class Call:
-    """One call. `arguments` is JSON text of an object, unless the call is not `complete`."""
+    """A call. `arguments` is JSON text of an object, unless the call is not `complete`."""
 
     id: str
     name: str
@@ -40,7 +40,7 @@ class Answer:
     left: list[LeftAsText] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add what these events say."""
+        """Add the content of these events."""
         for event in events:
             if isinstance(event, Text):
                 self._text(event)
@@ -65,7 +65,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What of a request matters here: its tools, its choice among them, and how to recover; and what is looked for."""
+    """The parts of a request that matter here: its tools, its choice, the options and the dialects."""
 
     tools: object
     tool_choice: object = None
@@ -74,7 +74,7 @@ class Request:
     registry: Registry = REGISTRY
 
     def recoverer(self) -> Recoverer:
-        """A new one for one answer."""
+        """Return a new recoverer for one answer."""
         return Recoverer(self.tools, self.tool_choice, self.options, self.make_id, self.registry)
 
 
@@ -93,5 +93,5 @@ def read_answer(
 
 
 def finish_reason_of(answer: Answer, given: str) -> str:
-    """The finish reason for the client: a turn that stopped with a call stopped for it."""
+    """Return the finish reason for the client: a turn that stopped with a call stopped for the call."""
     return "tool_calls" if given == "stop" and answer.calls else given

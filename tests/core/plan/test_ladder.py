@@ -102,7 +102,7 @@ def test_a_smaller_cache_type_comes_before_a_smaller_context() -> None:
     assert found.options.cache_type_k == "f16"
     assert 4096 < found.estimate.n_ctx < 32_768
     assert found.estimate.n_ctx == found.fitting_ctx
-    assert any("would not fit" in sentence for sentence in found.why)
+    assert any("do not fit" in sentence for sentence in found.why)
 
 
 def test_experts_go_to_the_host_before_layers_do() -> None:

@@ -12,7 +12,7 @@ from supervisor.core.toolcalls.registry import Registry
 
 
 def _declared() -> Iterator[Dialect]:
-    """What the modules of this package declare; some only help to read."""
+    """Yield the dialects that the modules of this package declare; some modules are only helpers of the readers."""
     for module in sorted(iter_modules(__path__), key=lambda module: module.name):
         yield from getattr(import_module(f"{__name__}.{module.name}"), "DIALECTS", ())
 

@@ -19,7 +19,7 @@ _MAX_WORD: Final = 24
 
 
 def read_dsml(block: Block, opener: str) -> Wait[bool]:
-    """A call, or the block of several."""
+    """Read a call, or a block of several."""
     src = block.src
     start = src.pos - len(opener)
     word = yield from run_of(src, _WORD, _MAX_WORD)

@@ -39,19 +39,19 @@ _BRACKETS: Final = {"{": "}", "(": ")"}
 
 
 def read_marked(block: Block, opener: str) -> Wait[bool]:
-    """Calls behind `<|tool_call>` or `<start_function_call>`, one after another."""
+    """Read calls behind `<|tool_call>` or `<start_function_call>`, one after another."""
     yield from skip_space(block.src)
     return (yield from read_call(block, "functiongemma" if opener == _FUNCTION_MARKER else "gemma-4"))
 
 
 def read_bare(block: Block, opener: str) -> Wait[bool]:
-    """A call at the start of a line, without its marker."""
+    """Read a call at the start of a line, without its marker."""
     block.src.seek(block.src.pos - len(opener))
     return (yield from read_call(block, "gemma-4"))
 
 
 def read_call(block: Block, dialect: str) -> Wait[bool]:
-    """One call; the source stands at `call:`."""
+    """Read one call; the source stands at `call:`."""
     src = block.src
     begins = yield from take(src, _CALL)
     if not begins:
@@ -80,7 +80,7 @@ def read_call(block: Block, dialect: str) -> Wait[bool]:
 
 
 class _Bare:
-    """A value without quotes: the schema says what it is."""
+    """A value without quotes, whose type the schema gives."""
 
     __slots__ = ("text",)
 
@@ -89,7 +89,7 @@ class _Bare:
 
 
 def resolved(value: object) -> Json:
-    """The value with bare ones inside read as what they look like."""
+    """Return the value with every bare value in it read as the type that it looks like."""
     if isinstance(value, _Bare):
         return typed(value.text, ANY_JSON)
     if isinstance(value, dict):
@@ -100,7 +100,7 @@ def resolved(value: object) -> Json:
 
 
 class _Values:
-    """Reads brackets and what is in them; the source stands at the opening one."""
+    """A reader of brackets and their contents; the source stands at the opening bracket."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -110,7 +110,7 @@ class _Values:
         self._open: list[str] = []  # the brackets that have to be closed
 
     def members(self, closer: str) -> Wait[dict[str, object] | None]:
-        """Keys and values; None if it is something else, or does not end."""
+        """Return keys and values; None if this is no object, or does not end."""
         src = self.src
         src.pos += 1
         self._open.append(closer)
@@ -155,7 +155,7 @@ class _Values:
         return None
 
     def _closed(self, closer: str) -> Wait[bool | None]:
-        """Whether the bracket closes here; None if the text ends, or it never can."""
+        """Return whether the bracket closes here; None if the text ends, or the bracket can never close."""
         src = self.src
         yield from skip_space(src)
         char = yield from peek(src)
@@ -214,13 +214,13 @@ class _Values:
         return (yield from self._bare(stops, keyed=keyed))
 
     def _string(self, token: str) -> Wait[str | None]:
-        """The string up to the token that ends it, which is passed; the token may be part of the text, too."""
+        """Return the string up to the token that ends it, and go past that. The token may also be part of the text."""
         raw = RawValue(self.block, Literals([token]), self._judge)
         good = yield from raw.scan(None)
         return raw.text(raw.start, raw.stop) if good and raw.ended else None
 
     def _judge(self, literal: str) -> Wait[Ending | None]:
-        """See `rawvalue.Judge`: behind a string stand closing brackets, and a comma or what follows a call."""
+        """Judge a candidate end, as `rawvalue.Judge` does: a bracket, a comma or the call's end follows a string."""
         src = self.src
         src.pos += len(literal)
         resume = src.pos
@@ -239,7 +239,7 @@ class _Values:
         return Ending(resume, sure) if sure or len(left) < len(self._open) else None
 
     def _begins(self, closer: str) -> Wait[bool]:
-        """Whether a member or an item begins here, or the bracket closes."""
+        """Return whether a member or an item begins here, or the bracket closes."""
         char = yield from peek(self.src)
         if char == closer:
             return True
@@ -251,7 +251,7 @@ class _Values:
         return bool(key)
 
     def _until(self, token: str) -> Wait[str | None]:
-        """The text up to the token, which is passed."""
+        """Return the text up to the token, and go past the token."""
         src = self.src
         stop = re.compile(re.escape(token))
         start = src.pos
@@ -273,7 +273,7 @@ class _Values:
         return value if isinstance(value, str) else None
 
     def _bare(self, stops: str, *, keyed: bool) -> Wait[object]:
-        """A value without quotes, up to a closing bracket or to a comma that begins something new."""
+        """Return a value without quotes, up to a closing bracket or to a comma that begins a new member."""
         src = self.src
         start = src.pos
         while True:
@@ -290,7 +290,7 @@ class _Values:
         return _Bare(text) if text else None
 
     def _begins_member(self, keyed: bool) -> Wait[bool]:
-        """Whether a key stands behind the comma here."""
+        """Return whether a key stands behind the comma here."""
         if not keyed:
             return True
         src = self.src

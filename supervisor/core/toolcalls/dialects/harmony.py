@@ -19,7 +19,7 @@ _MAX_TOKENS: Final = 4
 
 
 def read_message(block: Block, opener: str) -> Wait[bool]:
-    """The message; the source stands behind the beginning of its header."""
+    """Read the message; the source stands behind the beginning of its header."""
     src = block.src
     recipient = ""
     for _ in range(_MAX_TOKENS):

@@ -53,7 +53,7 @@ class Pairs:
 
 @lru_cache(maxsize=64)
 def pairs_of(prefix: str, suffix: str) -> Pairs:
-    """The tags with this before and after each name."""
+    """Return the tags with this before and after each name."""
     opener, end = f"<{prefix}tool_call{suffix}>", f"</{prefix}tool_call{suffix}>"
     key, key_end = f"<{prefix}arg_key{suffix}>", f"</{prefix}arg_key{suffix}>"
     value, value_end = f"<{prefix}arg_value{suffix}>", f"</{prefix}arg_value{suffix}>"
@@ -67,12 +67,12 @@ def pairs_of(prefix: str, suffix: str) -> Pairs:
 
 
 def read_pairs(block: Block, dialect: str, prefix: str = "", suffix: str = "") -> Wait[bool]:
-    """One call; the source stands behind its opener."""
+    """Read one call; the source stands behind its opener."""
     return (yield from _Call(block, dialect, pairs_of(prefix, suffix)).read())
 
 
 def read_suffixed(block: Block, opener: str) -> Wait[bool]:
-    """`<tool_calls:SUFFIX>` and `<tool_call:SUFFIX>`: the suffix belongs to every tag."""
+    """Read `<tool_calls:SUFFIX>` or `<tool_call:SUFFIX>`: the suffix belongs to every tag."""
     src = block.src
     suffix = yield from run_of(src, _SUFFIX, _MAX_SUFFIX)
     closed = yield from take(src, ">")
@@ -129,7 +129,7 @@ class _Call:
         return (yield from self._call(name, key))
 
     def _call(self, name: str, key: str) -> Wait[bool]:
-        """The call behind its name; `key` has been read already, or is empty."""
+        """Read the call behind its name; `key` has been read already, or is empty."""
         declared = name
         if key and name.endswith(key):
             declared = self.block.tools.longest(name) or name
@@ -144,7 +144,10 @@ class _Call:
         return True
 
     def _behind_name(self, name: str) -> Wait[str | None]:
-        """What stands behind the name. A key whose opening tag is missing; empty if all is well; None: no call."""
+        """Return the key behind the name if its opening tag is missing.
+
+        Nothing if all is well, None if this is no call.
+        """
         src, pairs = self.src, self.pairs
         yield from skip_space(src)
         for stray in (pairs.sep, pairs.value_end):
@@ -162,7 +165,7 @@ class _Call:
         return (yield from self._bare_key())
 
     def _bare_key(self) -> Wait[str | None]:
-        """A key without its opening tag, with the tag that closes it."""
+        """Return a key without its opening tag, and go past the tag that closes it."""
         key = yield from until(self.src, _KEY_STOP, MAX_NAME)
         closed = yield from take(self.src, self.pairs.key_end)
         return key.strip() if closed and key and key.strip() else None
@@ -185,7 +188,7 @@ class _Call:
             key = ""
 
     def _ends(self) -> Wait[bool | None]:
-        """Whether the call ends well here; None if it goes on."""
+        """Return whether the call ends well here; None if it goes on."""
         src, pairs = self.src, self.pairs
         yield from skip_space(src)
         while (yield from take(src, pairs.value_end)):
@@ -215,7 +218,10 @@ class _Call:
         return (yield from value.read(self.writer, key))
 
     def _judge(self, literal: str) -> Wait[Ending | None]:
-        """See `rawvalue.Judge`. A call that is complete inside of the value belongs to it."""
+        """Judge a candidate end, as `rawvalue.Judge` does.
+
+        A call that is complete inside the value belongs to the value.
+        """
         src, pairs = self.src, self.pairs
         if literal == pairs.opener:
             src.pos += len(literal)

@@ -29,14 +29,14 @@ _HINTS: Final[Mapping[str, Types]] = {"string": STRING}
 
 
 def read_section(block: Block, opener: str) -> Wait[bool]:
-    """The first call of a section."""
+    """Read the first call of a section."""
     yield from skip_space(block.src)
     begins = yield from take(block.src, _CALL)
     return begins and (yield from read_call(block, _CALL))
 
 
 def read_call(block: Block, opener: str) -> Wait[bool]:
-    """One call, behind the quote that begins its name."""
+    """Read one call, behind the quote that begins its name."""
     attributes = yield from _attributes(block.src)
     if attributes is None:
         return False
@@ -86,7 +86,7 @@ def _arguments(block: Block, writer: CallWriter) -> Wait[bool]:
 
 
 def _json(block: Block, writer: CallWriter) -> Wait[bool]:
-    """All arguments as one JSON object."""
+    """Read all arguments as one JSON object."""
     begins = yield from take(block.src, _JSON)
     attributes = yield from _attributes(block.src)
     if not begins or attributes is None:
@@ -100,7 +100,7 @@ def _json(block: Block, writer: CallWriter) -> Wait[bool]:
 
 
 class _Judge:
-    """Judges one argument: it ends at its token; at that of the call, which stays, if its own is missing.
+    """The judge of one argument's end: its own token, or that of the call, which stays, if its own is missing.
 
     A call that is complete inside of the argument belongs to it.
     """
@@ -112,7 +112,7 @@ class _Judge:
         self._inside = 0
 
     def judge(self, literal: str) -> Wait[Ending | None]:
-        """See `rawvalue.Judge`."""
+        """Judge a candidate end; see `rawvalue.Judge`."""
         src = self.src
         start = src.pos
         src.pos += len(literal)

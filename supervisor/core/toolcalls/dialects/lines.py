@@ -1,4 +1,4 @@
-"""Formats that begin a line.
+"""Formats whose calls begin a line.
 
 Functionary's `>>>`, Command-R+'s `Action:`, Qwen-Agent's flowers, Llama's `<|python_tag|>`.
 """
@@ -21,12 +21,12 @@ _INFO: Final = re.compile(r"[\w\-]*")
 
 
 def read_functionary(block: Block, opener: str) -> Wait[bool]:
-    """`>>>NAME`, on the next line JSON."""
+    """Read `>>>NAME` with JSON on the next line."""
     return (yield from read_name_line(block))
 
 
 def read_name_line(block: Block) -> Wait[bool]:
-    """`NAME`, on the next line JSON."""
+    """Read `NAME` with JSON on the next line."""
     src = block.src
     name = yield from run_of(src, _NAME, MAX_NAME)
     line = yield from take(src, "\n")
@@ -41,7 +41,7 @@ def read_name_line(block: Block) -> Wait[bool]:
 
 
 def read_action(block: Block, opener: str) -> Wait[bool]:
-    """`Action:`, then a fence with JSON."""
+    """Read `Action:` and a fence with JSON."""
     src = block.src
     yield from skip_space(src)
     fenced = yield from take(src, "```")
@@ -55,7 +55,7 @@ def read_action(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_flowers(block: Block, opener: str) -> Wait[bool]:
-    """`✿FUNCTION✿: NAME`, on the next line `✿ARGS✿:` and JSON."""
+    """Read `✿FUNCTION✿: NAME` with `✿ARGS✿:` and JSON on the next line."""
     src = block.src
     yield from take(src, ":")
     yield from skip_space(src)
@@ -70,7 +70,7 @@ def read_flowers(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_python_tag(block: Block, opener: str) -> Wait[bool]:
-    """`<|python_tag|>`: JSON objects, or `NAME.call(…)`."""
+    """Read what follows `<|python_tag|>`: JSON objects, or `NAME.call(…)`."""
     src = block.src
     yield from skip_space(src)
     char = yield from peek(src)

@@ -1,4 +1,4 @@
-"""A marker, then JSON: an object, an array, objects in a row. Some of the markers go before Python or tags as well."""
+"""A marker and JSON: an object, an array, or objects in a row. Some of the markers precede Python or tags as well."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from supervisor.core.toolcalls.source import Literals, Wait, one_of, peek, skip_
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Reads JSON or a Python list behind a marker.
+    """The reader of JSON or a Python list behind a marker.
 
     Attributes:
         keyed: the tool's name is the key of its arguments.
@@ -34,7 +34,7 @@ class Marked:
 
 
 def read_json_or_python(block: Block, dialect: str, *, keyed: bool = False) -> Wait[bool]:
-    """JSON calls, or a list of Python calls."""
+    """Read JSON calls, or a list of Python calls."""
     src = block.src
     yield from skip_space(src)
     start = src.pos
@@ -49,13 +49,13 @@ def read_json_or_python(block: Block, dialect: str, *, keyed: bool = False) -> W
 
 
 def read_functools(block: Block, opener: str) -> Wait[bool]:
-    """`functools[…]`; the bracket belongs to the marker."""
+    """Read `functools[…]`; the bracket belongs to the marker."""
     block.src.seek(block.src.pos - 1)
     return (yield from read_calls(block, "phi-4-mini"))
 
 
 def read_tool_calls(block: Block, opener: str) -> Wait[bool]:
-    """`<tool_calls>`: an array, or an object a line."""
+    """Read what follows `<tool_calls>`: an array, or one object per line."""
     yield from skip_space(block.src)
     char = yield from peek(block.src)
     if char == "<":
@@ -64,7 +64,7 @@ def read_tool_calls(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_function_calls(block: Block, opener: str) -> Wait[bool]:
-    """`<function_calls>`: tags, or lines of Python."""
+    """Read what follows `<function_calls>`: tags, or lines of Python."""
     yield from skip_space(block.src)
     char = yield from peek(block.src)
     if char == "<":
@@ -83,14 +83,14 @@ def _closes(block: Block) -> Wait[bool]:
 
 
 def read_message_sep(block: Block, opener: str) -> Wait[bool]:
-    """`<|message_sep|>` and the role of a call."""
+    """Read what follows `<|message_sep|>`: the role of a call, and the call."""
     yield from skip_space(block.src)
     role = yield from take(block.src, "function call<|role_sep|>")
     return role and (yield from read_calls(block, "gigachat-3"))
 
 
 def read_role_sep(block: Block, opener: str) -> Wait[bool]:
-    """The same where the separator has been cut off."""
+    """Read the same where the separator has been cut off."""
     return (yield from read_calls(block, "gigachat-3"))
 
 

@@ -1,4 +1,4 @@
-"""MiniMax M3: every tag behind `]<]minimax[>[`, a parameter's name as its tag, values as nested tags."""
+"""MiniMax M3: `]<]minimax[>[` before every tag, a parameter's name as its tag, values as nested tags."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ENDS: Final = Literals([_CLOSER, _INVOKE])
 
 
 def read_block(block: Block, opener: str) -> Wait[bool]:
-    """The calls of a block."""
+    """Read the calls of a block."""
     src = block.src
     any_call = False
     while True:
@@ -44,7 +44,7 @@ def read_block(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_invoke(block: Block, opener: str) -> Wait[bool]:
-    """One call, behind the quote that begins its name."""
+    """Read one call, behind the quote that begins its name."""
     src = block.src
     name = yield from until(src, _STOP, MAX_NAME)
     closed = yield from take(src, ">")
@@ -78,7 +78,7 @@ def read_invoke(block: Block, opener: str) -> Wait[bool]:
 
 
 class _Tree:
-    """Reads nested tags."""
+    """The reader of nested tags."""
 
     def __init__(self, block: Block, tool: Tool) -> None:
         self.block = block
@@ -88,7 +88,7 @@ class _Tree:
         self._open: list[str] = []  # tags that hold nested ones
 
     def opening(self) -> Wait[str]:
-        """The name of the tag that begins here; empty if none does. Goes past it."""
+        """Go past the tag that begins here and return its name; empty if none begins."""
         src = self.src
         start = src.pos
         begins = yield from take(src, f"{_MARK}<")
@@ -100,7 +100,7 @@ class _Tree:
         return name
 
     def value(self, tag: str, key: str = "") -> Wait[tuple[Json] | None]:
-        """What stands in a tag, past its end: text that the schema types (of parameter `key`), or what is nested."""
+        """Return what a tag holds, past its end: text with the type of parameter `key`, or nested tags."""
         src = self.src
         start = src.pos
         yield from skip_space(src)
@@ -141,7 +141,7 @@ class _Tree:
         return (self.tool.from_text(key, text) if key else typed(text, ANY_JSON),)
 
     def _judge(self, literal: str) -> Wait[Ending | None]:
-        """See `rawvalue.Judge`: behind a value stands a tag, and behind the call's end another call or the block's."""
+        """Judge a candidate end, as `rawvalue.Judge` does: a tag follows a value, a call or the block's end a call."""
         src = self.src
         src.pos += len(literal)
         resume = src.pos
@@ -158,7 +158,7 @@ class _Tree:
 
 
 def _collected(nested: list[tuple[str, Json]]) -> Json:
-    """What nested tags amount to: items are an array, all else an object."""
+    """Return the value of nested tags: an array if all are items, else an object."""
     if all(name == "item" for name, _ in nested):
         return [value for _, value in nested]
     return dict(nested)

@@ -20,7 +20,7 @@ _MAX_ID: Final = 64
 
 
 def read_tool_calls(block: Block, opener: str) -> Wait[bool]:
-    """What stands behind the marker."""
+    """Read what follows the marker: JSON, or a name with arguments."""
     yield from skip_space(block.src)
     char = yield from peek(block.src)
     if char in {"[", "{"}:
@@ -29,7 +29,7 @@ def read_tool_calls(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_named(block: Block) -> Wait[bool]:
-    """`NAME{…}`, `NAME[ARGS]{…}`, `NAME[CALL_ID]ID[ARGS]{…}`."""
+    """Read `NAME{…}`, `NAME[ARGS]{…}` or `NAME[CALL_ID]ID[ARGS]{…}`."""
     src = block.src
     name = yield from run_of(src, _NAME, MAX_NAME)
     yield from skip_space(src)

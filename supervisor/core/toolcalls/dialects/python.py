@@ -36,7 +36,7 @@ _OPENING: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 def read_list(block: Block, dialect: str) -> Wait[bool]:
-    """A list of calls; the source stands at its bracket."""
+    """Read a list of calls; the source stands at its bracket."""
     src = block.src
     opened = yield from take(src, "[")
     if not opened:
@@ -61,7 +61,7 @@ def read_list(block: Block, dialect: str) -> Wait[bool]:
 
 
 def read_lines(block: Block, dialect: str, ends: Callable[[Block], Wait[bool]]) -> Wait[bool]:
-    """Calls one after another, each perhaps inside `print(…)`, until `ends` says so."""
+    """Read calls one after another, each perhaps inside `print(…)`, until `ends` says that they are over."""
     src = block.src
     any_call = False
     while True:
@@ -93,7 +93,7 @@ def _statement(block: Block, dialect: str) -> Wait[bool]:
 
 
 def read_call(block: Block, dialect: str, *, method: str = "", variables: Set[str] | None = None) -> Wait[bool]:
-    """One call; the source stands at its name.
+    """Read one call; the source stands at its name.
 
     Args:
         method: what is called of the name: `name.call(…)`.
@@ -121,7 +121,7 @@ def read_call(block: Block, dialect: str, *, method: str = "", variables: Set[st
 
 
 def _balanced(src: Source) -> Wait[bool]:
-    """Go past a bracket and all up to the one that closes it."""
+    """Go past a bracket and everything up to the bracket that closes it."""
     stack: list[str] = []
     while True:
         found = src.find(_INTERESTING)
@@ -179,7 +179,7 @@ def _string(src: Source) -> Wait[bool]:
 
 
 def arguments_of(text: str, tool: Tool, variables: Set[str] | None = None) -> dict[str, Json] | None:
-    """The arguments between the brackets of a call, positional ones under their names; None if they are no literals.
+    """Return the arguments between a call's brackets, positional ones by name; None if any is no literal.
 
     Args:
         variables: see `read_call`.
@@ -207,7 +207,7 @@ def arguments_of(text: str, tool: Tool, variables: Set[str] | None = None) -> di
 
 
 def _value(reader: LiteralReader, variables: Set[str] | None) -> Json:
-    """A value with a comma or the end behind it. Raises NotALiteral."""
+    """Return a value that a comma or the end follows. Raise NotALiteral if none stands here."""
     reader.space()
     start = reader.pos
     try:

@@ -1,4 +1,4 @@
-"""`<tool_call>` and its relatives, where what follows decides: JSON, tags with parameters, pairs of tags, Python."""
+"""`<tool_call>` and its relatives, whose content decides the dialect: JSON, parameters, pairs of tags, Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class _Wrapped:
-    """Reads what stands in a wrapper.
+    """The reader of a wrapper's content.
 
     Attributes:
         json, tags, pairs: the dialect, by the form of the inside.
@@ -63,7 +63,7 @@ class _Prefixed:
     first = "<"
 
     def opener(self, src: Source) -> Wait[str]:
-        """Such a tag's beginning, if it stands here. Does not move."""
+        """Return the beginning of such a tag at the reading position, without moving; empty if there is none."""
         while True:
             rest = src.ahead(_LONGEST)
             found = _PREFIX.match(rest)
@@ -76,11 +76,11 @@ class _Prefixed:
             yield None
 
     def is_opener(self, text: str) -> bool:
-        """Whether it is such a beginning."""
+        """Return whether the text is such a beginning."""
         return _PREFIX.fullmatch(text) is not None
 
     def read(self, block: Block, opener: str) -> Wait[bool]:
-        """The calls behind it."""
+        """Read the calls behind such a beginning."""
         src = block.src
         prefix, _, word = opener[1:].partition(":")
         prefix += ":"

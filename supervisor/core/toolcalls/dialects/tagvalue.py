@@ -66,7 +66,7 @@ class Tags:
 
 @lru_cache(maxsize=64)
 def tags_of(registry: Registry, prefix: str) -> Tags:
-    """The tags with this prefix before each name."""
+    """Return the tags with this prefix before each name."""
     parameter = {f"</{prefix}parameter>", f"</{prefix}param>"}
     call = {f"</{prefix}function>", f"</{prefix}invoke>"}
     outer = {f"</{name}>" for name in _WRAPPERS} | {f"</{prefix}function_calls>", f"</{prefix}tool_calls>"}
@@ -87,7 +87,7 @@ def tags_of(registry: Registry, prefix: str) -> Tags:
 
 
 def read_header(src: Source) -> Wait[tuple[str, Types | None]]:
-    """Behind `<param`: the parameter's name, empty if it is malformed, and what the tag says of its type."""
+    """Return the parameter's name behind `<param`, empty if malformed, and the type that the tag gives."""
     yield from take(src, "eter")
     start = src.pos
     text = yield from until(src, STOP, MAX_NAME)
@@ -103,7 +103,7 @@ def read_header(src: Source) -> Wait[tuple[str, Types | None]]:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """Another parameter that may begin inside of the value: where its tag stands, where its own value begins."""
+    """Another parameter that may begin inside the value: the position of its tag, and that of its own value."""
 
     key: str
     hint: Types | None
@@ -138,7 +138,7 @@ class TagValue:
         self._doubted = False
 
     def read(self, writer: CallWriter, seen: Set[str], *, early: bool) -> Wait[bool]:
-        """Read it; False if the turn was cut inside.
+        """Read the value; return False if the turn was cut inside it.
 
         Args:
             seen: the parameters that have come.
@@ -150,7 +150,7 @@ class TagValue:
         return good
 
     def write(self, writer: CallWriter, seen: Set[str]) -> Wait[None]:
-        """Write it, and the parameters that begin in it.
+        """Write the value, and the parameters that begin in it.
 
         Args:
             seen: all parameters of the call.
@@ -167,7 +167,7 @@ class TagValue:
             writer.repaired = True
 
     def _real_splits(self, writer: CallWriter, seen: Set[str]) -> list[_Split]:
-        """Those of the splits that are parameters: nobody else gives them, and their text is of their type."""
+        """Return the splits that are parameters: the call gives them nowhere else, and their text is of their type."""
         found: list[_Split] = []
         stop = self._raw.stop
         for one in reversed(self.splits):
@@ -180,7 +180,7 @@ class TagValue:
     # -- where it ends -------------------------------------------------------------------------------------------------
 
     def _judge(self, literal: str) -> Wait[Ending | None]:
-        """See `rawvalue.Judge`."""
+        """Judge a candidate end; see `rawvalue.Judge`."""
         tags = self.tags
         if literal == tags.parameter:
             yield from self._note_split()
@@ -200,11 +200,11 @@ class TagValue:
         return Ending(ending.resume, sure=False)
 
     def _is_closed(self) -> bool:
-        """Whether the source stands directly behind a call inside of the value, at what closes its surroundings."""
+        """Return whether the source stands at the tag that closes the surroundings of a call inside the value."""
         return self._closed >= 0 and not self.src.slice(self._closed, self.src.pos).strip()
 
     def _behind_parameter(self) -> Wait[Ending | None]:
-        """At a parameter's closing tag."""
+        """Judge the closing tag of a parameter."""
         src, tags = self.src, self.tags
         yield from self._skip(tags.parameter_closers)
         resume = src.pos
@@ -219,7 +219,7 @@ class TagValue:
         return Ending(resume, sure)
 
     def _behind_lone(self, literal: str) -> Wait[Ending | None]:
-        """At the closing tag of the call, or of what is around it, where that of the parameter is missing."""
+        """Judge the closing tag of the call, or of its wrapper, where that of the parameter is missing."""
         src, tags = self.src, self.tags
         start = src.pos
         src.pos += len(literal)
@@ -234,7 +234,7 @@ class TagValue:
         return Ending(start, sure)
 
     def _judge_opener(self, literal: str) -> Wait[Ending | None]:
-        """At what begins a call: one inside of the value, or the one behind a doubtful end."""
+        """Judge the opener of a call: one inside the value, or the one behind a doubtful end."""
         src = self.src
         src.pos += len(literal)
         if literal not in _WRAPPER_TAGS:
@@ -252,7 +252,7 @@ class TagValue:
         return None
 
     def _skip(self, closers: Literals) -> Wait[bool]:
-        """Go past a closing tag, and the same again; whether there was one."""
+        """Go past a closing tag and its repetitions; return whether there was one."""
         for count in range(_REPEATED):
             closer = yield from take_one(self.src, closers)
             if not closer:
@@ -261,7 +261,7 @@ class TagValue:
         return True
 
     def _follows(self, closers: Literals) -> Wait[bool]:
-        """Whether a new call, the end of the text, or one of the closers stands here."""
+        """Return whether a new call, the end of the text, or one of the closers stands here."""
         if self.src.at_end():
             return not self.src.cut
         closer = yield from one_of(self.src, closers)
@@ -269,7 +269,7 @@ class TagValue:
         return bool(opener) or (self.src.at_end() and not self.src.cut)
 
     def _note_split(self) -> Wait[None]:
-        """At what begins a parameter: it may be one that the schema knows, and that has no value yet."""
+        """Note the beginning of a parameter that the schema knows and that has no value yet."""
         src = self.src
         start = src.pos
         src.pos += len(self.tags.parameter)

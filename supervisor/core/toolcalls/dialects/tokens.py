@@ -45,14 +45,14 @@ _SOLAR_ID: Final = re.compile(r"[\w.:\-]*")
 
 
 def read_deepseek_section(block: Block, opener: str) -> Wait[bool]:
-    """The first call of a section."""
+    """Read the first call of a section."""
     yield from skip_space(block.src)
     begin = yield from take_one(block.src, _BEGINS)
     return bool(begin) and (yield from read_deepseek(block, begin))
 
 
 def read_deepseek(block: Block, opener: str) -> Wait[bool]:
-    """`function<sep>NAME` with fenced JSON, `NAME<sep>JSON`, or Step3's tags."""
+    """Read `function<sep>NAME` with fenced JSON, `NAME<sep>JSON`, or Step3's tags."""
     src = block.src
     yield from skip_space(src)
     name = yield from until(src, _STOP, MAX_NAME)
@@ -95,7 +95,7 @@ def _open_fence(block: Block) -> Wait[bool]:
 
 
 def read_kimi_section(block: Block, opener: str) -> Wait[bool]:
-    """The first call of a section; text may have come between."""
+    """Read the first call of a section; text may have come between."""
     src = block.src
     yield from skip_space(src)
     begins = yield from take(src, _KIMI_CALL)
@@ -110,7 +110,7 @@ def read_kimi_section(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_kimi(block: Block, opener: str) -> Wait[bool]:
-    """`functions.NAME:N`, then the arguments."""
+    """Read `functions.NAME:N` and the arguments."""
     src = block.src
     yield from skip_space(src)
     name = yield from until(src, _ANGLE, MAX_NAME)
@@ -129,7 +129,7 @@ def read_kimi(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_solar(block: Block, opener: str) -> Wait[bool]:
-    """`ID<|tool_call:name|>NAME<|tool_call:args|>JSON`."""
+    """Read `ID<|tool_call:name|>NAME<|tool_call:args|>JSON`."""
     src = block.src
     identity = yield from run_of(src, _SOLAR_ID, MAX_NAME)
     named = yield from take(src, "<|tool_call:name|>")
@@ -142,7 +142,7 @@ def read_solar(block: Block, opener: str) -> Wait[bool]:
 
 
 def read_bar_tool_calls(block: Block, opener: str) -> Wait[bool]:
-    """`<|tool_calls|>`: Solar's calls, or an array."""
+    """Read what follows `<|tool_calls|>`: Solar's calls, or an array."""
     yield from skip_space(block.src)
     solar = yield from take(block.src, _SOLAR_CALL)
     if solar:

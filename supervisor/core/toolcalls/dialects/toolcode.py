@@ -1,4 +1,4 @@
-"""Gemma 3's `tool_code` fence: nothing but calls in it, else it is code.
+"""Gemma 3's `tool_code` fence: code, unless it holds nothing but calls.
 
 A call may be assigned (`x = f()`), printed (`print(f())`), or written as a shell does (`f --city Paris`). Comments, and
 names of what was assigned, say nothing. A bare word is a string where the schema says string.
@@ -30,7 +30,7 @@ _NAMED: Final = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?|([A-Za-z_]\w*)=(.*)",
 
 
 def read_tool_code(block: Block, opener: str) -> Wait[bool]:
-    """The calls of a fence, behind its opening line or on it."""
+    """Read the calls of a fence, behind its opening line or on it."""
     info = yield from run_of(block.src, _INFO, MAX_NAME)
     if info:
         return False
@@ -123,7 +123,7 @@ class _Fence:
             src.seek(start)
 
     def _command(self, name: str) -> Wait[bool]:
-        """A call as a shell has it: the rest of the line."""
+        """Read a call in the form of a shell command: the rest of the line."""
         src = self.src
         start = src.pos
         line = yield from run_of(src, _LINE, _MAX_LINE)
@@ -145,7 +145,10 @@ class _Fence:
 
 
 def arguments_of(line: str, tool: Tool) -> dict[str, Json] | None:
-    """`--key value`, `--key=value`, `key=value`, a flag, and one string without a key; None if it is anything else."""
+    """Return the arguments of a command line; None if it is anything else.
+
+    It may hold `--key value`, `--key=value`, `key=value`, flags, and one string without a key.
+    """
     if _NO_CALL.search(_QUOTED.sub("", line)):
         return None
     try:

@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"""\s*+=?\s*+(?:name\s*+=\s*+)?["']?([^"'<>=\n]++)["'
 
 
 def read_functions(block: Block, dialect: str, prefix: str = "", framing: Framing = "each") -> Wait[bool]:
-    """Calls one after another; the source stands at the first one's tag, or white space before it."""
+    """Read calls one after another; the source stands at the first one's tag, or white space before it."""
     src, tags = block.src, tags_of(block.registry, prefix)
     last = -1
     while True:
@@ -42,7 +42,7 @@ def read_functions(block: Block, dialect: str, prefix: str = "", framing: Framin
 
 
 def read_bare(block: Block, opener: str) -> Wait[bool]:
-    """A call without anything around it."""
+    """Read a call without anything around it."""
     block.src.seek(block.src.pos - len(opener))
     return (yield from read_functions(block, _BARE[opener]))
 
@@ -82,7 +82,7 @@ class _Function:
         return True
 
     def _parameters(self) -> Wait[bool]:
-        """Everything up to the end of the call. False: this is no call, or was cut."""
+        """Read everything up to the end of the call; return False if this is no call, or was cut."""
         src, tags = self.src, self.tags
         while True:
             yield from skip_space(src)
@@ -101,7 +101,7 @@ class _Function:
             return (yield from self._implied())
 
     def _implied(self) -> Wait[bool]:
-        """The call's own closing tag is missing: does it end here all the same?"""
+        """Return whether the call ends here although its own closing tag is missing."""
         self.writer.repaired = True
         closer = yield from one_of(self.src, self.tags.outer_closers)
         if closer:
@@ -114,7 +114,7 @@ class _Function:
         return bool(opener)
 
     def _parameter(self) -> Wait[bool]:
-        """One parameter; the source stands behind `<param`."""
+        """Read one parameter; the source stands behind `<param`."""
         self.count += 1
         key, hint = yield from read_header(self.src)
         self.writer.repaired |= not key or key in self.seen
