@@ -60,10 +60,25 @@ def test_every_page_is_reached_from_the_readme_or_another_page(page: str) -> Non
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+                there = page.parent / target if target else page
+                assert there.exists(), f"{page.name} links to {target}"
+                assert not anchor or anchor in anchors(there), f"{page.name} links to {target}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_files_of_the_program_that_pages_name_are_there() -> None:
+    """A page that says where something is, or which test shows it, names a file."""
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for name in re.findall(r"`((?:tests|supervisor|benchmarks|bin)/[\w/.-]+)`", page.read_text(encoding="utf-8")):
+            assert "NAME" in name or name.endswith(".cpp") or (ROOT / name).exists(), f"{page.name} names {name}"
 
 
 def test_the_page_of_errors_is_made_from_the_classes() -> None:

@@ -7,11 +7,12 @@ docstrings. The rules themselves are tested at the end, on samples that break th
 from __future__ import annotations
 
 import ast
+import graphlib
 import io
 import re
 import subprocess
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,44 @@ def _faults(floor: str, name: str) -> Iterator[str]:
             yield f"may not import {name}: it is private to {other}"
 
 
+class _WithoutTypes(ast.NodeTransformer):
+    """Leaves out what only a type checker reads."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        types_only = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return None if types_only and not node.orelse else self.generic_visit(node)
+
+
+def import_circle(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
+    """A circle of modules that import each other, at their top or in a function; empty where there is none.
+
+    What is imported for types alone, under `if TYPE_CHECKING`, is never run and does not count.
+    """
+    program = {module: (text, is_package) for module, text, is_package in modules}
+    imported: dict[str, set[str]] = {module: set() for module in program}
+    for module, (text, is_package) in program.items():
+        for _, name in imports_of(_WithoutTypes().visit(ast.parse(text)), module, is_package):
+            inner = name.removeprefix("supervisor.")
+            meant = inner if inner in program else inner.rpartition(".")[0]
+            if inner != name and meant in program and meant != module:
+                imported[module].add(meant)
+    try:
+        graphlib.TopologicalSorter(imported).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def late_imports(text: str, module: str) -> list[str]:
+    """Imports inside functions; the command line may have them, for its start-up time."""
+    if is_within(module, "cli"):
+        return []
+    tree = ast.parse(text)
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    late = {node.lineno for one in functions for node in ast.walk(one) if isinstance(node, ast.Import | ast.ImportFrom)}
+    return [f"{module}:{line}: an import inside a function" for line in sorted(late)]
+
+
 def opened_files(text: str, module: str) -> list[str]:
     """Calls of `open` in the core."""
     if not is_within(module, "core"):
@@ -254,6 +293,15 @@ def test_modules_import_only_what_their_room_allows() -> None:
     complain([fault for module, text, package in PROGRAM for fault in forbidden_imports(text, module, package)])
 
 
+def test_no_modules_import_each_other() -> None:
+    circle = import_circle(PROGRAM)
+    complain([" ← ".join(circle)] if circle else [])
+
+
+def test_only_the_command_line_imports_late() -> None:
+    complain([fault for module, text, _ in PROGRAM for fault in late_imports(text, module)])
+
+
 def test_the_core_opens_no_file() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in opened_files(text, module)])
 
@@ -346,6 +394,25 @@ def test_an_allowed_import_is_not_found(module: str, text: str) -> None:
 def test_a_package_resolves_its_own_relative_imports() -> None:
     assert forbidden_imports("from .hermes import parse", "core.toolcalls", is_package=True) == []
     assert forbidden_imports("from ..plan import Placement", "core.toolcalls", is_package=True) != []
+
+
+@pytest.mark.parametrize(
+    "back", ["from supervisor.a import x", "def f():\n    from supervisor import a", "from .. import a"]
+)
+def test_an_import_circle_is_found(back: str) -> None:
+    rest = [("a", "from supervisor import b", False), ("b", "import supervisor.c.d", False)]
+    assert import_circle([*rest, ("c.d", "from supervisor.c import e", False)]) == []
+    assert import_circle([*rest, ("c.d", "if TYPE_CHECKING:\n    import supervisor.a", False)]) == []
+    circle = import_circle([*rest, ("c.d", back, False)])
+    assert circle[0] == circle[-1]
+    assert set(circle) == {"a", "b", "c.d"}
+
+
+def test_a_late_import_is_found_outside_the_command_line() -> None:
+    text = "import os\n\n\ndef f():\n    async def g():\n        import json\n    return g"
+    assert late_imports(text, "hub.worker") == ["hub.worker:6: an import inside a function"]
+    assert late_imports(text, "cli.main") == []
+    assert late_imports("import os", "hub.worker") == []
 
 
 @pytest.mark.parametrize("call", ["open(path)", "path.open('rb')", "io.open(path)"])

@@ -22,6 +22,7 @@ LATER: Final = {
     "supervisor.core.spec.template": "words around one name, of templates whose length is bounded",
     "supervisor.core.toolcalls.dialects.gemma": "one text of ours",
     "supervisor.core.toolcalls.dialects.python": "one of two characters",
+    "supervisor.core.toolcalls.registry": "one class of characters",
     "supervisor.core.toolcalls.source": "one of several texts",
     "supervisor.core.toolcalls.think": "one class of characters",
     "supervisor.llamacpp.release": "names of a release's files, whose length the listing bounds",

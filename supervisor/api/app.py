@@ -93,7 +93,7 @@ def _told(fault: ErrorDetails) -> str:
     if "options" in fault["loc"][:-1]:
         return option_fault(fault, fault["loc"].index("options") + 1)
     if fault["type"] == "extra_forbidden":
-        return "is no key here; docs/rest.md lists them"
+        return "unknown key; docs/rest.md lists them"
     if fault["type"] == "model_attributes_type":
         return "must be a JSON object; send it with `Content-Type: application/json`"
     if fault["type"] == "missing":

@@ -14,8 +14,8 @@ MOST = 1 << 20
 """Bytes of one body."""
 
 _TOTAL = 32 << 20  # of all together
-_ANY_SHAPE = 1 << 16  # bytes that are parsed in no time, whatever they are
-_SHAPE = OutlineLimits(marks=1 << 14, scalars=1 << 16)
+_ANY_SHAPE = 1 << 13  # bytes that are parsed in no time, whatever they are
+_SHAPE = OutlineLimits(marks=1 << 13, scalars=1 << 15)  # every key that is not known costs a fault of its own
 
 
 class SmallBodies:

@@ -22,7 +22,7 @@ class ToolCall:
 
 @dataclass
 class Answer:
-    """What has arrived of an answer so far."""
+    """The part of an answer that has arrived so far."""
 
     content: str = ""
     reasoning: str = ""
@@ -43,7 +43,7 @@ class Answer:
                 call.arguments += function.get("arguments") or ""
 
     def as_json(self) -> Json:
-        """For `--json`."""
+        """Return the answer in the form of `--json`."""
         return {
             "content": self.content,
             "reasoning_content": self.reasoning or None,
@@ -75,7 +75,7 @@ def _chunk(event: str) -> Json:
     except NotJson as error:
         raise DaemonError(f"A piece of the answer is not JSON: {error}. See `supervisor logs`.") from error
     if not isinstance(found, dict):
-        raise DaemonError("A piece of the answer is no JSON object; see `supervisor logs`.")
+        raise DaemonError("A piece of the answer is not a JSON object; see `supervisor logs`.")
     return found
 
 

@@ -1,7 +1,11 @@
-"""Starting the daemon in the background: the same `serve`, in a session of its own, writing to the daemon's log."""
+"""Starting the daemon in the background: the same `serve`, in a session of its own, writing to the daemon's log.
+
+Finding one that runs is `cli/daemon`.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -12,10 +16,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import supervisor
-from supervisor.cli.daemon import Daemon, at_endpoint
+from supervisor.cli.daemon import Daemon, api_key, at_endpoint, explicit_url, find, note_configuration, same_version
+from supervisor.cli.options import background_arguments
+from supervisor.cli.progress import Report
+from supervisor.cli.render import note
 from supervisor.errors import DaemonAlreadyRunning, DaemonError, RemoteError
 from supervisor.system.owned import inner_folder, own_folder
-from supervisor.system.paths import Places
+from supervisor.system.paths import Places, places
 
 START_SECONDS = 60.0
 _LOOK_AGAIN_SECONDS = 0.02
@@ -32,8 +39,29 @@ _BOOT = (
 )
 
 
+def ensure(args: argparse.Namespace, report: Report) -> Daemon:
+    """Return the daemon these arguments mean; start it in the background if none runs locally, or once it has stopped.
+
+    Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
+    """
+    daemon = find(args)
+    extra = background_arguments(args)
+    if daemon is None or (daemon.stopping and not explicit_url(args)):
+        if getattr(args, "engine", None):
+            from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - only an engine that was named is looked at here
+
+            locate(places(os.environ), os.environ, args.engine)
+        report("starting the daemon", None)
+        return start(serve_command(extra), places(os.environ), api_key(args))
+    unused = [option for option in extra[::2] if option != "--config"]
+    if unused:
+        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(unused)}")
+    note_configuration(args, daemon)
+    return same_version(daemon)
+
+
 def serve_command(arguments: Sequence[str]) -> list[str]:
-    """The command line of `serve` with this interpreter and this package."""
+    """Return the command line of `serve` with this interpreter and this package."""
     root = Path(supervisor.__file__).parents[1]
     return [sys.executable, "-I" if sys.flags.isolated else "-P", "-c", _BOOT, str(root), "serve", *arguments]
 
@@ -57,7 +85,7 @@ def start(command: Sequence[str], where: Places, key: str | None) -> Daemon:
 
 
 def _attempt(command: Sequence[str], where: Places, key: str | None, log: BinaryIO, deadline: float) -> Daemon | None:
-    """One process. None = the state folder belongs to another daemon, which has not spoken up yet."""
+    """Run one process. None: the state folder belongs to another daemon, which has not spoken up yet."""
     begin = log.seek(0, os.SEEK_END)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -80,13 +108,13 @@ def _attempt(command: Sequence[str], where: Places, key: str | None, log: Binary
 
 
 def _told(lines: Sequence[str]) -> RemoteError | None:
-    """The error with which the daemon ended, where it said one."""
+    """Return the error with which the daemon ended, if it printed one."""
     found = _ENDED.search("\n".join(lines))
     return found and RemoteError(found["message"], code=found["code"])
 
 
 def _answer(where: Places, key: str | None, until: float, process: subprocess.Popen[bytes] | None) -> Daemon | None:
-    """The state folder's daemon once it answers; None when `process` has ended or the time is up."""
+    """Return the state folder's daemon once it answers; None when `process` has ended or the time is up."""
     while time.monotonic() < until:
         ended = process is not None and process.poll() is not None
         daemon = at_endpoint(where, key)
@@ -108,7 +136,7 @@ def _lost_the_race(lines: Sequence[str]) -> bool:
 
 
 def _tail(log: BinaryIO, begin: int) -> tuple[str, ...]:
-    """The last lines written after `begin`."""
+    """Return the last lines written after `begin`."""
     end = log.seek(0, os.SEEK_END)
     log.seek(max(begin, end - _LOG_TAIL_BYTES))
     return tuple(log.read().decode("utf-8", "replace").splitlines()[-_LOG_TAIL_LINES:])

@@ -14,7 +14,7 @@ _CONTEXTS = (4096, 32768)
 
 
 def print_estimate(spec: ModelSpec, found: MemoryEstimate, options: EstimateOptions) -> None:
-    """Parts with bars, layers by kind, the same at other contexts, what q8_0 caches would save."""
+    """Print the parts with bars, the layers by kind, other contexts, and what q8_0 caches would save."""
     how = "share" if found.n_ctx == found.n_ctx_seq else "of"
     slots = f"{found.n_seq} slots {how} {found.n_ctx_seq} tokens" if found.n_seq > 1 else f"{found.n_ctx_seq} tokens"
     print(f"{bold(spec.name or found.arch)}  {found.arch}, context {found.n_ctx}: {slots}")
@@ -69,12 +69,15 @@ def _kind_rows(found: MemoryEstimate) -> list[tuple[str, str, str, str, str]]:
 
 
 def _device_rows(options: EstimateOptions, found: MemoryEstimate) -> list[tuple[str, str, str, str, str]]:
-    """Without devices that hold nothing; the one that is assumed where nobody names any is no name of this machine."""
+    """List the devices that hold something.
+
+    The device that is assumed where none is named gets no name of this machine.
+    """
     default = EstimateOptions().devices
     assumed = default if options.devices == default else ()
     return [
         (
-            "one GPU (as if)" if device.name in assumed else device.name,
+            "one GPU (assumed)" if device.name in assumed else device.name,
             size(device.weights_bytes),
             size(device.kv_bytes),
             size(device.recurrent_bytes),

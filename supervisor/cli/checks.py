@@ -1,4 +1,4 @@
-"""What `doctor` looks at: one function per question, each giving findings and raising nothing."""
+"""The checks of `doctor`: one function per question. Each yields findings and raises nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Finding:
 
 
 def check_program() -> Iterator[Finding]:
-    """The interpreter and this package."""
+    """Check the interpreter and this package."""
     version = platform.python_version()
     fits = sys.version_info[:2] >= _OLDEST
     yield Finding("python", "ok" if fits else "fail", version if fits else f"{version} is too old; 3.11 is needed")
@@ -55,7 +55,7 @@ def check_program() -> Iterator[Finding]:
 
 
 def check_config(args: argparse.Namespace, where: Places) -> tuple[Settings, Finding]:
-    """The configuration; the defaults where it cannot be used."""
+    """Check the configuration; return the defaults where it cannot be used."""
     try:
         file = find_config(args.config, os.environ, Path.cwd(), where.config)
         settings = load_settings(file, os.environ)
@@ -65,7 +65,7 @@ def check_config(args: argparse.Namespace, where: Places) -> tuple[Settings, Fin
 
 
 def check_engine(where: Places, explicit: str | None) -> tuple[Located | None, list[Finding]]:
-    """The llama-server that would be used."""
+    """Check the llama-server that would be used."""
     try:
         located = search(where, os.environ, explicit)
     except SupervisorError as error:
@@ -80,7 +80,7 @@ def check_engine(where: Places, explicit: str | None) -> tuple[Located | None, l
 
 
 def check_devices(located: Located | None, settings: Settings) -> Iterator[Finding]:
-    """Every probe, with the time it took, and what came of them."""
+    """Run every probe; yield its result and the time it took."""
     prober = Prober(Surroundings(os.environ))
     machine = prober.machine(located.found.path if located and located.found else None, settings.devices.rpc)
     for run in prober.runs:
@@ -92,13 +92,13 @@ def check_devices(located: Located | None, settings: Settings) -> Iterator[Findi
         if problem.probe not in asked and located is not None:
             yield Finding(f"devices {problem.probe}", "warn", problem.message)
     names = [f"{device.name} {device.description} {size(device.total_bytes)}" for device in machine.devices]
-    yield Finding("devices", "ok", "; ".join(names) or "none but the processor")
+    yield Finding("devices", "ok", "; ".join(names) or "none but the CPU")
     host = machine.host
     yield Finding("memory", "ok", f"{size(host.available_bytes)} of {size(host.total_bytes)} available")
 
 
 def check_folders(where: Places) -> Iterator[Finding]:
-    """Whether the program can write where it has to, and whether there is space."""
+    """Check that the program can write where it has to, and that there is space."""
     folders = {"state": where.state, "cache": where.cache, "engines": where.engines, "runtime": where.runtime}
     for name, folder in folders.items():
         there = _nearest(folder)
@@ -114,7 +114,7 @@ def check_folders(where: Places) -> Iterator[Finding]:
 
 
 def check_daemon(args: argparse.Namespace) -> Iterator[Finding]:
-    """Whether a daemon answers, is of this version, and uses the configuration that was looked at."""
+    """Check that a daemon answers, is of this version, and uses the configuration that was found here."""
     try:
         daemon = find(args)
     except SupervisorError as error:
@@ -137,14 +137,14 @@ def _of_daemon(daemon: Daemon) -> Finding:
     configuration = daemon.status.get("config") or {}
     refused, waiting = configuration.get("error"), configuration.get("restart_needed")
     if refused:
-        return Finding("daemon", "warn", f"it goes on with its old configuration: {refused.get('message')}")
+        return Finding("daemon", "warn", f"it keeps its old configuration: {refused.get('message')}")
     if waiting:
-        return Finding("daemon", "warn", f"{', '.join(waiting)}: changed, and counts once the daemon was started again")
+        return Finding("daemon", "warn", f"{', '.join(waiting)}: changed; takes effect at the next start of the daemon")
     return Finding("daemon", "ok", f"answers at {daemon.client.url} (pid {daemon.status.get('pid')})")
 
 
 def check_limits() -> Iterator[Finding]:
-    """How many files may be open: a stream takes two."""
+    """Check how many files may be open: a stream takes two."""
     if resource is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         shown = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
@@ -159,5 +159,5 @@ def _shortcomings(known: Capabilities) -> Iterator[Finding]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest thing above it that exists."""
+    """Return the folder, or the nearest existing folder above it."""
     return next(path for path in (folder, *folder.parents) if path.exists())

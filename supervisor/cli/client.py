@@ -20,7 +20,7 @@ Json = dict[str, Any]
 """What a daemon answers; whoever reads it knows what stands where."""
 
 CONNECT_SECONDS = 5.0
-_NO_KEY = "The daemon wants another API key, or one at all; give it with --api-key or in SUPERVISOR_API_KEY."
+_NO_KEY = "The daemon needs an API key, or another one; give it with --api-key or in SUPERVISOR_API_KEY."
 ANSWER_SECONDS = 30.0
 _LONGEST_HEALTH = 65_536  # bytes; a stranger may say anything
 _LONGEST_ANSWER = 1 << 28  # bytes; a status of ten thousand models takes a tenth of it
@@ -45,19 +45,19 @@ class Client:
         self._secret = secret
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Json:
-        """The JSON object at `path`. Raises DaemonUnreachable, RemoteError (the daemon's own), DaemonError."""
+        """Return the JSON object at `path`. Raises DaemonUnreachable, RemoteError (the daemon's own), DaemonError."""
         return self._call("GET", path + (f"?{urlencode(query)}" if query else ""), None, ANSWER_SECONDS)
 
     def post(self, path: str, body: Json, timeout: float | None = ANSWER_SECONDS) -> Json:
-        """The JSON answer to `body`; `timeout` in seconds, None = as long as it takes. Raises as `get`."""
+        """Return the JSON answer to `body`; `timeout` in seconds, None = as long as it takes. Raises as `get`."""
         return self._call("POST", path, body, timeout)
 
     def delete(self, path: str, query: Mapping[str, object], timeout: float | None = ANSWER_SECONDS) -> Json:
-        """The JSON answer to a DELETE. Raises as `get`."""
+        """Return the JSON answer to a DELETE. Raises as `get`."""
         return self._call("DELETE", f"{path}?{urlencode(query)}", None, timeout)
 
     def events(self, path: str, body: Json) -> Generator[str, None, None]:
-        """The `data` of each server-sent event that answers `body`, as they arrive. Raises as `get`."""
+        """Yield the `data` of each server-sent event that answers `body`, as they arrive. Raises as `get`."""
         data: list[str] = []
         for line in self._lines("POST", path, body, accept="text/event-stream"):
             if line.startswith("data:"):
@@ -69,7 +69,7 @@ class Client:
                 data.clear()
 
     def parsed(self, text: bytes | str) -> Json:
-        """The JSON object that an answer or an event is. Raises DaemonError."""
+        """Return the JSON object of an answer or an event. Raises DaemonError."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -79,7 +79,7 @@ class Client:
         return value
 
     def lines(self, path: str, query: Mapping[str, object]) -> Generator[str, None, None]:
-        """The lines of the text at `path`, without their ends, as they arrive. Raises as `get`."""
+        """Return the lines of the text at `path`, without their ends, as they arrive. Raises as `get`."""
         return self._lines("GET", f"{path}?{urlencode(query)}", None, accept="text/plain")
 
     def _call(self, method: str, path: str, body: Json | None, timeout: float | None) -> Json:
@@ -97,7 +97,7 @@ class Client:
     def _request(
         self, method: str, path: str, body: Json | None, accept: str, timeout: float | None
     ) -> Iterator[http.client.HTTPResponse]:
-        """A successful response, read by the caller; whatever else happens becomes one of our errors."""
+        """Give a successful response, for the caller to read. Whatever else happens becomes one of our errors."""
         connection = self._connect()
         try:
             headers = {"Accept": accept, "Content-Type": "application/json"}
@@ -120,17 +120,17 @@ class Client:
             connection.close()
 
     def _object(self, response: http.client.HTTPResponse) -> Json:
-        """The JSON object of an answer. Raises DaemonError."""
+        """Return the JSON object of an answer. Raises DaemonError."""
         data = response.read(_LONGEST_ANSWER + 1)
         if len(data) > _LONGEST_ANSWER:
             raise self._stranger()
         return self.parsed(data)
 
     def _stranger(self) -> DaemonError:
-        return DaemonError(f"What answers at {self.url} does not speak like this program's daemon.")
+        return DaemonError(f"What answers at {self.url} is not this program's daemon.")
 
     def _check_proof(self, connection: http.client.HTTPConnection) -> None:
-        """Nothing is sent to a program that took a daemon's port. Raises DaemonUnproven."""
+        """Send nothing to a program that took a daemon's port. Raises DaemonUnproven."""
         if self._secret is None:
             return
         connection.auto_open = 0  # what follows goes over this very connection or not at all
@@ -153,7 +153,7 @@ class Client:
 
 
 def remote_error(envelope: Mapping[str, object], status: int | None = None) -> RemoteError:
-    """The error in an envelope `{"error": {...}}` of the daemon, with its own code."""
+    """Return the error in an envelope `{"error": {...}}` of the daemon, with its own code."""
     found = envelope.get("error")
     if not isinstance(found, dict):
         return RemoteError(f"The daemon answered with HTTP status {status} and no explanation.", code="internal_error")

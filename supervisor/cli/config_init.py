@@ -1,4 +1,4 @@
-"""What is on this machine that a configuration could name: models in folders and in the caches of other programs."""
+"""Find models that a configuration could name: in folders, and in the caches of other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from supervisor.files.folder import FolderModel, left_out, look_inside, scan
 def found_models(
     env: Mapping[str, str], folders: Sequence[Path], note: Callable[[str], None]
 ) -> dict[str, dict[str, str]]:
-    """Settings by id: first what lies in these folders, then the caches'; a file that is there twice counts once.
+    """Return settings by id: first the folders' models, then the caches'. A file that is there twice counts once.
 
     What cannot be a model is left out, and `note` is told.
     """
@@ -21,7 +21,7 @@ def found_models(
         every.setdefault(found.path.resolve(), found)
     models = list(every.values())
     for path in (path for folder in folders for path in left_out(folder.absolute())):
-        note(f"left out: {path} (not a model's file)")
+        note(f"left out: {path} (not a model file)")
     return dict(zip(unique_ids([model.name for model in models]), map(_settings, models), strict=True))
 
 
@@ -36,7 +36,7 @@ def _in_folders(folders: Iterable[Path]) -> Iterator[FolderModel]:
 
 
 def _in_caches(env: Mapping[str, str]) -> Iterator[FolderModel]:
-    """Hugging Face's cache (a snapshot per repository), llama.cpp's (files), LM Studio's (publisher/repository)."""
+    """Yield models of the caches of Hugging Face (a snapshot per repository), llama.cpp (files) and LM Studio."""
     home = Path(env.get("HOME") or Path.home())
     cache = Path(env.get("XDG_CACHE_HOME") or home / ".cache")
     hub = Path(env.get("HF_HUB_CACHE") or Path(env.get("HF_HOME") or cache / "huggingface") / "hub")
@@ -48,7 +48,7 @@ def _in_caches(env: Mapping[str, str]) -> Iterator[FolderModel]:
 
 
 def _files(folder: Path, name: str) -> Iterator[FolderModel]:
-    """Every file of a repository is a model; what lies beside them belongs to each."""
+    """Yield every file of a repository as a model; projector and draft beside them belong to each."""
     beside = look_inside(folder, name)
     if beside is None:
         return

@@ -1,4 +1,4 @@
-"""Which configuration counts: that of the running daemon, which may be another one than this command would find."""
+"""Tell apart the configuration of the running daemon and the one that this command would find."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = "supervisor.yaml"
 def other_configuration(
     status: Json, env: Mapping[str, str], cwd: Path, explicit: str | None = None
 ) -> tuple[Path, str] | None:
-    """The file that a daemon started by this command would use, where the running one (`status`) uses another.
+    """Return the file that a daemon started by this command would use, if the running one (`status`) uses another.
 
     With it, what to tell the user. None: they are the same, or this command finds no file.
     """
@@ -41,12 +41,12 @@ def other_configuration(
 
 
 def configuration_of(status: Json) -> str:
-    """The daemon's configuration file in words."""
+    """Return the path of the daemon's configuration file, or words for none."""
     return str((status.get("config") or {}).get("path") or "none; the defaults")
 
 
 def _may_differ(used: str | None, env: Mapping[str, str], cwd: Path, explicit: str | None) -> bool:
-    """Whether the first file that might count is not the daemon's; costs a look at a few names."""
+    """Tell whether the first file that might count is not the daemon's; costs a look at a few names."""
     named = explicit or env.get("SUPERVISOR_CONFIG")
     candidates = [Path(os.path.expanduser(named))] if named else [cwd / _NAME, places(env).config / _NAME]
     first = next((path for path in candidates if os.path.isfile(path)), None)

@@ -1,4 +1,4 @@
-"""Where the traceback of a bug goes: a file, so that the screen shows one sentence."""
+"""Write the traceback of a bug to a file, so that the screen shows one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_BYTES = 1 << 20  # then it becomes the older one of two
 
 
 def write_traceback(error: BaseException, env: Mapping[str, str]) -> str:
-    """Append the traceback to the state folder's `logs/cli-errors.log`; a sentence that says where it is.
+    """Append the traceback to the state folder's `logs/cli-errors.log`; return a sentence that says where it is.
 
     Where that folder cannot be written it goes to a new file of the temp folder.
     """

@@ -18,8 +18,7 @@ from pathlib import Path
 from supervisor import __version__
 from supervisor.cli.client import Client, Json
 from supervisor.cli.configured import other_configuration
-from supervisor.cli.options import background_arguments, command_name
-from supervisor.cli.progress import Report
+from supervisor.cli.options import command_name
 from supervisor.cli.render import note
 from supervisor.errors import DaemonError, DaemonUnproven, DaemonUnreachable, DaemonVersionMismatch
 from supervisor.system.paths import Places, places
@@ -37,12 +36,12 @@ class Daemon:
 
     @property
     def base_url(self) -> str:
-        """What an OpenAI client calls its base URL."""
+        """The base URL for an OpenAI client."""
         return f"{self.client.url}/v1"
 
     @property
     def stopping(self) -> bool:
-        """Whether it takes nothing new and lets its requests end."""
+        """True while it takes nothing new and lets its requests end."""
         return bool(self.status.get("stopping"))
 
     @property
@@ -53,7 +52,7 @@ class Daemon:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """What a running daemon writes about itself."""
+    """The contents of a running daemon's endpoint file."""
 
     url: str
     pid: int
@@ -61,7 +60,7 @@ class Endpoint:
 
 
 def find(args: argparse.Namespace) -> Daemon | None:
-    """The daemon these arguments mean, of whatever version; None where no local one runs.
+    """Return the daemon these arguments mean, of whatever version; None where no local one runs.
 
     Raises DaemonUnreachable for an explicit URL nobody answers at, DaemonError for a local daemon that hangs,
     RemoteError (a wrong key, for instance), UsageError.
@@ -74,39 +73,16 @@ def find(args: argparse.Namespace) -> Daemon | None:
 
 
 def connect(args: argparse.Namespace) -> Daemon:
-    """The daemon these arguments mean. Raises DaemonUnreachable, DaemonVersionMismatch and as `find`."""
+    """Return the daemon these arguments mean. Raises DaemonUnreachable, DaemonVersionMismatch and as `find`."""
     daemon = find(args)
     if daemon is None:
         me = command_name(os.environ)
         raise DaemonUnreachable(f"No daemon is running; `{me} load demo` or `{me} start` starts one.")
-    _note_configuration(args, daemon)
-    return _same_version(daemon)
+    note_configuration(args, daemon)
+    return same_version(daemon)
 
 
-def ensure(args: argparse.Namespace, report: Report) -> Daemon:
-    """The daemon these arguments mean, started in the background if none runs locally, or once it has stopped.
-
-    Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
-    """
-    daemon = find(args)
-    extra = background_arguments(args)
-    if daemon is None or (daemon.stopping and not explicit_url(args)):
-        from supervisor.cli.background import serve_command, start  # noqa: PLC0415 - needs subprocess; seldom used
-
-        if getattr(args, "engine", None):
-            from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - seldom used
-
-            locate(places(os.environ), os.environ, args.engine)
-        report("starting the daemon", None)
-        return start(serve_command(extra), places(os.environ), api_key(args))
-    unused = [option for option in extra[::2] if option != "--config"]
-    if unused:
-        note(f"note: a daemon is running already and keeps its own settings; not used: {' '.join(unused)}")
-    _note_configuration(args, daemon)
-    return _same_version(daemon)
-
-
-def _note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
+def note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
     """Say that another configuration than the daemon's was found here; a daemon that was named by URL has its own."""
     if explicit_url(args):
         return
@@ -115,18 +91,30 @@ def _note_configuration(args: argparse.Namespace, daemon: Daemon) -> None:
         note(f"note: {other[1]}")
 
 
+def same_version(daemon: Daemon) -> Daemon:
+    """Return the daemon. Raises DaemonVersionMismatch where it is of another version than this command."""
+    theirs = daemon.status.get("version")
+    if theirs != __version__:
+        me = command_name(os.environ)
+        raise DaemonVersionMismatch(
+            f"The daemon at {daemon.client.url} is version {theirs}, this command is {__version__}. "
+            f"End it with `{me} stop`; the next `{me} load` starts one of this version."
+        )
+    return daemon
+
+
 def explicit_url(args: argparse.Namespace) -> str | None:
-    """The daemon's URL where the user gave one."""
+    """Return the daemon's URL if the user gave one."""
     return args.url or os.environ.get("SUPERVISOR_URL") or None
 
 
 def api_key(args: argparse.Namespace) -> str | None:
-    """The key to show, if any."""
+    """Return the key to send, if any."""
     return args.api_key or os.environ.get("SUPERVISOR_API_KEY") or None
 
 
 def read_endpoint(where: Places) -> Endpoint | None:
-    """What the endpoint file says; None where there is none or it is damaged."""
+    """Read the endpoint file; None where there is none or it is damaged."""
     try:
         found = json.loads(where.endpoint_file.read_text(encoding="utf-8"))
         return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]))
@@ -135,7 +123,9 @@ def read_endpoint(where: Places) -> Endpoint | None:
 
 
 def at_endpoint(where: Places, key: str | None) -> Daemon | None:
-    """The daemon of this state folder if it lives. Raises DaemonError where it lives but does not answer properly.
+    """Return the daemon of this state folder if it lives.
+
+    Raises DaemonError where it lives but does not answer properly.
 
     One that breaks off its answer is about to end: it is asked again until it has, for ENDING_SECONDS at most.
     """
@@ -173,14 +163,3 @@ def _lives(pid: int) -> bool:
     from supervisor.system.processes import is_running  # noqa: PLC0415 - psutil; only a daemon in trouble needs it
 
     return is_running(pid)
-
-
-def _same_version(daemon: Daemon) -> Daemon:
-    theirs = daemon.status.get("version")
-    if theirs != __version__:
-        me = command_name(os.environ)
-        raise DaemonVersionMismatch(
-            f"The daemon at {daemon.client.url} is version {theirs}, this command is {__version__}. "
-            f"End it with `{me} stop`; the next `{me} load` starts one of this version."
-        )
-    return daemon

@@ -22,5 +22,5 @@ _BY_ERROR_CODE = {
 
 
 def exit_code(error: SupervisorError) -> int:
-    """The exit code that stands for `error`, also for one that the daemon reported."""
+    """Return the exit code for `error`, also for one that the daemon reported."""
     return _BY_ERROR_CODE.get(error.code, FAILED)

@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
-    """What the daemon says of its engine, after installing one where it has none.
+    """Return the daemon's engine; install one where it has none.
 
     Raises EngineNotFound, EngineUnusable, EngineInstallFailed.
     """
@@ -35,8 +35,8 @@ def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
         raise EngineNotFound(f"The daemon at {daemon.client.url} has no engine; run `engine install` on its machine.")
     if args.engine:
         raise EngineNotFound(
-            f"The daemon that runs has no engine that it can use, and does not take over --engine {args.engine}; "
-            "end it with `stop`, then repeat this."
+            f"The running daemon has no engine that it can use, and ignores --engine {args.engine}; "
+            "end it with `stop`, then run this again."
         )
     from supervisor.llamacpp.ensure import ensure_engine  # noqa: PLC0415 - only the first load needs it
     from supervisor.service.smoke import SmokeTest  # noqa: PLC0415 - as above
@@ -47,8 +47,8 @@ def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
     engine = daemon.client.get("/api/v1/status").get("engine")
     if not isinstance(engine, dict):
         raise EngineNotFound(
-            "There is an engine, but the daemon keeps to the one that its own --engine or `engine.path` names, which "
-            "cannot be used. Correct it, or `stop` the daemon and start it without."
+            "There is an engine, but the daemon uses only the one that its own --engine or `engine.path` names, and "
+            "that one cannot be used. Correct the name, or `stop` the daemon and start it without it."
         )
     return engine
 
@@ -67,7 +67,7 @@ def teller(report: Report) -> Callable[[Progress], None]:
 
 
 def run_until_signal(work: Coroutine[object, None, _T]) -> _T:
-    """Run `work`; Ctrl-C, SIGTERM and a closed terminal cancel it, and what it had begun is undone first.
+    """Run `work`. Ctrl-C, SIGTERM and a closed terminal cancel it; what it had begun is undone first.
 
     Raises KeyboardInterrupt when it was cancelled.
     """

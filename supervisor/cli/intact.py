@@ -1,4 +1,4 @@
-"""Is the imported package `supervisor` ours?
+"""Check that the imported package `supervisor` is ours.
 
 An older, unrelated distribution (the process control system `supervisor`) installs a package of the same name. In one
 environment the two overwrite each other's files. The check costs one attribute and one folder listing; it imports

@@ -18,7 +18,7 @@ _ROWS = tuple(row for row in options_of(LaunchOptions) if Mark.TYPED in row.mark
 
 
 def add_launch_options(parser: argparse.ArgumentParser, rows: Iterable[Option] = _ROWS) -> None:
-    """Flags for these options, and `--set` and `--extra-arg` for all others."""
+    """Add flags for these options, and `--set` and `--extra-arg` for all others."""
     group = parser.add_argument_group("how it is launched (llama-server's own options)")
     for row in rows:
         add_flag(group, row)
@@ -28,18 +28,18 @@ def add_launch_options(parser: argparse.ArgumentParser, rows: Iterable[Option] =
 
 
 def add_flag(group: argparse._ActionsContainer, row: Option, **instead: Any) -> None:
-    """The flag of an option: llama-server's short spellings and its own name; `instead`: what else argparse is told."""
+    """Add the flag of an option: llama-server's short spellings and its own name; `instead`: more for argparse."""
     given: Json = {**_reading(row), "default": None, "dest": row.name, "help": help_of(row), **instead}
     group.add_argument(*row.short, flag_of(row), **given)
 
 
 def flag_of(row: Option) -> str:
-    """`--ctx-size`"""
+    """Return `--ctx-size` for `ctx_size`."""
     return f"--{row.name.replace('_', '-')}"
 
 
 def help_of(row: Option) -> str:
-    """Its line of help, and how its value is written where that is not plain."""
+    """Return its line of help, and how its value is written if that is not plain."""
     match row.kind:
         case kinds.Choice(words) if len(words) > _FEW:
             return f"{row.help}: {', '.join(words)}"
@@ -52,7 +52,7 @@ def help_of(row: Option) -> str:
 
 
 def _reading(row: Option) -> Json:
-    """How argparse reads its value."""
+    """Return argparse's settings to read its value."""
     match row.kind:
         case kinds.Truth():
             return {"action": argparse.BooleanOptionalAction if row.optional else "store_true"}
@@ -73,14 +73,14 @@ def _reading(row: Option) -> Json:
 
 
 def launch_options(args: argparse.Namespace, rows: Iterable[Option] = _ROWS) -> Json:
-    """What was given, as `options` of a load. Raises UsageError for a `--set` that is no NAME=VALUE."""
+    """Return what was given, as `options` of a load. Raises UsageError for a `--set` that is not NAME=VALUE."""
     given: Json = {row.name: getattr(args, row.name) for row in rows if getattr(args, row.name) is not None}
     given.update(map(_assignment, args.set))
     return given if args.extra_arg is None else {**given, "extra_args": args.extra_arg}
 
 
 def _assignment(text: str) -> tuple[str, object]:
-    """The value is JSON where it can be read as that, else text."""
+    """Split NAME=VALUE; the value is read as JSON if it is that, else taken as text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"--set {text}: write NAME=VALUE, e.g. --set cache_ram=0", param="set")

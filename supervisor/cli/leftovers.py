@@ -1,4 +1,4 @@
-"""What `clean` may remove: the tables of what the program writes, and the walk that finds it.
+"""Find what `clean` may remove: tables of what the program writes, and a walk through its folders.
 
 An entry is ours if its folder carries a marker (`system/owned.py`), nothing of its name lay there before the marker was
 written, and the tables have a pattern for it. Links are never followed, nor removed: the program makes none.
@@ -30,7 +30,7 @@ IN_USE = "in use"
 
 @dataclass(frozen=True)
 class Kind:
-    """What the program writes into a folder: files by pattern, folders by pattern, folders that are ours whole.
+    """The contents that the program gives a folder: files by pattern, folders by pattern, folders that are ours whole.
 
     What a killed writer left of such a file counts as one.
     """
@@ -67,7 +67,7 @@ class Left:
     reason: str
 
     def as_json(self) -> dict[str, object]:
-        """For `--json`."""
+        """Return it in the form of `--json`."""
         return {"path": str(self.path), "reason": self.reason}
 
 
@@ -88,12 +88,12 @@ class Leftover:
     marker: Marker | None = None
 
     def as_json(self) -> dict[str, object]:
-        """For `--json`."""
+        """Return it in the form of `--json`."""
         return {"what": self.what, "paths": [str(path) for path in self.entries], "bytes": self.size}
 
 
 def leftovers(where: Places, checkout: Path | None, *, keep_engines: bool) -> list[Leftover]:
-    """What of ours is on the machine, and what stays; inner folders before those that may hold them."""
+    """List what the program left on the machine, and what stays; inner folders before those that may hold them."""
     found = [
         _leftover("cache", where.cache, _CACHE, but=where.engines),
         _leftover("sockets", where.runtime, Kind(), extra=_dead_socket),
@@ -107,7 +107,7 @@ def leftovers(where: Places, checkout: Path | None, *, keep_engines: bool) -> li
 
 
 def remove(leftover: Leftover) -> None:
-    """Remove its entries, and what folders that leaves empty; nothing where the folder's marker is another one now."""
+    """Remove its entries and folders that this leaves empty; nothing if the folder's marker has changed since."""
     if leftover.marker is not None and read_marker(leftover.folder) != leftover.marker:
         return
     for path in leftover.entries:
@@ -150,7 +150,7 @@ class _Walk:
                 self.left.append(Left(path, reason))
 
     def _judge(self, path: Path, kind: Kind) -> str:
-        """Why it stays; empty where it is ours, which is noted."""
+        """Return why it stays; empty where it is ours, which is noted."""
         if path.is_symlink():
             return LINK
         if not _is_folder(path):
@@ -190,7 +190,7 @@ def _leftover(
 
 
 def _environment(checkout: Path) -> Leftover:
-    """What bin/environment.py made in a checkout: it says so in `.venv/ready`, written last."""
+    """List what bin/environment.py made in a checkout: it says so in `.venv/ready`, written last."""
     made = (checkout / ".venv" / "ready").is_file()
     own = [checkout / name for name in (".venv.setup", ".venv")]
     there = [path for path in own if path.is_symlink() or path.is_dir()]
@@ -200,12 +200,12 @@ def _environment(checkout: Path) -> Leftover:
 
 
 def _engine(path: Path) -> bool:
-    """Whether it is an engine: a folder of the store's with a manifest and a llama-server."""
+    """Tell whether it is an engine: a folder of the store's with a manifest and a llama-server."""
     return _is_folder(path) and (path / MANIFEST).is_file() and (path / "bin" / SERVER).is_file()
 
 
 def _dead_socket(path: Path) -> bool | str:
-    """Whether it is a socket that nobody listens on: daemons with other state folders share the runtime folder."""
+    """Tell whether it is a socket without a listener; daemons with other state folders share the runtime folder."""
     if path.suffix != ".sock" or not path.is_socket():
         return False
     with socket.socket(socket.AF_UNIX) as probe:
@@ -223,7 +223,7 @@ def _matches(path: Path, patterns: Iterable[str]) -> bool:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is a folder, and no link to one."""
+    """Tell a folder from a link to one."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
@@ -231,7 +231,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _bytes(paths: Iterable[Path]) -> int:
-    """The bytes of files and of all files below folders; links count as themselves."""
+    """Sum the bytes of files and of all files below folders; links count as themselves."""
     return sum(file.lstat().st_size for path in paths for file in _files(path))
 
 

@@ -11,7 +11,7 @@ from supervisor.cli.client import Json, remote_error
 from supervisor.cli.daemon import Daemon
 from supervisor.cli.progress import Report
 from supervisor.cli.prose import is_terminal
-from supervisor.cli.render import note, size
+from supervisor.cli.render import note, size, state_word
 from supervisor.errors import DaemonError, LoadCancelled, SupervisorError
 
 _MINUTE = 60
@@ -19,7 +19,7 @@ _HUB_SLASHES = 2  # of owner/repo/file.gguf
 
 
 def parse_target(text: str) -> str:
-    """The target as the daemon wants it: `demo`, an id, a model of the hub, or an absolute path.
+    """Return the target as the daemon takes it: `demo`, an id, a model of the hub, or an absolute path.
 
     A path begins with `.`, `/` or `~`, or is there, or ends in `.gguf` and has less than two folders.
     """
@@ -64,7 +64,7 @@ class _Teller:
         self._told = False
 
     def tell(self, status: Json) -> None:
-        """Look at a status."""
+        """Print what has to be said of the load, once."""
         if self._told:
             return
         self._told = True
@@ -75,7 +75,7 @@ class _Teller:
 
 
 def variant_lines(variants: Sequence[Json]) -> list[str]:
-    """A table of variants, as lines."""
+    """Format a table of variants, as lines."""
     rows = [
         (
             "→" if one["chosen"] else " ",
@@ -91,7 +91,7 @@ def variant_lines(variants: Sequence[Json]) -> list[str]:
 
 
 def download_text(download: Json) -> str:
-    """How far a download is: bytes, rate, time left."""
+    """Format the state of a download: bytes, rate, time left."""
     rate, left = download.get("bytes_per_second"), download.get("eta_seconds")
     found = [f"{size(download['done_bytes'])} of {size(download['total_bytes'])}"]
     found += [f"{size(rate)}/s"] if rate else []
@@ -106,8 +106,8 @@ def _duration(seconds: float) -> str:
 
 
 def _stage(status: Json) -> tuple[str, float | None]:
-    """What to tell a waiting person about a status; a download's figures only where a line can be drawn anew."""
+    """Format a status for a waiting person; with a download's figures only where a line can be drawn anew."""
     stage, download = status.get("stage"), status.get("download")
     if download and is_terminal(sys.stderr):
         return f"{status['id']}: {stage} {download_text(download)}", status.get("progress")
-    return f"{status['id']}: {status['state']}" + (f" ({stage})" if stage else ""), status.get("progress")
+    return f"{status['id']}: {state_word(status['state'])}" + (f" ({stage})" if stage else ""), status.get("progress")

@@ -1,14 +1,9 @@
-"""`supervisor VERB …`: finds the verb, runs it, turns errors into words and exit codes.
-
-A verb is a module with `add_parser(subparsers)`, which sets `run(args) -> int` as the parser's default. Only the module
-of the verb that was asked for is imported, none for the list of them all: start-up time is what a person feels first.
-"""
+"""`supervisor VERB …`: finds the verb, runs it, turns errors into words and exit codes."""
 
 from __future__ import annotations
 
 import argparse
 import errno
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -18,41 +13,9 @@ import supervisor
 from supervisor.cli import exits
 from supervisor.cli.intact import check_intact
 from supervisor.cli.options import command_name
+from supervisor.cli.registry import VERBS, Registry
 from supervisor.errors import SupervisorError, SystemRefused, UsageError
 from supervisor.system.terminal import guard_streams
-
-VERBS = {
-    "demo": "everything from nothing, in one command",
-    "serve": "run the daemon in the foreground",
-    "start": "run the daemon in the background",
-    "load": "load a model and print its endpoint",
-    "unload": "end a model's engine",
-    "pin": "keep a model loaded",
-    "unpin": "let a model leave again",
-    "forget": "drop a model that a load added",
-    "ps": "what is loaded",
-    "events": "what changes, until Ctrl-C",
-    "models": "every known model",
-    "pull": "download a model of the hub",
-    "rm": "remove a model from the disk",
-    "verify": "check sizes and hashes of models on disk",
-    "chat": "talk to a model",
-    "inspect": "what a model's header says",
-    "estimate": "the memory a model would take",
-    "plan": "where a model would go, and why",
-    "logs": "an engine's output, or the daemon's log",
-    "stop": "end the daemon and its engines",
-    "toolcalls": "tool calls in a model's text",
-    "engine": "which llama-server is used; get, build, choose one",
-    "config": "write, check and show the configuration",
-    "devices": "GPUs, workers and memory, and what is free",
-    "doctor": "is everything well?",
-    "clean": "remove what the program put on this machine",
-}
-"""Every verb, a module of its name, with the words of its parser, in the order of the help text."""
-
-ALIASES = {"status": "ps", "list": "models", "ls": "models", "run": "chat", "show": "inspect"}
-"""Words that people know from other programs, and the verbs that do the same here."""
 
 _HELP = "help"
 _OWN = frozenset({"", "-h", "--help", "--version"})
@@ -80,13 +43,13 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}. Try `{self.prog} --help`.")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, verbs: Registry = VERBS) -> int:
     """Run one command line (default: the process's own) and return its exit code; `--help` exits by itself."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     guard_streams()
     try:
         check_intact()
-        code = _run(arguments)
+        code = _run(arguments, verbs)
         sys.stdout.flush()
     except SupervisorError as error:
         return _fail(error, "--json" in arguments)
@@ -101,35 +64,42 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def build_parser(verb: str | None) -> Parser:
-    """The parser for one verb, importing its module; None: one that lists them all."""
-    also = ", ".join(f"{word} ({meant})" for word, meant in ALIASES.items())
+def build_parser(verb: str | None, verbs: Registry = VERBS) -> Parser:
+    """Make the parser for one verb, importing its module; None: one that lists them all."""
     parser = Parser(
         prog=command_name(os.environ),
         description="Runs many llama.cpp models on the hardware you have.",
-        epilog=f"Also understood: {also}. New here? `%(prog)s demo` shows everything, from nothing.",
+        epilog="" if verb else _also_understood(verbs),
     )
     parser.add_argument("--version", action="version", version=f"llama-supervisor {_version()}")
     subparsers = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
     if verb is not None:
-        importlib.import_module(f"supervisor.cli.{verb}").add_parser(subparsers)
+        verbs.add_to(subparsers, verb)
         return parser
-    for name, words in VERBS.items():
-        subparsers.add_parser(name, help=words)
+    for name, record in verbs.records.items():
+        subparsers.add_parser(name, help=record.summary)
     return parser
+
+
+def _also_understood(verbs: Registry) -> str:
+    also = ", ".join(f"{word} ({meant})" for word, meant in verbs.aliases.items())
+    known = f"Also understood: {also}. " if also else ""
+    return f"{known}New here? `%(prog)s demo` shows everything, from nothing."
 
 
 def _version() -> str:
     return getattr(supervisor, "__version__", "?")  # absent where another distribution overwrote the package
 
 
-def _run(arguments: list[str]) -> int:
-    arguments = _in_our_words(arguments)
-    asked = arguments[0] if arguments else ""
-    if asked not in {*VERBS, *_OWN}:
-        raise UsageError(_no_verb(asked))
-    parser = build_parser(asked if asked in VERBS else None)
-    args, unknown = parser.parse_known_args(arguments)
+def _run(arguments: list[str], verbs: Registry) -> int:
+    if arguments[:1] == [_HELP]:
+        arguments = [*arguments[1:2], "--help"]
+    asked, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    verb = verbs.find(asked)
+    if verb is None and asked not in _OWN:
+        raise UsageError(_no_verb(asked, verbs))
+    parser = build_parser(verb, verbs)
+    args, unknown = parser.parse_known_args([verb, *rest] if verb else arguments)
     if unknown:
         raise UsageError(f"Unrecognized arguments: {' '.join(unknown)}. Try `{parser.prog} {args.verb} --help`.")
     if args.verb is None:
@@ -139,20 +109,14 @@ def _run(arguments: list[str]) -> int:
     return code
 
 
-def _in_our_words(arguments: list[str]) -> list[str]:
-    """The same command line with the verb's own name; `help VERB` is `VERB --help`."""
-    if arguments[:1] == [_HELP]:
-        arguments = [*arguments[1:2], "--help"]
-    return [ALIASES.get(arguments[0], arguments[0]), *arguments[1:]] if arguments else []
-
-
-def _no_verb(asked: str) -> str:
+def _no_verb(asked: str, verbs: Registry) -> str:
+    me = command_name(os.environ)
     if asked.startswith("-"):
-        return f"The verb comes first, its options after it. `{command_name(os.environ)} --help` lists the verbs."
+        return f"The verb comes first, its options after it. `{me} --help` lists the verbs."
     from supervisor.core.text.nearest import did_you_mean  # noqa: PLC0415 - only a slip needs it
 
-    near = did_you_mean(asked, (*VERBS, *ALIASES))
-    return f"There is no verb '{asked}'{near or '.'} `{command_name(os.environ)} --help` lists them all."
+    near = did_you_mean(asked, (*verbs.records, *verbs.aliases))
+    return f"There is no verb '{asked}'{near or '.'} `{me} --help` lists them all."
 
 
 def _fail(error: SupervisorError, as_json: bool) -> int:

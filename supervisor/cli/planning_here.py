@@ -22,7 +22,10 @@ from supervisor.system.paths import places
 
 
 async def plan_here(args: argparse.Namespace, target: str, options: Json, env: Mapping[str, str], cwd: Path) -> Json:
-    """The object that a daemon would answer. Raises ProfileInvalid, ConfigError, InvalidRequest and as `Plans.plan`."""
+    """Return the object that a daemon would answer.
+
+    Raises ProfileInvalid, ConfigError, InvalidRequest and as `Plans.plan`.
+    """
     where = places(env)
     settings = load_settings(find_config(args.config, env, cwd, where.config), env)
     if args.engine:

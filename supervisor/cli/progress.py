@@ -17,7 +17,7 @@ Report = Callable[[str, float | None], None]
 
 @contextlib.contextmanager
 def progress() -> Iterator[Report]:
-    """A reporter for one wait; what it drew on a terminal is gone afterwards."""
+    """Give a reporter for one wait; what it drew on a terminal is gone afterwards."""
     if not is_terminal(sys.stderr):
         yield _line_reporter()
         return

@@ -12,12 +12,12 @@ _COLUMNS = 80
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at `stream` through a terminal that can move its cursor."""
+    """Tell whether `stream` is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def columns(stream: TextIO) -> int:
-    """Columns of the terminal behind `stream`: `COLUMNS` where it is set, 80 where nobody knows."""
+    """Return the columns of the terminal behind `stream`: `COLUMNS` where it is set, 80 where they are unknown."""
     with contextlib.suppress(ValueError):
         if (told := int(os.environ.get("COLUMNS", "0"))) > 0:
             return told
@@ -28,7 +28,7 @@ def columns(stream: TextIO) -> int:
 
 
 def fitted(text: str, stream: TextIO, indent: str = "  ") -> str:
-    """The text with line breaks between words, so that a terminal does not break it inside one.
+    """Break the text into lines between words, so that a terminal does not break it inside one.
 
     Lines that are added begin with `indent`. What goes to no terminal stays as it is.
     """
@@ -61,7 +61,7 @@ class WordWrap:
         self._word = ""  # what stands on this line of the word that is not over yet
 
     def add(self, text: str) -> str:
-        """The next piece with its line breaks, and with the escape sequences that take a word back."""
+        """Return the next piece with its line breaks and with the escape sequences that take a word back."""
         return "".join(map(self._placed, text))
 
     def _placed(self, char: str) -> str:
@@ -92,7 +92,7 @@ class WordWrap:
 
 
 def _cells(char: str) -> int:
-    """Columns that a character takes."""
+    """Return the columns that a character takes."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -13,7 +13,7 @@ from supervisor.system.paths import places
 
 
 def reader(args: argparse.Namespace, target: str | None = None) -> ModelReader:
-    """A reader that knows the ids of the configuration, and the hub, where `target` may need them."""
+    """Return a reader that knows the ids of the configuration, and the hub, if `target` may need them."""
     where = places(os.environ)
     if target is None or target == DEMO or parse_target(target).startswith("/"):
         return ModelReader(where)

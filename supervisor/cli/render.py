@@ -1,4 +1,4 @@
-"""What goes to the screen: tables, JSON, sizes and times.
+"""Output for the screen: tables, JSON, sizes and times.
 
 `rich` draws on a terminal only; anything else gets plain aligned text without colour, so that what scripts see never
 changes with the screen. What a terminal must not obey, `terminal` keeps from it.
@@ -16,19 +16,24 @@ from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
 from supervisor.core.text.plaintext import plain
 from supervisor.system.terminal import BOLD, DIM, OFF, obeyed
 
+_STATE_WORDS = {"reserved": "starting", "backoff": "waiting to retry"}
+
 
 def print_json(value: object) -> None:
-    """One JSON value on stdout: indented on a terminal, else on one line."""
+    """Print one JSON value: indented on a terminal, else on one line."""
     print(_dumped(value, indent=2 if is_terminal(sys.stdout) else None), flush=True)
 
 
 def print_json_line(value: object) -> None:
-    """One JSON value of a stream, on a line of its own."""
+    """Print one JSON value of a stream, on a line of its own."""
     print(_dumped(value), flush=True)
 
 
 def _dumped(value: object, indent: int | None = None) -> str:
-    """JSON text that can be written: half of a surrogate pair, which no encoding has, is escaped with all the rest."""
+    """Return JSON text that can be written.
+
+    Half a surrogate pair, which no encoding has, is escaped with all the rest.
+    """
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     try:
         text.encode()
@@ -38,7 +43,7 @@ def _dumped(value: object, indent: int | None = None) -> str:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout."""
+    """Print a table."""
     if is_terminal(sys.stdout):
         _print_rich_table(headers, rows)
         return
@@ -48,17 +53,17 @@ def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def dim(text: str) -> str:
-    """`text`, less loud where stdout shows colours."""
+    """Return `text`, dimmed if stdout shows colours."""
     return f"{DIM}{text}{OFF}" if _has_colour() and text else text
 
 
 def bold(text: str) -> str:
-    """`text`, louder where stdout shows colours."""
+    """Return `text` in bold if stdout shows colours."""
     return f"{BOLD}{text}{OFF}" if _has_colour() and text else text
 
 
 def write(text: str, *, quietly: bool = False) -> None:
-    """Text on stdout, at once and without a newline."""
+    """Write text to stdout at once; `quietly`: dimmed. No newline is added."""
     sys.stdout.write(dim(text) if quietly else text)
     sys.stdout.flush()
 
@@ -70,7 +75,7 @@ class Pieces:
         self._wrap = WordWrap(columns(sys.stdout)) if is_terminal(sys.stdout) else None
 
     def write(self, text: str, *, quietly: bool = False) -> None:
-        """Show the next piece at once; `quietly`: less loud than the rest."""
+        """Write text to stdout at once; `quietly`: dimmed. No newline is added."""
         if self._wrap is None:
             write(text, quietly=quietly)
             return
@@ -80,17 +85,17 @@ class Pieces:
 
 
 def note(text: str) -> None:
-    """A remark on stderr."""
+    """Print a remark on stderr."""
     print(fitted(text, sys.stderr), file=sys.stderr, flush=True)
 
 
 def say(text: str) -> None:
-    """A sentence, or several, on stdout."""
+    """Print a sentence, or several, on stdout."""
     print(fitted(text, sys.stdout), flush=True)
 
 
 def size(count: int | None) -> str:
-    """Bytes for people: `512 B`, `1.5 KiB`, `12 GiB`; `-` for None."""
+    """Format bytes for people: `512 B`, `1.5 KiB`, `12 GiB`; `-` for None."""
     if count is None:
         return "-"
     value, unit = float(count), "B"
@@ -103,14 +108,14 @@ def size(count: int | None) -> str:
 
 
 def ago(epoch: float | None) -> str:
-    """How long ago `epoch` (seconds since 1970) was: `12s`, `5m`, `3h`, `2d`; `-` for None."""
+    """Format how long ago `epoch` (seconds since 1970) was: `12s`, `5m`, `3h`, `2d`; `-` for None."""
     if epoch is None:
         return "-"
     return duration(time.time() - epoch)
 
 
 def duration(length_in_seconds: float) -> str:
-    """A length of time for people: `12s`, `5m`, `3h`, `2d`."""
+    """Format a length of time for people: `12s`, `5m`, `3h`, `2d`."""
     seconds = max(0, int(length_in_seconds))
     for length, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= 2 * length:
@@ -119,8 +124,13 @@ def duration(length_in_seconds: float) -> str:
 
 
 def cell(value: object) -> str:
-    """A table cell: `-` for None."""
+    """Format a table cell: `-` for None."""
     return "-" if value is None else str(value)
+
+
+def state_word(state: object) -> str:
+    """Return the state of a model or an engine in people's words; --json has the interface's own."""
+    return _STATE_WORDS.get(str(state), str(state))
 
 
 def _has_colour() -> bool:

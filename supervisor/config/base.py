@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from supervisor.core.memory.patterns import MOST_CHARACTERS, check_override
 from supervisor.core.options.kinds import (
@@ -138,6 +138,22 @@ Priority = Annotated[int, Field(ge=-30, le=30), _NUMBER]
 # ── texts, lists, mappings ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def at_most(entries: int) -> BeforeValidator:
+    """Goes beside `max_length`: what has too many entries is refused before any of them is looked at.
+
+    Each entry that is wrong costs a fault of its own, and a client may send tens of thousands.
+    """
+
+    def counted(value: object) -> object:
+        if isinstance(value, dict | list | tuple) and len(value) > entries:
+            kind = "Dictionary" if isinstance(value, dict) else "Tuple"
+            told = {"field_type": kind, "max_length": entries, "actual_length": len(value)}
+            raise PydanticKnownError("too_long", told)
+        return value
+
+    return BeforeValidator(counted)
+
+
 def fits_a_command_line(value: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments, if together they are no longer than the system hands to a program."""
     if sum(map(len, value)) > 4 * MOST_TEXT:
@@ -195,9 +211,9 @@ Override = Annotated[
     str, Field(max_length=2 * MOST_CHARACTERS, description="PATTERN=BUFFER TYPE"), AfterValidator(_override)
 ]
 
-Names = Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES)]
-Addresses = Annotated[tuple[Address, ...], Field(max_length=MOST_NAMES)]
-Portions = Annotated[tuple[Portion, ...], Field(max_length=MOST_NAMES)]
-Sizes = Annotated[dict[Name, Mebibytes], Field(max_length=MOST_ENTRIES)]
+Names = Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
+Addresses = Annotated[tuple[Address, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
+Portions = Annotated[tuple[Portion, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
+Sizes = Annotated[dict[Name, Mebibytes], Field(max_length=MOST_ENTRIES), at_most(MOST_ENTRIES)]
 Json = Annotated[JsonValue, _ENDS]
-JsonObject = Annotated[dict[Name, Json], Field(max_length=MOST_ENTRIES), AfterValidator(_small)]
+JsonObject = Annotated[dict[Name, Json], Field(max_length=MOST_ENTRIES), at_most(MOST_ENTRIES), AfterValidator(_small)]

@@ -57,7 +57,7 @@ def option_fault(item: ErrorDetails, start: int = 0) -> str:
     if name in DefaultSettings.model_fields:
         return "may stand in the configuration file only"
     near = nearest(name, ModelOptions.model_fields)
-    return "is not a known key" + (near if "did you mean" in near else "; docs/launch.md lists them")
+    return "unknown key" + (near if "did you mean" in near else "; docs/launch.md lists them")
 
 
 def fault_at(document: Document, path: Path | None, loc: Loc, message: str, *, key: bool = False) -> ConfigFault:

@@ -17,6 +17,7 @@ from supervisor.config.base import (
     Path,
     Strict,
     Text,
+    at_most,
     decimal,
     fits_a_command_line,
     whole,
@@ -85,15 +86,17 @@ def _text(kind: kinds.Text) -> Annotation:
 
 
 def _many(kind: kinds.Many) -> Annotation:
-    return Annotated[GenericAlias(tuple, (setting_type(kind.item), ...)), Field(max_length=kind.most)]
+    several = GenericAlias(tuple, (setting_type(kind.item), ...))
+    return Annotated[several, Field(max_length=kind.most), at_most(kind.most)]
 
 
 def _words(kind: kinds.Words) -> Annotation:
-    return Annotated[tuple[Text, ...], Field(max_length=kind.most), AfterValidator(fits_a_command_line)]
+    limit = Field(max_length=kind.most)
+    return Annotated[tuple[Text, ...], limit, at_most(kind.most), AfterValidator(fits_a_command_line)]
 
 
 def _variables(kind: kinds.Variables) -> Annotation:
-    return Annotated[dict[Name, Text], Field(max_length=kind.most)]
+    return Annotated[dict[Name, Text], Field(max_length=kind.most), at_most(kind.most)]
 
 
 _MAKERS: Mapping[type, Callable[[Any], Annotation]] = {

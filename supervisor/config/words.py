@@ -97,7 +97,7 @@ def told(item: ErrorDetails, loc: Loc) -> str:
     if kind == "missing":
         return "is missing"
     if kind == "extra_forbidden":
-        return "is not a known key" + nearest(str(loc[-1]), names_at(loc[:-1]))
+        return "unknown key" + nearest(str(loc[-1]), names_at(loc[:-1]))
     if kind == "value_error":
         return str(item["msg"]).removeprefix("Value error, ")
     limits = item.get("ctx") or {}

@@ -58,7 +58,7 @@ from supervisor.system.wakefulness import Epoch, lifetime
 
 @dataclass(frozen=True)
 class World:
-    """What the daemon was started into: its settings, its environment, its logs, the way in."""
+    """The surroundings the daemon was started in: its settings, its environment, its logs, the way in."""
 
     current: Current
     source: Source
@@ -86,7 +86,7 @@ class Engines:
 
 @dataclass(frozen=True)
 class Daemon:
-    """What runs."""
+    """The running parts of the daemon."""
 
     engines: Engines
     identity: Identity
@@ -127,7 +127,7 @@ def build_engines(world: World) -> Engines:
 
 @contextmanager
 def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]:
-    """What serves clients, on a pool that runs."""
+    """Build the parts that serve clients, on a pool that runs."""
     current, door, known, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
     settings, registry, fetcher, program = current.settings, known.registry, known.fetcher, known.program
     identity = Identity(door.url, new_secret(), time.time())
@@ -148,7 +148,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     requests = Requests(inflight, to_epoch)
     resolver = known.resolver(pool)
     plans = known.plans(resolver, pool, pins)
-    forget = Forgetting(registry, engines.planner, pool, pins, remarks, engines.logs, known.variants)
+    forget = Forgetting(registry, engines.planner, pool, pins, remarks, engines.logs, known.variants, calls)
     added = Added(registry, pool, statuses, reloader.configures, forget)
     trials = Trials(registry, pool)
     pulls = Pulls(fetcher, registry, pool, resolver, known.variants)

@@ -1,4 +1,4 @@
-"""Where clients come in: who may, and how many."""
+"""The door for clients: who may come in, and how many."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Door:
 
     @property
     def url(self) -> str:
-        """What clients connect to."""
+        """The URL for clients."""
         return url_of(self.listener, self.host)
 
     def limits(self, server: ServerSettings) -> ClientLimits:
-        """What a client may take; never more connections than there are files for."""
+        """Return what a client may take; never more connections than there are files for."""
         most = self.shares.connections
         return ClientLimits(
             connections=min(server.max_connections or most, most),
@@ -39,7 +39,7 @@ class Door:
         )
 
     def rules(self, settings: Settings) -> AccessRules:
-        """Who may use the daemon."""
+        """Return who may use the daemon."""
         server = settings.server
         return AccessRules(
             api_keys=server.api_keys,

@@ -1,4 +1,4 @@
-"""What the pool needs of the world, made of our parts."""
+"""The edges of the pool: what it needs of the world, made of our parts."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
 
 @dataclass(frozen=True)
 class FileShares:
-    """What the files that this process may open are good for.
+    """The division of the files that this process may open.
 
     connections: of clients; each may need a second file, for its engine. backlog: connections that wait to be
     accepted; all of them may be at once, before the first is counted.
@@ -95,7 +95,10 @@ def daemon_lock(places: Places) -> Iterator[None]:
 
 
 def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
-    """A socket that listens already: who learns of it is not turned away. Port 0: a free one. Raises AddressInUse."""
+    """Return a socket that listens already, so that nobody who learns of it is turned away.
+
+    Port 0: a free one. Raises AddressInUse.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -117,7 +120,7 @@ def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
 
 
 def _daemon_at(host: str, port: int) -> str | None:
-    """What a daemon of ours that answers there says of itself; None: something else is there, or nothing answers."""
+    """Return the status of a daemon of ours that answers there; None if something else is there, or nothing answers."""
     connection = http.client.HTTPConnection(_reachable(host), port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", "/api/v1/status")
@@ -137,7 +140,7 @@ def _daemon_at(host: str, port: int) -> str | None:
 
 
 def _reachable(host: str) -> str:
-    """The address of this machine at which a listener on `host` answers."""
+    """Return the address of this machine at which a listener on `host` answers."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
@@ -147,7 +150,7 @@ def _in_url(host: str) -> str:
 
 
 def url_of(listener: socket.socket, host: str) -> str:
-    """The base URL at which this machine reaches the listener."""
+    """Return the base URL at which this machine reaches the listener."""
     port = listener.getsockname()[1]
     return f"http://{_in_url(host)}:{port}"
 
@@ -164,7 +167,7 @@ def endpoint_file(places: Places, url: str, started_at: float, secret: str) -> I
 
 
 def has_terminal() -> bool:
-    """Whether this process has a controlling terminal that is still there."""
+    """Tell whether this process has a controlling terminal that is still there."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError:

@@ -53,7 +53,7 @@ _ENGINE_LOGS = 300  # files of engines' logs that stay when a daemon starts
 
 @dataclass(frozen=True)
 class DaemonOptions:
-    """What the command line says of the daemon; None = the configuration's value."""
+    """The daemon's options on the command line; None = the configuration's value."""
 
     config: str | None = None
     host: str | None = None
@@ -154,7 +154,7 @@ async def _first_loads(settings: Settings, engines: Engines) -> None:
 
 @contextlib.contextmanager
 def _watching(reloader: Reloader, engines: Engines, stop: Stop) -> Iterator[None]:
-    """Takes over a configuration whose file changes, or on SIGHUP, and notices suspensions, within the block."""
+    """Within the block, take over a configuration whose file changes, or on SIGHUP, and notice suspensions."""
     loop = asyncio.get_running_loop()
     resumed = watch_for_resume(partial(_resumed, engines.pool, engines.parts.lookout))
     tasks = {asyncio.ensure_future(reloader.watch()), asyncio.ensure_future(resumed)}
@@ -191,7 +191,7 @@ async def _drain(pool: Pool, stop: Stop) -> None:
 
 
 def _resumed(pool: Pool, lookout: Lookout, seconds: float) -> None:
-    """The machine was suspended: ask every engine whether it lives, and look at all devices anew."""
+    """After a suspension, ask every engine whether it lives, and look at all devices anew."""
     _log.warning("resumed", suspended_seconds=round(seconds, 1))
     pool.check()
     looking = asyncio.ensure_future(lookout.look(pool, again=True))

@@ -15,9 +15,14 @@ from starlette.types import ASGIApp
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.server import RelayingProtocol
 
+try:
+    import uvloop
+except ImportError:  # not on Windows
+    uvloop = None  # type: ignore[assignment]  # the module is absent, not of another type
+
 
 class Stop:
-    """Whether the daemon is to stop, and whether at once: somebody asked twice."""
+    """A request to stop the daemon: once to let requests end, twice for at once."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -50,7 +55,7 @@ class Server(uvicorn.Server):
         self._leaving = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """uvicorn's own wakes ten times a second; once is enough for the `Date` header."""
+        """Wake once a second for the `Date` header; uvicorn's own loop wakes ten times."""
         while not self.should_exit:
             await self.on_tick(0)
             with contextlib.suppress(TimeoutError):
@@ -63,7 +68,7 @@ class Server(uvicorn.Server):
         self._leaving.set()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first asks, the second ends the engines at once, a third one the server as well."""
+        """Ask to stop on the first signal; end the engines at once on the second, the server on the third."""
         if self._stop.now.is_set():
             super().handle_exit(signal.SIGINT, frame)
             self._leaving.set()
@@ -71,10 +76,6 @@ class Server(uvicorn.Server):
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's, where there is one."""
-    try:
-        import uvloop  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    """Return uvloop's factory; None if there is no uvloop."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = getattr(uvloop, "new_event_loop", None)
     return factory

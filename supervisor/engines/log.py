@@ -19,6 +19,7 @@ from supervisor.system.owned import inner_folder
 
 _RING_LINE = 4000  # characters of a line that are kept in memory; the file has all
 _BACKLOG = 1000  # lines that a follower may lag behind
+_BACKLOG_CHARACTERS = 1 << 20  # and characters of them
 
 
 class OutputLog:
@@ -121,6 +122,7 @@ class Follower:
     def __init__(self, registry: set[Follower]) -> None:
         self._registry = registry
         self._lines: deque[str] = deque()
+        self._size = 0  # characters of them
         self._dropped = 0
         self._news = asyncio.Event()
         self._closed = False
@@ -128,11 +130,11 @@ class Follower:
 
     def offer(self, line: str) -> None:
         """Queue a line, or count it as lost when too many wait already."""
-        if len(self._lines) >= _BACKLOG:
+        if len(self._lines) >= _BACKLOG or self._size > _BACKLOG_CHARACTERS:
             self._dropped += 1
         else:
             self._flush_dropped()
-            self._lines.append(line)
+            self._queue(line)
         self._news.set()
 
     def close(self) -> None:
@@ -150,7 +152,9 @@ class Follower:
             else:
                 self._news.clear()
                 await self._news.wait()
-        return self._lines.popleft()
+        line = self._lines.popleft()
+        self._size -= len(line)
+        return line
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self
@@ -163,5 +167,9 @@ class Follower:
 
     def _flush_dropped(self) -> None:
         if self._dropped:
-            self._lines.append(f"[{self._dropped} lines skipped: the reader was too slow]")
+            self._queue(f"[{self._dropped} lines skipped: the reader was too slow]")
             self._dropped = 0
+
+    def _queue(self, line: str) -> None:
+        self._lines.append(line)
+        self._size += len(line)

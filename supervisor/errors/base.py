@@ -6,7 +6,7 @@ from typing import Self
 
 
 class SupervisorError(Exception):
-    """The base of all errors; raised bare only for what should be impossible.
+    """The base of all; raised by itself only for what should be impossible.
 
     Args:
         message: one or two sentences: what is wrong, what to do.
@@ -56,13 +56,13 @@ class PackageOverwritten(SupervisorError):
 
 
 class SystemRefused(SupervisorError):
-    """The system does not let the program write where it must: no permission, read-only, or the disk is full."""
+    """The program cannot write a file that it needs: no permission, a read-only system, or a full disk."""
 
     code = "system_refused"
 
 
 class FolderRefused(SystemRefused, PermissionError):
-    """A folder for our own files belongs to somebody else, or others can write to it."""
+    """A folder of the program belongs to somebody else, or others can write to it."""
 
     code = "folder_refused"
 

@@ -24,13 +24,13 @@ class DaemonUnproven(DaemonError):
 
 
 class DaemonVersionMismatch(DaemonError):
-    """The running daemon is of another version than this command."""
+    """The running daemon and this command have different versions."""
 
     code = "version_mismatch"
 
 
 class DaemonAlreadyRunning(DaemonError):
-    """A daemon with this state folder is running already."""
+    """A daemon with this state folder is already running."""
 
     code = "daemon_already_running"
 
@@ -42,13 +42,13 @@ class AddressInUse(DaemonError):
 
 
 class InsecureBind(DaemonError):
-    """The daemon would listen on a non-loopback address without an API key."""
+    """The address can be reached from elsewhere, and there is no key."""
 
     code = "insecure_bind"
 
 
 class Overloaded(DaemonError):
-    """The daemon has no room for one more at the moment.
+    """The daemon has no room for another one now.
 
     Args:
         message: as in SupervisorError.
@@ -72,7 +72,7 @@ class QueueFull(Overloaded):
 
 
 class BodiesFull(Overloaded):
-    """The bodies of waiting and running requests take all the memory that they may."""
+    """The bodies of requests that wait or run use all the memory that is allowed for them."""
 
     code = "bodies_full"
 
@@ -90,13 +90,13 @@ class TooManyReaders(Overloaded):
 
 
 class TooManyDownloads(Overloaded):
-    """As many downloads that nobody waits for are running as are allowed."""
+    """As many downloads without a waiting client are running as are allowed."""
 
     code = "too_many_downloads"
 
 
 class RequestCancelled(DaemonError):
-    """Somebody cancelled the request by its number."""
+    """Somebody ended the request by its id."""
 
     code = "request_cancelled"
     status = 499

@@ -81,7 +81,7 @@ class EngineLost(EngineError):
 
 
 class EngineHung(EngineLost):
-    """The engine lived but no longer answered, so it was ended."""
+    """The engine was alive and did not answer any more; it was ended."""
 
     code = "engine_hung"
 
@@ -95,7 +95,7 @@ class EngineStreamInvalid(EngineError):
 
 
 class OptionNotSupported(EngineError):
-    """The running engine build lacks an option that was asked for."""
+    """The engine's build lacks a requested option."""
 
     code = "option_not_supported"
     status = 400

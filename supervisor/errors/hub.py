@@ -6,7 +6,7 @@ from supervisor.errors.base import SupervisorError
 
 
 class HubError(SupervisorError):
-    """The hub's answer is not understood, or is none that a hub would give."""
+    """The hub's answer is not understood, or breaks a rule."""
 
     code = "hub_error"
     status = 502
@@ -27,14 +27,14 @@ class HubTokenNeeded(HubError):
 
 
 class HubGated(HubError):
-    """The repository's licence has to be accepted on its page first."""
+    """The repository's licence must first be accepted on its page."""
 
     code = "hub_gated"
     status = 403
 
 
 class HubBusy(HubError):
-    """The hub asked repeatedly to be left alone for a while, or is out of order."""
+    """The hub repeatedly asked to wait, or is out of order."""
 
     code = "hub_busy"
     status = 503
@@ -57,7 +57,7 @@ class DownloadFailed(HubError):
 
 
 class DiskFull(HubError):
-    """There is not enough room on the disk for the download."""
+    """The disk has not enough room for the download."""
 
     code = "disk_full"
     status = 507

@@ -30,7 +30,7 @@ class ModelIdTaken(ModelError):
 
 
 class ModelFileError(ModelError):
-    """The file exists but cannot be used as a model."""
+    """The file exists but cannot be a model."""
 
     code = "model_file_invalid"
     status = 422
@@ -109,7 +109,7 @@ class VariantNotFound(ModelError):
 
 
 class VariantAmbiguous(ModelError):
-    """Several files of the repository match the request."""
+    """Several files of the repository match the name."""
 
     code = "variant_ambiguous"
     status = 409
@@ -139,14 +139,14 @@ class EstimateRefused(ModelError):
 
 
 class ModelDoesNotFit(ModelError):
-    """The machine has no room for the model, even if all other models leave; the message has the numbers."""
+    """The machine has no room for the model, even if all others leave; the message has the numbers."""
 
     code = "does_not_fit"
     status = 507
 
 
 class ModelLoadFailed(ModelError):
-    """An engine could not be started for the model; where the cause is known, `code` is that of the cause."""
+    """No engine could be started for the model; if the cause is known, `code` is the cause's own."""
 
     code = "model_load_failed"
     status = 503
@@ -160,7 +160,7 @@ class ModelLoadFailed(ModelError):
 
 
 class ModelNotLoaded(ModelLoadFailed):
-    """The model is not loaded, and this request never loads one."""
+    """This call does not load a model, and the model is not loaded."""
 
     code = "model_not_loaded"
     transient = False

@@ -1,4 +1,4 @@
-"""How the hub is reached: address, token, cache folder, whether the network may be used at all.
+"""Access to the hub: address, token, cache folder, whether the network may be used at all.
 
 Variables and files are those of the hub's own client (`HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME`, …), so that both see the
 same cache and the same log-in; the configuration comes first.
@@ -21,7 +21,7 @@ _TRUE = frozenset({"1", "ON", "YES", "TRUE"})
 
 @dataclass(frozen=True)
 class HubChoices:
-    """What the configuration says; None: the environment decides."""
+    """The configuration's choices; None: the environment decides."""
 
     endpoint: str | None = None
     token: str | None = field(default=None, repr=False)
@@ -59,7 +59,7 @@ class HubAccess:
         return urlsplit(self.endpoint).netloc.lower()
 
     def child_env(self) -> dict[str, str]:
-        """The environment of the process that runs the client: the hub's token is here, and no other secret."""
+        """Return the environment of the process that runs the client, with the hub's token and no other secret."""
         env = {**for_downloads(self.env), "HF_ENDPOINT": self.endpoint, "HF_HUB_CACHE": str(self.cache)}
         if self.token:
             env["HF_TOKEN"] = self.token
@@ -69,7 +69,7 @@ class HubAccess:
 
 
 def hub_access(env: Mapping[str, str], choices: HubChoices | None = None) -> HubAccess:
-    """What this environment and the configuration say together."""
+    """Combine what this environment and the configuration say."""
     chosen = choices or HubChoices()
     home = _home(env)
     return HubAccess(

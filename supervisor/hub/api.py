@@ -56,7 +56,7 @@ class HubClient:
         self._http = None
 
     def repository(self, repo: str, revision: str | None = None) -> Repository:
-        """What is in a repository.
+        """Return the contents of a repository.
 
         Raises HubUnreachable, RepositoryNotFound, HubGated, HubTokenNeeded, HubBusy, and HubError where what answers
         breaks its limits or is no hub's word.
@@ -72,11 +72,11 @@ class HubClient:
         return self.insist(ask)
 
     def url(self, repo: str, commit: str, path: str) -> str:
-        """Where a file's content is."""
+        """Return the URL of a file's content."""
         return f"{self.access.endpoint}/{repo}/resolve/{quote(commit, safe='')}/{quote(path)}"
 
     def ranged(self, url: str, first: int, last: int, take: Take) -> httpx.Response:
-        """Have `take` given bytes `first` to `last` of a file, or all of it where ranges are not understood.
+        """Give bytes `first` to `last` of a file to `take`, or all of it where ranges are not understood.
 
         What the network does wrong is httpx's to raise, or OutOfBounds.
         """
@@ -86,7 +86,7 @@ class HubClient:
         return self._loop.run(self._read(url, take, seconds, headers))
 
     def check(self, status: int, headers: httpx.Headers, repo: str, revision: str) -> None:
-        """Raise what the status of an answer means."""
+        """Raise the error that the status of an answer means."""
         if status in _BUSY:
             raise _Again(_retry_after(headers), f"the hub answered {status}")
         if status < 400:
@@ -159,7 +159,7 @@ class _Again(Exception):
 
 
 def refusal(access: HubAccess, repo: str, revision: str, status: int, code: str | None, message: str) -> HubError:
-    """The error for a refusing answer: which token or page is needed, or what there is not."""
+    """Return the error for a refusing answer: the token or page that is needed, or what does not exist."""
     message = message[:_MAX_QUOTED]
     page = f"{access.endpoint}/{repo}"
     if code == "GatedRepo":
@@ -182,7 +182,7 @@ def refusal(access: HubAccess, repo: str, revision: str, status: int, code: str 
 
 
 def _retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds, from a number or a date."""
+    """Return seconds, from a number or a date."""
     told = headers.get("Retry-After", "")
     seconds = math.nan
     with suppress(ValueError):

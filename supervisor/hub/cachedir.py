@@ -15,7 +15,7 @@ from pathlib import Path
 from supervisor.core.catalog import RepoFile, Variant, catalog_of
 from supervisor.core.catalog.forms import is_commit, is_sha256
 from supervisor.hub.listing import MAIN, Repository
-from supervisor.hub.partial import SUFFIX, partial_of
+from supervisor.hub.partials import SUFFIX, partial_of
 from supervisor.system.atomic import atomic_write
 
 _REF_BYTES = 256
@@ -48,18 +48,18 @@ class HubCache:
         self.folder = folder
 
     def file(self, repo: str, commit: str, path: str) -> Path | None:
-        """A file of a revision; None: it is not there."""
+        """Return the path of a file of a revision; None if it is not there."""
         found = self._repo(repo) / "snapshots" / commit / path
         return found if found.is_file() else None
 
     def has(self, repo: str, commit: str, file: RepoFile) -> bool:
-        """Whether a file need not be fetched: it, or its content under another name."""
+        """Tell whether a file need not be fetched: it, or its content under another name, is there."""
         if self.file(repo, commit, file.path) is not None:
             return True
         return file.etag is not None and (self._repo(repo) / "blobs" / file.etag).is_file()
 
     def begun(self, repo: str, file: RepoFile) -> int:
-        """Bytes of a file's beginning that a broken-off download left."""
+        """Return the bytes of a file's beginning that a broken-off download left."""
         if file.etag is None:
             return 0
         with suppress(OSError):
@@ -67,12 +67,12 @@ class HubCache:
         return 0
 
     def partials(self) -> list[tuple[str, Path]]:
-        """Beginnings of contents that broken-off downloads left, with their repositories."""
+        """Return the beginnings of contents that broken-off downloads left, with their repositories."""
         found = sorted(self.folder.glob(f"models--*--*/blobs/*{SUFFIX}"))
         return [(_id_of(path.parents[1]), path) for path in found if path.is_file() and not path.is_symlink()]
 
     def repositories(self, repo: str, revision: str | None) -> list[Repository]:
-        """What is there of a repository: that revision, or else all commits, the main branch first, then the newest.
+        """Return what is here of a repository: that revision, or all commits, the main branch first, then the newest.
 
         The id comes in the spelling of the folder, whatever the case asked for.
         """
@@ -89,7 +89,7 @@ class HubCache:
         return [one for one in found if one.files]
 
     def commit_of(self, repo: str, revision: str | None) -> str | None:
-        """The commit that a branch or tag meant when it was fetched last."""
+        """Return the commit that a branch or tag meant when it was fetched last."""
         folder = self._find(repo)
         return None if folder is None else self._ref(folder, revision or MAIN)
 
@@ -102,7 +102,7 @@ class HubCache:
         atomic_write(place, commit.encode(), mode=0o666)
 
     def scan(self) -> list[Cached]:
-        """Every model on disk, by repository and name; a content that two revisions share is counted in both."""
+        """Return every model on disk, by repository and name; a content that two revisions share is counted in both."""
         found: list[Cached] = []
         for folder in sorted(self.folder.glob("models--*--*")):
             refs = self._refs(folder)
@@ -113,7 +113,7 @@ class HubCache:
         return found
 
     def free_bytes(self) -> int:
-        """Room on the disk that the cache is on."""
+        """Return the free bytes on the disk that the cache is on."""
         place = self.folder
         while not place.exists():
             place = place.parent
@@ -143,7 +143,7 @@ class HubCache:
         return None
 
     def _refs(self, folder: Path) -> dict[str, str]:
-        """Commit by branch or tag."""
+        """Return commits by branch or tag."""
         names = [path for path in (folder / "refs").rglob("*") if path.is_file() and not path.name.startswith(".")]
         found = {str(path.relative_to(folder / "refs")): self._ref(folder, str(path.relative_to(folder / "refs")))
                  for path in names}  # fmt: skip

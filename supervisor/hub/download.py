@@ -36,7 +36,7 @@ _GIB = 1 << 30
 
 @dataclass
 class Progress:
-    """How far a download is; bytes. What was in the cache before is not part of it.
+    """The progress of a download, in bytes. What was in the cache before is not part of it.
 
     stage: waiting, downloading or checking. files: done and total by path.
     """
@@ -57,7 +57,7 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """How much is done, 0 to 1; None where nobody knows how much it is."""
+        """The share that is done, 0 to 1; None if the total is unknown."""
         return self.done / self.total if self.total else None
 
     def arrived(self, path: str, done: int, now: float) -> None:
@@ -76,7 +76,7 @@ class Progress:
         return max(0.0, (last - first) / (end - begin)) if end > begin else None
 
     def to_json(self) -> Json:
-        """For the status of a model: `eta_seconds` null where nobody can say."""
+        """Return it for the status of a model; `eta_seconds` is null if unknown."""
         rate = self.rate
         return {
             "repo": self.repo,
@@ -127,7 +127,7 @@ class Downloads:
     async def fetch(
         self, repository: Repository, files: Sequence[RepoFile], watch: Callable[[Progress], None] = lambda _: None
     ) -> list[Path]:
-        """Have files in the cache; where they are. `watch` is given the progress when it begins.
+        """Have files in the cache; return their paths. `watch` is given the progress when it begins.
 
         Cancelling the last who waits ends the process before the cancellation goes on. Raises DiskFull, HubGated,
         HubTokenNeeded, RepositoryNotFound, HubBusy, HubUnreachable, DownloadFailed, VerificationFailed.
@@ -140,7 +140,7 @@ class Downloads:
         return [path for path in found if path is not None]
 
     def missing_bytes(self, repository: Repository, files: Sequence[RepoFile]) -> int:
-        """What is still to be downloaded; what is cached under another name, or has begun to arrive, is not."""
+        """Return the bytes still to be downloaded, without what is cached under another name or has begun to arrive."""
         missing = [file for file in files if not self.cache.has(repository.id, repository.commit, file)]
         return sum(max(0, (file.size or 0) - self.cache.begun(repository.id, file)) for file in missing)
 
@@ -154,7 +154,7 @@ class Downloads:
             )
 
     async def remove(self, paths: Sequence[Path]) -> int:
-        """Remove files of snapshots with the contents that nothing else needs; the bytes that are free now."""
+        """Remove files of snapshots and the contents that nothing else needs; return the bytes that are free now."""
         told = await self._run({"do": "remove", "paths": [str(path) for path in paths]}, lambda _: None)
         if told.get("event") != "removed":
             raise HubError(f"The cache {self.cache.folder} could not be cleaned: {told.get('message')}")
@@ -204,7 +204,7 @@ class Downloads:
             raise self._error(told, repository)
 
     async def _run(self, job: Json, heard: Callable[[Json], None]) -> Json:
-        """The last line a worker says; an error line for one that ends without a word."""
+        """Return the last line a worker says; an error line for one that ends without a word."""
         last: Json = {}
         errors: deque[str] = deque(maxlen=5)
 

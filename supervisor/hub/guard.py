@@ -1,4 +1,4 @@
-"""What the hub's own client is given to see of a hub: no answer with a name, a size or a pace that is out of order.
+"""Guard the hub's own client: it sees no answer with a name, a size or a pace that is out of order.
 
 The client makes paths of what a hub's headers say, and writes whatever comes. So every answer is looked at before the
 client sees it. This runs in the worker's process, whose time limits are alarms of the system.
@@ -9,6 +9,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import httpx2
+from huggingface_hub import get_session, set_client_factory
 
 from supervisor.core.catalog.forms import (
     MAX_SIZE,
@@ -51,10 +54,7 @@ class Guard:
         self._commit = ""
 
     def install(self) -> None:
-        """Have every answer that the hub's client gets looked at."""
-        import httpx2  # noqa: PLC0415 - half a second that only a download pays; the client brings it along
-        from huggingface_hub import get_session, set_client_factory  # noqa: PLC0415 - as above
-
+        """Look at every answer that the hub's client gets."""
         before = get_session().event_hooks["request"]
         hooks: dict[str, list[Any]] = {"request": [*before, self._asked], "response": [self._answered]}
         set_client_factory(lambda: httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
@@ -62,7 +62,7 @@ class Guard:
             signal.signal(signal.SIGALRM, self._rung)
 
     def expect(self, repo: str, commit: str, file: Json) -> None:
-        """The next answers are about this file. Raises Misled for names that are none."""
+        """Prepare for answers about this file. Raises Misled for names that are none."""
         path, etag, sha, size = (file.get(name) for name in ("path", "etag", "sha256", "size"))
         right = (
             is_repository(repo)
@@ -73,11 +73,11 @@ class Guard:
             and (size is None or is_size(size))
         )
         if not right:
-            raise Misled(f"described {_quoted(repo)}, {_quoted(path)} with names or numbers that are none")
+            raise Misled(f"described {_quoted(repo)}, {_quoted(path)} with invalid names or numbers")
         self._commit, self._file = commit, dict(file)
 
     def rest(self) -> None:
-        """Nothing is waited for now."""
+        """Wait for nothing now."""
         self._alarm(0)
 
     def _alarm(self, seconds: float) -> None:
@@ -125,7 +125,7 @@ class Guard:
         self._file["size"] = size
 
     def _most(self, answer: Any) -> int:
-        """Bytes that an answer may have: what is missing of the file, or a little where it is no file."""
+        """Return the bytes that an answer may have: what is missing of the file, or a little where it is no file."""
         if not answer.is_success or self._file.get("size") is None:
             return _SMALL
         begun = 0
@@ -135,17 +135,16 @@ class Guard:
         return max(int(self._file["size"]) - begun, _SMALL)
 
     def too_much(self, most: int) -> Misled:
-        """The error for an answer that does not end where it should."""
+        """Return the error for an answer that does not end where it should."""
         return Misled(f"sends more than the {most} bytes that are missing of {self._file.get('path')}")
 
     def arrived(self) -> None:
-        """It keeps up."""
+        """Take note that it keeps up."""
         self._alarm(self._patience)
 
 
 def _bounded(stream: Any, most: int, guard: Guard) -> Any:
-    """A body that ends, or raises, after so many bytes, and that has to keep up."""
-    import httpx2  # noqa: PLC0415 - as above
+    """Return a body that ends, or raises, after so many bytes, and that has to keep up."""
 
     class Bounded(httpx2.SyncByteStream):
         def __iter__(self) -> Iterator[bytes]:

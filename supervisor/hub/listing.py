@@ -1,4 +1,4 @@
-"""What a hub says is in a repository → its files, every name and number of them checked."""
+"""A hub's answer about a repository → its files, every name and number of them checked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Told(msgspec.Struct):
 
 
 def read_listing(body: bytes, repo: str, revision: str, host: str) -> Repository:
-    """The repository that a hub's answer describes. Raises HubError for what no hub would say.
+    """Return the repository that a hub's answer describes. Raises HubError for what no hub would say.
 
     Files that not every system could keep are left out.
     """
@@ -68,9 +68,9 @@ def read_listing(body: bytes, repo: str, revision: str, host: str) -> Repository
         ) from None
     name = told.id or repo
     if not is_repository(name):
-        raise HubError(f"The hub at {host} calls {repo} {_quoted(name)}, which is no name of a repository.")
+        raise HubError(f"The hub at {host} calls {repo} {_quoted(name)}, which is not the name of a repository.")
     if not is_commit(told.sha):
-        raise HubError(f"The hub at {host} gives {_quoted(told.sha)} as the commit of {name}, which is none.")
+        raise HubError(f"The hub at {host} gives {_quoted(told.sha)} as the commit of {name}, which is not a commit.")
     if len(told.siblings) > _MAX_FILES:
         raise HubError(f"The hub at {host} lists {len(told.siblings)} files in {name}; {_MAX_FILES} are read at most.")
     files = tuple(_file(sibling, name, host) for sibling in told.siblings if _is_kept(sibling, name, host))
@@ -99,7 +99,7 @@ def _file(sibling: _Sibling, repo: str, host: str) -> RepoFile:
 
 
 def _quoted(told: object) -> str:
-    """The beginning of what was said, in printable characters."""
+    """Return the beginning of what was said, in printable characters."""
     text = str(told)
     shown = ascii(text[:_MAX_QUOTED])
     return shown if len(text) <= _MAX_QUOTED else f"{shown[:-1]}…{shown[-1]}"

@@ -27,7 +27,7 @@ from supervisor.hub.api import HubClient
 from supervisor.hub.cachedir import Cached, HubCache
 from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.listing import MAIN, Repository
-from supervisor.hub.partial import SUFFIX
+from supervisor.hub.partials import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import inner_folder
@@ -50,7 +50,7 @@ class Lookup:
     note: str | None = None
 
     def choice(self, variant: Variant) -> Chosen:
-        """One of the candidates."""
+        """Return one of the candidates."""
         return Chosen(self.reference.revision, self.repository, variant, projector_for(self.catalog, variant))
 
 
@@ -71,7 +71,7 @@ class Chosen:
         return str(HubReference(self.repository.id, quant, path, self.revision))
 
     def files(self, *, vision: bool) -> tuple[RepoFile, ...]:
-        """What has to be on disk."""
+        """Return the files that have to be on disk."""
         return (*self.variant.parts, *((self.projector,) if vision and self.projector else ()))
 
 
@@ -109,11 +109,11 @@ class HubModels:
         self._listings = listings
 
     def parse(self, text: str) -> HubReference | None:
-        """The reference that a text is; None: it is none. Raises InvalidRequest."""
+        """Return the reference that a text is; None if it is none. Raises InvalidRequest."""
         return parse_reference(text, {self.access.host})
 
     def look(self, reference: HubReference) -> Lookup:
-        """What the hub has, or, where it does not answer, the cache. Blocks.
+        """Return what the hub has, or, where it does not answer, the cache. Blocks.
 
         Raises as `HubClient.repository`, VariantNotFound, VariantAmbiguous, ShardMissing.
         """
@@ -132,7 +132,7 @@ class HubModels:
         return Lookup(reference, repository, catalog, candidates, note)
 
     def on_disk(self, reference: HubReference) -> Chosen | None:
-        """The variant that a reference names, if all of it is in the cache; the network is not asked. Blocks."""
+        """Return the variant that a reference names, if all of it is in the cache; the network is not asked. Blocks."""
         for there in self.cache.repositories(reference.repo, reference.revision):
             known = self._listing(there) or there
             catalog = catalog_of(known.files)
@@ -143,7 +143,7 @@ class HubModels:
         return None
 
     def kept(self, reference: HubReference) -> Lookup | None:
-        """Of a repository the variants that are whole in the cache, of one commit; None: there are none.
+        """Return the variants of a repository that are whole in the cache, of one commit; None if there are none.
 
         The network is not asked. Blocks.
         """
@@ -156,11 +156,11 @@ class HubModels:
         return None
 
     def is_here(self, repository: Repository, files: Sequence[RepoFile]) -> bool:
-        """Whether all these files are in the cache."""
+        """Tell whether all these files are in the cache."""
         return all(self.cache.file(repository.id, repository.commit, file.path) for file in files)
 
     def model(self, chosen: Chosen) -> ModelFile:
-        """The variant's header and size, from the cache or from afar. Blocks."""
+        """Return the variant's header and size, from the cache or from afar. Blocks."""
         repository, variant = chosen.repository, chosen.variant
         here = self.cache.file(repository.id, repository.commit, variant.path)
         if here is not None and self.is_here(repository, variant.parts):
@@ -170,7 +170,7 @@ class HubModels:
         return ModelFile(names[0], names, header, variant.size or 0)
 
     def projector(self, chosen: Chosen) -> GgufHeader | None:
-        """The header of the projector that goes with it. Blocks."""
+        """Return the header of the projector that goes with it. Blocks."""
         if chosen.projector is None:
             return None
         here = self.cache.file(chosen.repository.id, chosen.repository.commit, chosen.projector.path)
@@ -185,18 +185,18 @@ class HubModels:
         return Local(paths[0], paths[-1] if len(files) > len(chosen.variant.parts) else None)
 
     def scan(self) -> list[Cached]:
-        """What is on disk. Blocks."""
+        """Return what is on disk. Blocks."""
         return self.cache.scan()
 
     def unfinished(self) -> list[Unfinished]:
-        """What broken-off downloads left, to be gone on with. Blocks."""
+        """Return what broken-off downloads left, to be gone on with. Blocks."""
         return [
             Unfinished(repo, self._part_of(repo, path.name.removesuffix(SUFFIX)) or repo, path)
             for repo, path in self.cache.partials()
         ]
 
     def expected(self, repo: str, commit: str) -> dict[str, RepoFile]:
-        """What the hub said of the files of a commit, by path; empty where nobody asked."""
+        """Return what the hub said of the files of a commit, by path; empty where nobody asked."""
         known = self._listing(Repository(repo, commit, commit, ()))
         return {file.path: file for file in known.files} if known else {}
 
@@ -205,7 +205,7 @@ class HubModels:
         self._client.close()
 
     def _part_of(self, repo: str, etag: str) -> str | None:
-        """The reference of the variant that a content is part of."""
+        """Return the reference of the variant that a content is part of."""
         for place in sorted(self._listings.glob(f"{safe_name(repo)}@*.json")):
             known = self._listing(Repository(repo, place.stem.rpartition("@")[2], MAIN, ()))
             for variant in catalog_of(known.files).variants if known else ():

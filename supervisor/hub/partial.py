@@ -4,7 +4,7 @@ The client (2.4) begins each download in a file of a new name, and removes it wh
 can begin anywhere, so here it is given one file per content, `blobs/ETAG.partial.incomplete`, under the lock that the
 client itself takes for that content. What the Xet transfer brings comes in any order, and cannot be gone on with.
 
-Imports of the client are in the functions: they take half a second, and the daemon needs the names alone.
+Only the worker's process imports this module: the client takes half a second. The daemon needs `hub/partials`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from supervisor.hub.guard import Misled
+from filelock import FileLock, Timeout
+from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # a lazy export
 
-SUFFIX = ".partial.incomplete"
+from supervisor.hub.guard import Misled
+from supervisor.hub.partials import partial_of
+
 _SWEEP_SECONDS = 0.2
 _NOT_SATISFIABLE = 416
-
-
-def partial_of(blobs: Path, etag: str) -> Path:
-    """Where the beginning of a content is kept."""
-    return blobs / f"{etag}{SUFFIX}"
 
 
 def begin_content(repo: str, commit: str, path: str, reporter: type[Any]) -> Path | None:
@@ -36,8 +37,6 @@ def begin_content(repo: str, commit: str, path: str, reporter: type[Any]) -> Pat
     Gives back the content where it was fetched now. Raises what the client does, OSError where the disk has no room,
     and Misled for a file of which nobody says how large it is. `reporter` is what it takes for a progress bar.
     """
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url  # noqa: PLC0415 - half a second that only a download pays
-
     url = hf_hub_url(repo, path, revision=commit)
     told = get_hf_file_metadata(url)
     if told.etag is None or (told.xet_file_data is not None and _uses_xet()):
@@ -57,8 +56,6 @@ def begin_content(repo: str, commit: str, path: str, reporter: type[Any]) -> Pat
 
 def sweep(repo: str, etag: str) -> None:
     """Remove what killed downloads of this content left, but for what can be gone on with."""
-    from filelock import Timeout  # noqa: PLC0415 - as above
-
     blobs = folder_of(repo) / "blobs"
     leftovers = [path for path in blobs.glob(f"{etag}.*.incomplete") if path != partial_of(blobs, etag)]
     if leftovers:
@@ -68,10 +65,6 @@ def sweep(repo: str, etag: str) -> None:
 
 
 def _go_on(url: str, partial: Path, size: int, reporter: type[Any]) -> None:
-    from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415 - as above
-    from huggingface_hub.file_download import http_get  # noqa: PLC0415 - as above
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # noqa: PLC0415 - a lazy export
-
     try:
         with open(partial, "ab", opener=_no_link) as stream:
             begun = stream.tell()
@@ -97,16 +90,13 @@ def _go_on(url: str, partial: Path, size: int, reporter: type[Any]) -> None:
 
 
 def _no_link(path: str, flags: int) -> int:
-    """A link in place of a file is none of ours."""
+    """Open a file, but no link in its place: that is none of ours."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 @contextlib.contextmanager
 def _locked(repo: str, etag: str, seconds: float = -1) -> Iterator[None]:
     """Hold the lock of a content; negative: wait for it. Raises filelock.Timeout."""
-    from filelock import FileLock  # noqa: PLC0415 - as above
-    from huggingface_hub import constants  # noqa: PLC0415 - as above
-
     place = Path(constants.HF_HUB_CACHE) / ".locks" / folder_of(repo).name / f"{etag}.lock"
     place.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(place, timeout=seconds, mode=0o664):
@@ -114,13 +104,9 @@ def _locked(repo: str, etag: str, seconds: float = -1) -> Iterator[None]:
 
 
 def folder_of(repo: str) -> Path:
-    """Where the cache keeps a repository."""
-    from huggingface_hub import constants  # noqa: PLC0415 - as above
-
+    """Return the folder in which the cache keeps a repository."""
     return Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
 
 
 def _uses_xet() -> bool:
-    from huggingface_hub import constants  # noqa: PLC0415 - as above
-
     return not constants.HF_HUB_DISABLE_XET and importlib.util.find_spec("hf_xet") is not None

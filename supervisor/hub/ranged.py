@@ -45,7 +45,7 @@ class RangeStream(io.RawIOBase):
         self.fetched = 0
 
     def expect(self, end: int) -> None:
-        """Reading is likely to go on up to this place."""
+        """Prepare to read on up to this place."""
         self._expected = end
 
     def readable(self) -> bool:
@@ -101,7 +101,7 @@ class RangeStream(io.RawIOBase):
             pass
 
     def _fetch_once(self, begin: int, end: int) -> bool:
-        """Fetch what one answer gives; whether another may give more."""
+        """Fetch what one answer gives; return whether another may give more."""
         skipped = 0
 
         def take(answer: httpx.Response, chunk: bytes) -> bool:
@@ -127,7 +127,7 @@ class RangeStream(io.RawIOBase):
         return False
 
     def _same(self, answer: httpx.Response) -> None:
-        """The file must not change while it is read."""
+        """Check that the file does not change while it is read."""
         etag = answer.headers.get("ETag")
         if self._etag is not None and etag != self._etag:
             raise HubError(f"{self._file.path} changed while it was read; try again.")
@@ -137,7 +137,7 @@ class RangeStream(io.RawIOBase):
 def remote_header(
     client: HubClient, repository: Repository, variant: Variant, cache: HeaderCache | None = None
 ) -> GgufHeader:
-    """The header of a variant, with the tensors of all its parts.
+    """Fetch the header of a variant, with the tensors of all its parts.
 
     Raises GgufError for what is no model, and as `HubClient.repository`.
     """
@@ -151,7 +151,7 @@ def remote_header(
 def fetch_headers(
     client: HubClient, repository: Repository, files: Sequence[RepoFile], cache: HeaderCache | None = None
 ) -> list[GgufHeader]:
-    """The headers of single files."""
+    """Fetch the headers of single files."""
     return [_header(client, repository, file, cache) for file in files]
 
 

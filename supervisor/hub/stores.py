@@ -27,7 +27,7 @@ _INNER = ("v.", "mm.", "a.")  # tensors of a projector within the model's own fi
 
 
 def store_models(env: Mapping[str, str]) -> list[Json]:
-    """What is there, in the form of `GET /api/v1/disk`; `problem`: why llama.cpp could not load it. Blocks."""
+    """Return what is there, in the form of `GET /api/v1/disk`; `problem`: why llama.cpp could not load it. Blocks."""
     home = Path(env.get("HOME") or Path.home())
     found: list[Json] = []
     for folder in (home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"):
@@ -36,7 +36,7 @@ def store_models(env: Mapping[str, str]) -> list[Json]:
 
 
 def ollama_blob(env: Mapping[str, str], name: str) -> Path:
-    """The file of a model that Ollama keeps, by the name that Ollama has for it. Blocks.
+    """Return the file of a model that Ollama keeps, by the name that Ollama has for it. Blocks.
 
     Raises ModelNotFound with the names there are, ModelFileError for one that llama.cpp could not load.
     """
@@ -51,7 +51,7 @@ def ollama_blob(env: Mapping[str, str], name: str) -> Path:
 
 
 def problem_of(path: Path) -> str | None:
-    """Why llama.cpp could not load a file; None: nothing is known against it."""
+    """Return the reason why llama.cpp could not load a file; None if nothing is known against it."""
     try:
         header = open_model(path).header
     except ModelFileError as error:
@@ -60,7 +60,7 @@ def problem_of(path: Path) -> str | None:
 
 
 def problem_in(header: GgufHeader) -> str | None:
-    """The same of a header."""
+    """Return the same for a header."""
     name = header.architecture or "none"
     if not lookup(name).known:
         return f"llama.cpp does not know the architecture '{name}': the file was made for another engine"
@@ -101,7 +101,7 @@ def _ollama(folder: Path) -> Iterator[Json]:
 
 
 def _layers(manifest: Path) -> dict[str, str]:
-    """Digest by media type."""
+    """Return digests by media type."""
     with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {layer["mediaType"]: layer["digest"] for layer in json.loads(manifest.read_text("utf-8"))["layers"]}
     return {}

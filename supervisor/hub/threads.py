@@ -25,7 +25,7 @@ class Aside:
         self._asked = 0
 
     async def __call__(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """What `work` gives. Raises HubBusy where too many wait already, and what `work` does."""
+        """Return the result of `work`. Raises HubBusy where too many wait already, and what `work` does."""
         if self._asked >= self._most:
             raise HubBusy("Too many requests wait for the hub; try again in a moment.")
         self._asked += 1

@@ -1,4 +1,4 @@
-"""Is what is on disk what the hub says it is: sizes, hashes, headers."""
+"""Verify models on disk against what the hub says: sizes, hashes, headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Stopped(Exception):
 
 
 def verify_cached(hub: HubModels, one: Cached, stopped: Callable[[], bool] = lambda: False) -> list[str]:
-    """What is wrong with a variant on disk, a sentence each; reads all of it. Blocks.
+    """Return what is wrong with a variant on disk, a sentence each; reads all of it. Blocks.
 
     The hub's word is what it said when the listing was read; without one, a content's name is its sha256. Raises
     Stopped as soon as `stopped` says so, which is asked before each MiB.

@@ -26,8 +26,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from huggingface_hub import constants, hf_hub_download, scan_cache_dir, try_to_load_from_cache
+
 from supervisor.hub.guard import Guard, Misled
 from supervisor.hub.partial import begin_content, folder_of, sweep
+
+try:
+    import resource
+except ImportError:  # not on Windows
+    resource = None  # type: ignore[assignment]  # the module is absent, not of another type
 
 Json = dict[str, Any]
 
@@ -41,7 +48,7 @@ _BESIDE = 16 << 20  # bytes by which a file of the client's own may be larger th
 
 
 def main() -> int:
-    """Do one job; 0 where it was done."""
+    """Do one job; return 0 if it was done."""
     signal.signal(signal.SIGTERM, _leave)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # our parent decides
     with contextlib.suppress(AttributeError):  # not on Windows
@@ -79,8 +86,6 @@ def _say(line: Json) -> None:
 
 
 def _download(job: Json) -> None:
-    from huggingface_hub import constants  # noqa: PLC0415 - half a second that only a download pays
-
     constants.DOWNLOAD_CHUNK_SIZE = _PIECE  # how often it reports and writes; its own 10 MB is minutes on a slow line
     guard = Guard(job["patience"])
     guard.install()
@@ -99,9 +104,7 @@ _fetched: set[Path] = set()  # contents that came by plain HTTP
 
 def _limit_files(size: int | None) -> None:
     """Have the system refuse files that are larger than what was announced, whoever in this process writes them."""
-    with contextlib.suppress(ImportError):  # not on Windows
-        import resource  # noqa: PLC0415 - as above
-
+    if resource is not None:
         _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
         limit = most if size is None else size + _BESIDE
         if most != resource.RLIM_INFINITY:
@@ -127,8 +130,6 @@ def _insist(job: Json, file: Json, guard: Guard) -> Path:
 
 
 def _fetch(job: Json, file: Json) -> Path:
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache  # noqa: PLC0415 - as above
-
     names = {"repo_id": job["repo"], "filename": file["path"], "revision": job["commit"]}
     there = try_to_load_from_cache(**names)
     if isinstance(there, str):
@@ -144,7 +145,7 @@ def _fetch(job: Json, file: Json) -> Path:
 
 
 class _Reporter:
-    """What the client takes for a progress bar: says what arrives, a few times a second."""
+    """A stand-in for the client's progress bar: it says what arrives, a few times a second."""
 
     path = ""
 
@@ -157,7 +158,7 @@ class _Reporter:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """There is nothing to close."""
+        """Close nothing: there is nothing open."""
 
     def update(self, n: float | None = 1) -> None:
         self.n += int(n or 0)
@@ -167,13 +168,16 @@ class _Reporter:
             _say({"event": "progress", "path": self.path, "done": self.n, "total": self.total})
 
     def _ignore(self, *_args: Any, **_more: Any) -> None:
-        """What only a picture on a terminal needs."""
+        """Ignore what only a picture on a terminal needs."""
 
     update_transfer = set_postfix_str = set_transfer_postfix_str = refresh = close = _ignore
 
 
 def _check(place: Path, file: Json, blobs: Path) -> None:
-    """Size and sha256 as the hub says; what is wrong is removed: the link, and the content if this is its own name."""
+    """Compare size and sha256 with the hub's.
+
+    What is wrong is removed: the link, and the content if this is its own name.
+    """
     size = place.stat().st_size
     problem = None
     if file.get("size") is not None and size != file["size"]:
@@ -200,8 +204,6 @@ class _Damaged(Exception):
 
 
 def _remove(job: Json) -> None:
-    from huggingface_hub import scan_cache_dir  # noqa: PLC0415 - as above
-
     wanted = {str(_real(Path(path))) for path in job["paths"]}
     info = scan_cache_dir()
     files = [
@@ -221,7 +223,7 @@ def _remove(job: Json) -> None:
 
 
 def _real(link: Path) -> Path:
-    """The path by which the client knows a file of the cache: its folder may be a link, and the file is one."""
+    """Return the path by which the client knows a file of the cache: its folder may be a link, and the file is one."""
     return link.parent.resolve() / link.name
 
 
@@ -239,7 +241,7 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _described(error: BaseException) -> Json:
-    """An error as a line. kind: refused (status and code tell more), or as `_kind` says."""
+    """Return an error as a line. kind: refused (status and code tell more), or as `_kind` says."""
     response = next((found for one in _chain(error) if (found := getattr(one, "response", None)) is not None), None)
     status = getattr(response, "status_code", None)
     headers = getattr(response, "headers", {})

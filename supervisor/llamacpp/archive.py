@@ -21,7 +21,7 @@ _YIELD_EVERY = 32  # members; keeps the event loop (and a cancellation) no more 
 
 @dataclass(frozen=True)
 class Most:
-    """What all members of an archive may come to: their number and bytes."""
+    """The limits for all members of an archive together: their number and bytes."""
 
     members: int = 200_000
     size: int = 16 << 30

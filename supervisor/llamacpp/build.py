@@ -32,7 +32,7 @@ _BACKEND_FLAGS = {
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """What to build, with what; `jobs` compilers at once."""
+    """The plan of a build: its source, tools and options; `jobs` compilers at once."""
 
     source: Source
     backend: str
@@ -42,7 +42,7 @@ class BuildPlan:
 
 
 async def compile_engine(plan: BuildPlan, scratch: Path, env: Mapping[str, str], log: Path, report: Report) -> Path:
-    """Configure and build; gives the folder with the programs and their libraries.
+    """Configure and build; return the folder with the programs and their libraries.
 
     Raises BuildFailed with the telling lines; the whole output is in `log`.
     """
@@ -83,14 +83,14 @@ def configure_command(plan: BuildPlan, build: Path) -> list[str]:
 
 
 def build_command(plan: BuildPlan, build: Path) -> list[str]:
-    """cmake's second call, for the server and, where the source has one, the RPC worker."""
+    """Return cmake's second call, for the server and, where the source has one, the RPC worker."""
     targets = ["llama-server", *_rpc_target(plan.source.folder)]
     return [plan.tools.cmake, "--build", str(build), "--config", "Release", "--parallel", str(plan.jobs),
             "--target", *targets]  # fmt: skip
 
 
 def parse_fraction(line: str) -> float | None:
-    """How far a build is, from a line of make (`[ 12%] …`) or ninja (`[123/456] …`)."""
+    """Return the progress of a build, from a line of make (`[ 12%] …`) or ninja (`[123/456] …`)."""
     percent = _PERCENT.match(line)
     if percent:
         return min(1.0, int(percent["percent"]) / 100)
@@ -101,17 +101,17 @@ def parse_fraction(line: str) -> float | None:
 
 
 def default_jobs() -> int:
-    """As many compilers as this process may use cores."""
+    """Return as many compilers as this process may use cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def telling_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The last lines that say what went wrong, or simply the last where none stands out."""
+    """Return the last lines that say what went wrong, or simply the last where none stands out."""
     return (tuple(line for line in lines if _TELLING.search(line)) or lines)[-_MOST_TOLD:]
 
 
 def _rpc_target(source: Path) -> tuple[str, ...]:
-    """The worker's target is called differently in older sources, and is missing in others."""
+    """Return the worker's target: it has another name in older sources, and is missing in others."""
     try:
         text = (source / "tools" / "rpc" / "CMakeLists.txt").read_text(encoding="utf-8")
     except OSError:

@@ -21,7 +21,7 @@ _ENTRIES = 32
 
 
 def engine_digest(binary: Path, cache_file: Path) -> str:
-    """The same for the same program and libraries; files are read only if the cache does not know them as they are.
+    """Hash the program and its libraries. Files are read only if the cache does not know them as they are.
 
     Blocks while it reads: about a second per gigabyte, once. Raises EngineUnusable where a file cannot be read.
     """
@@ -45,7 +45,7 @@ def engine_digest(binary: Path, cache_file: Path) -> str:
 
 
 def _files(binary: Path) -> list[Path]:
-    """The program and its libraries, every file once, without links."""
+    """Yield the program and its libraries, every file once, without links."""
     real = binary.resolve(strict=True)
     folders = (real.parent, real.parent.parent / "lib", real.parent.parent / "lib64")
     found = {path.resolve() for folder in folders for path in _libraries(folder)}
@@ -69,7 +69,7 @@ def _identity(files: list[Path]) -> str:
 
 
 def _digest(files: list[Path]) -> str:
-    """Of the files' contents and of what the libraries are called; the program may have any name."""
+    """Hash the files' contents and the names of libraries; the program may have any name."""
     whole = hashlib.sha256()
     for number, path in enumerate(files):
         with path.open("rb") as stream:

@@ -43,16 +43,16 @@ class Archive:
 
     def __post_init__(self) -> None:
         if not is_archive(self.name, self.sha256):
-            raise EngineInstallFailed(f"{self.name[:80]!a} with the sha256 {self.sha256[:80]!a} is no archive")
+            raise EngineInstallFailed(f"{self.name[:80]!a} with the sha256 {self.sha256[:80]!a} is not an archive")
 
 
 def is_archive(name: str, sha256: str) -> bool:
-    """Whether a file could be called so, and a digest could be one."""
+    """Tell whether a file could be called so, and a digest could be one."""
     return bool(_NAME.fullmatch(name) and _SHA256.fullmatch(sha256))
 
 
 def make_client(env: Mapping[str, str], *, connect_seconds: float = 10.0) -> httpx.AsyncClient:
-    """A client that trusts what pip would trust, and uses the proxies of the process's environment.
+    """Make a client that trusts what pip would trust, and uses the proxies of the process's environment.
 
     Idle connections fail after 60 s; `connect_seconds` is short enough to go on to the next route.
     """
@@ -64,7 +64,7 @@ def make_client(env: Mapping[str, str], *, connect_seconds: float = 10.0) -> htt
 
 
 async def ask(client: httpx.AsyncClient, url: str, accept: str, limits: Limits = _PAGE) -> Answer:
-    """A page of an index or of the release API. Raises EngineInstallFailed for anything but a page."""
+    """Fetch a page of an index or of the release API. Raises EngineInstallFailed for anything but a page."""
     where = without_credentials(url)
     try:
         answer = await get(client, url, limits, {"Accept": accept})
@@ -78,14 +78,14 @@ async def ask(client: httpx.AsyncClient, url: str, accept: str, limits: Limits =
 
 
 def without_credentials(url: str) -> str:
-    """The URL as it may be shown or logged."""
+    """Return the URL as it may be shown or logged."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
 
 
 def local_path(url: str) -> Path | None:
-    """The path that a `file://` URL means; None for any other URL."""
+    """Return the path that a `file://` URL means; None for any other URL."""
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
@@ -93,7 +93,7 @@ def local_path(url: str) -> Path | None:
 async def fetch(
     client: httpx.AsyncClient, archive: Archive, folder: Path, report: Report, patience: float = _PATIENCE
 ) -> Path:
-    """The archive on disk in `folder`; one that is there already is used if its digest is right.
+    """Put the archive on disk in `folder`; one that is there already is used if its digest is right.
 
     Raises EngineInstallFailed (no answer, refused, truncated, too slow, too large, wrong digest); a partial file never
     stays. `patience`: seconds in which 64 KiB have to come.
@@ -120,7 +120,7 @@ async def fetch(
 
 
 def file_digest(path: Path) -> str:
-    """The file's sha256 in lower-case hex."""
+    """Return the file's sha256 in lower-case hex."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -145,7 +145,7 @@ async def _with_retries(
 
 
 def explain(error: Exception) -> str:
-    """The error in words; httpx's timeouts carry none."""
+    """Put the error in words; httpx's timeouts carry none."""
     return str(error) or type(error).__name__
 
 

@@ -1,7 +1,4 @@
-"""An engine for whoever needs one now: the one that is here, else a new one.
-
-Installing is imported when it is needed: its HTTP client alone would double a daemon's start-up time.
-"""
+"""An engine for whoever needs one now: the one that is here, else a new one."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from supervisor.errors import EngineNotFound
+from supervisor.llamacpp.install import install_if_missing
 from supervisor.llamacpp.locate import EngineBinary, locate, search
 from supervisor.llamacpp.progress import Report
 from supervisor.system.paths import Places
@@ -32,7 +30,6 @@ async def ensure_engine(
     except EngineNotFound as error:
         if error.param:
             raise  # it was named: installing another would not be what was asked for
-    from supervisor.llamacpp.install import install_if_missing  # noqa: PLC0415 - start-up time
 
     def missing() -> bool:
         return search(places, env, explicit).found is None

@@ -46,7 +46,7 @@ RunPip = Callable[..., Awaitable[str]]
 
 
 async def run_pip(*arguments: str) -> str:
-    """What `python -m pip ARGUMENTS` prints; wide enough that no URL is broken across lines."""
+    """Return what `python -m pip ARGUMENTS` prints; wide enough that no URL is broken across lines."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "pip", *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
@@ -57,7 +57,7 @@ async def run_pip(*arguments: str) -> str:
 
 
 async def index_urls(env: Mapping[str, str], pip: RunPip = run_pip) -> tuple[str, ...]:
-    """The base URLs of the simple indexes to ask, the main one first."""
+    """Return the base URLs of the simple indexes to ask, the main one first."""
     if env.get(OWN_VARIABLE):
         return _unique(env[OWN_VARIABLE].split())
     main = [env[name] for name in _MAIN_VARIABLES if env.get(name)][:1]
@@ -73,7 +73,7 @@ async def index_urls(env: Mapping[str, str], pip: RunPip = run_pip) -> tuple[str
 
 
 def parse_config(text: str) -> dict[str, list[str]]:
-    """The index URLs in `pip config list`; one line per setting, the value as a Python literal."""
+    """Return the index URLs in `pip config list`; one line per setting, the value as a Python literal."""
     found: dict[str, list[str]] = {"index-url": [], "extra-index-url": []}
     lines = sorted(_CONFIG_LINE.finditer(text), key=lambda line: line["section"] == "global")  # the weakest last
     for line in lines:
@@ -83,13 +83,13 @@ def parse_config(text: str) -> dict[str, list[str]]:
 
 
 def parse_default_index(text: str) -> str | None:
-    """The URL that `pip download --help` states as the default of --index-url."""
+    """Return the URL that `pip download --help` states as the default of --index-url."""
     found = _DEFAULT_INDEX.search(text)
     return found["url"] if found else None
 
 
 async def find_source(client: httpx.AsyncClient, urls: tuple[str, ...]) -> Archive:
-    """Where the archive is, on the first index that has it.
+    """Return the location of the archive, on the first index that has it.
 
     Raises EngineInstallFailed with what each index said.
     """
@@ -105,7 +105,7 @@ async def find_source(client: httpx.AsyncClient, urls: tuple[str, ...]) -> Archi
 
 
 async def _read_page(client: httpx.AsyncClient, page: str) -> tuple[str, bool, str]:
-    """The page's text, whether it is JSON, and the URL that relative links in it start from."""
+    """Return the page's text, whether it is JSON, and the URL that relative links in it start from."""
     local = local_path(page)
     if local:
         try:
@@ -124,16 +124,16 @@ def _read_links(text: str, is_json: bool, page: str, index: str) -> Archive:
 
 
 def json_links(text: str) -> list[str]:
-    """The file URLs of a PEP 691 page, each with its digest as the fragment."""
+    """Return the file URLs of a PEP 691 page, each with its digest as the fragment."""
     try:
         files = msgspec.json.decode(text, type=_Page).files
         return [f"{file.url}#sha256={file.hashes.get('sha256', '')}" for file in files]
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise EngineInstallFailed("the package index answered with JSON that is no project page") from error
+        raise EngineInstallFailed("the package index answered with JSON that is not a project page") from error
 
 
 def html_links(text: str) -> list[str]:
-    """The link targets of a PEP 503 page."""
+    """Return the link targets of a PEP 503 page."""
     parser = _Links()
     parser.feed(text)
     return parser.targets
@@ -174,7 +174,7 @@ def _with_credentials(url: str, index: str) -> str:
 
 
 def _unnamed(url: str) -> str:
-    """uv allows `name=url`."""
+    """Remove the name of `name=url`, which uv allows."""
     name, _, rest = url.partition("=")
     return rest if rest and "/" not in name else url
 

@@ -42,7 +42,7 @@ SmokeTest = Callable[[Path], Awaitable[None]]
 
 @dataclass(frozen=True)
 class InstallRequest:
-    """What to install. `use`: choose it afterwards; `wait`: for another installer, instead of failing."""
+    """A wish for an engine. `use`: choose it afterwards; `wait`: for another installer, instead of failing."""
 
     routes: tuple[str, ...] = ALL_ROUTES
     backend: str = AUTO
@@ -53,7 +53,7 @@ class InstallRequest:
 
 @dataclass(frozen=True)
 class _Workshop:
-    """What every route needs."""
+    """The parts that every route needs."""
 
     store: EngineStore
     env: Mapping[str, str]
@@ -186,7 +186,7 @@ async def _source(shop: _Workshop, route: str, scratch: Path) -> Source:
 
 
 def _describe(made: _Made, binary: Path, scratch: Path) -> Manifest:
-    """The manifest; asks the binary, so one that cannot even say its version ends here."""
+    """Make the manifest. The binary is asked, so one that cannot even say its version ends here."""
     said = capabilities(binary, scratch / "capabilities.json")
     build = said.build or made.build
     kind = f"b{build}" if build else "local"
@@ -209,7 +209,7 @@ def _new_log(store: EngineStore) -> Path:
 
 
 def _summary(failures: list[tuple[str, SupervisorError]]) -> SupervisorError:
-    """One error for all routes, of the kind of the last: the last is the one that a person can mend."""
+    """Make one error for all routes, of the kind of the last: the last is the one that a person can mend."""
     if len(failures) == 1:
         return failures[0][1]
     told = "".join(f"\n  {route}: {error.message}" for route, error in failures)

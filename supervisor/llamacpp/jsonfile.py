@@ -10,7 +10,7 @@ from supervisor.system.atomic import atomic_write
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """The object in `path`; empty where the file is missing, unreadable or holds something else."""
+    """Read the object in `path`; empty where the file is missing, unreadable or holds something else."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -25,10 +25,10 @@ def write_object(path: Path, value: Mapping[str, object]) -> None:
 
 
 def text(value: object) -> str | None:
-    """`value` if it is a string."""
+    """Return `value` if it is a string."""
     return value if isinstance(value, str) else None
 
 
 def number(value: object) -> int | None:
-    """`value` if it is a whole number."""
+    """Return `value` if it is a whole number."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

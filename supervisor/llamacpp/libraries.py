@@ -1,4 +1,4 @@
-"""Where the libraries are that a GPU build of llama.cpp needs and that neither it nor the system brings along."""
+"""Find the libraries that a GPU build of llama.cpp needs and that neither it nor the system brings along."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def runtime_libraries(
     sites: Sequence[Path] | None = None,
     root: Path = Path("/"),
 ) -> LibraryPath:
-    """The folders that a CUDA or HIP binary should find its runtime in; none for all others.
+    """Return the folders that a CUDA or HIP binary should find its runtime in; none for all others.
 
     Args:
         binary: a `llama-server`.
@@ -53,7 +53,7 @@ def _backends_of(binary: Path) -> frozenset[str]:
 
 
 def _linked(binary: Path) -> frozenset[str]:
-    """The back ends whose runtime the program itself is linked to, as static builds are."""
+    """Return the back ends whose runtime the program itself is linked to, as static builds are."""
     try:
         with binary.open("rb") as file:
             head = file.read(_HEAD)
@@ -68,7 +68,7 @@ def _packaged(sites: Sequence[Path]) -> Iterator[Path]:
 
 
 def _toolkits(backend: str, env: Mapping[str, str], root: Path) -> Iterator[Path]:
-    """What the environment names, then the usual one, then others, the newest first."""
+    """Yield the toolkits that the environment names, then the usual one, then others, the newest first."""
     variables, parent, name, libraries = _TOOLKITS[backend]
     usual = root / parent / name
     others = sorted((root / parent).glob(f"{name}-*"), reverse=True)

@@ -53,12 +53,12 @@ class Located:
 
 
 def capability_cache(places: Places) -> Path:
-    """The file in which `probe.capabilities` keeps what binaries said."""
+    """Return the file in which `probe.capabilities` keeps what binaries said."""
     return places.cache / "capabilities.json"
 
 
 def locate(places: Places, env: Mapping[str, str], explicit: str | None) -> EngineBinary:
-    """The engine to use.
+    """Return the engine to use.
 
     Raises EngineNotFound, saying what to run, and EngineUnusable where the one that was named does not work.
     """
@@ -73,7 +73,7 @@ def locate(places: Places, env: Mapping[str, str], explicit: str | None) -> Engi
 
 
 def search(places: Places, env: Mapping[str, str], explicit: str | None, *, cwd: Path | None = None) -> Located:
-    """The same search, telling also what was passed over; raises only for an engine that was named."""
+    """Search likewise, and tell what was passed over; raises only for an engine that was named."""
     cache_file = capability_cache(places)
     store = EngineStore(places.engines)
     named = _named(store, env, explicit)
@@ -102,7 +102,7 @@ def _named(store: EngineStore, env: Mapping[str, str], explicit: str | None) -> 
 
 
 def _server_at(given: str, store: EngineStore, origin: str) -> Path:
-    """The binary that a file, a folder or the name of an installed engine means."""
+    """Return the binary that a file, a folder or the name of an installed engine means."""
     path = Path(os.path.expanduser(given)).absolute()
     for candidate in (path, path / SERVER, path / "bin" / SERVER, store.binary(given)):
         if os.path.isfile(candidate):
@@ -131,7 +131,7 @@ def _candidates(store: EngineStore, env: Mapping[str, str], cwd: Path) -> Iterat
 
 
 def _only_ours(binary: Path) -> bool:
-    """Whether nobody but this user or root can have put the program there.
+    """Tell whether nobody but this user or root can have put the program there.
 
     The working folder may be a shared one: running what a stranger left in it would be running the stranger.
     """

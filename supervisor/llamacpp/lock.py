@@ -63,7 +63,7 @@ def _try_acquire(lock: FileLock) -> bool:
 
 
 def _holder(path: Path) -> int | None:
-    """The pid that the holder left, None if there is none to read."""
+    """Return the pid that the holder left, None if there is none to read."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What this machine has that matters for choosing and building an engine."""
+"""Survey this machine for what matters when choosing and building an engine."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def survey(env: Mapping[str, str]) -> Machine:
 
 
 def parse_driver_cuda(text: str) -> tuple[int, int] | None:
-    """The CUDA version in the head of `nvidia-smi`'s table."""
+    """Return the CUDA version in the head of `nvidia-smi`'s table."""
     found = _CUDA_VERSION.search(text)
     return (int(found[1]), int(found[2])) if found else None
 
 
 def backend_to_build(machine: Machine, wanted: str) -> str:
-    """The back end of a source build: what was asked for, else the best that this machine can compile and run."""
+    """Return the back end of a source build: the one asked for, else the best that this machine can compile and run."""
     _check(wanted)
     if wanted != AUTO:
         return wanted
@@ -71,7 +71,7 @@ def backend_to_build(machine: Machine, wanted: str) -> str:
 
 
 def backend_to_download(machine: Machine, wanted: str) -> str:
-    """The back end of a release archive, which needs the driver but no compiler."""
+    """Return the back end of a release archive, which needs the driver but no compiler."""
     _check(wanted)
     if wanted != AUTO:
         return wanted

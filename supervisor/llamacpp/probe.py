@@ -35,7 +35,7 @@ _LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 
 
 def capabilities(binary: Path, cache_file: Path) -> Capabilities:
-    """What `binary` can do; it is run only if the cache does not know this very file.
+    """Return the capabilities of `binary`; it is run only if the cache does not know this very file.
 
     Raises EngineUnusable where it is no program, does not start here, or is no llama.cpp.
     """

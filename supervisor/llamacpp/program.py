@@ -53,12 +53,12 @@ class Program:
         return None
 
     def path(self) -> Path | None:
-        """Where it is; None where there is none."""
+        """Return its path; None where there is none."""
         found = self.usable()
         return found.path if found else None
 
     def digest(self, found: InUse) -> str:
-        """What tells it from every other; raises EngineUnusable."""
+        """Return what tells it from every other; raises EngineUnusable."""
         return engine_digest(found.path, self._where.cache / "engine-digests.json")
 
     def check(self, options: LaunchOptions, client_args: Sequence[str] = ()) -> None:

@@ -22,7 +22,7 @@ _ANSWER = Limits(size=16 << 20, seconds=15.0)
 
 @dataclass(frozen=True)
 class Platform:
-    """Where the engine is to run: `sys.platform`, `platform.machine()`, and the newest CUDA the driver takes."""
+    """The platform an engine is for: `sys.platform`, `platform.machine()`, and the newest CUDA the driver takes."""
 
     system: str
     machine: str
@@ -32,7 +32,7 @@ class Platform:
 async def find_release(
     client: httpx.AsyncClient, base_url: str | None, tag: str, platform: Platform, backend: str
 ) -> tuple[Archive, ...]:
-    """The archives that make up one engine, from the release API; the first holds the program.
+    """Return the archives that make up one engine, from the release API; the first holds the program.
 
     Raises EngineInstallFailed: not reachable, no such release, nothing for this platform, no digest.
     """
@@ -46,7 +46,7 @@ async def find_release(
 
 
 def choose_assets(names: tuple[str, ...], tag: str, platform: Platform, backend: str) -> tuple[str, ...]:
-    """The names of the archives to unpack on top of each other; empty where none fits.
+    """Return the names of the archives to unpack on top of each other; empty where none fits.
 
     CUDA archives carry the version they were built with, and bring its libraries in an archive of their own; any
     version of the driver's own major version runs on it.
@@ -64,7 +64,7 @@ def choose_assets(names: tuple[str, ...], tag: str, platform: Platform, backend:
 
 
 def _middle(system: str, machine: str, backend: str) -> str | None:
-    """What stands between system and machine in an archive's name, as a pattern; None: never released."""
+    """Return a pattern for the text between system and machine in an archive's name; None: never released."""
     if system == "macos":
         return "" if backend == ("metal" if machine == "arm64" else "cpu") else None
     if backend == "cpu":
@@ -99,10 +99,10 @@ class _Release(msgspec.Struct):
 
 
 def _assets(body: bytes) -> dict[str, Archive]:
-    """The release's archives by name; one without a sha256 digest is as good as absent."""
+    """Return the release's archives by name; one without a sha256 digest is as good as absent."""
     try:
         listed = msgspec.json.decode(body, type=_Release).assets
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EngineInstallFailed("the release API answered with something that is no release") from error
+        raise EngineInstallFailed("the release API answered with something that is not a release") from error
     told = [(one.name, one.browser_download_url, (one.digest or "").removeprefix("sha256:")) for one in listed]
     return {name: Archive(name, url, digest) for name, url, digest in told if is_archive(name, digest)}

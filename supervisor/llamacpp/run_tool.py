@@ -22,7 +22,7 @@ _LONGEST_LOG = 64 << 20  # bytes; what a tool prints after that is read and left
 
 @dataclass(frozen=True)
 class ToolResult:
-    """How a tool ended, and the last lines it printed."""
+    """The end of a tool, and the last lines it printed."""
 
     status: int
     tail: tuple[str, ...]
@@ -58,7 +58,7 @@ async def run_tool(
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """TERM to the whole session, KILL to what is left of it, and reap.
+    """Send TERM to the whole session, KILL to what is left of it, and reap.
 
     The session, not the process group: ninja gives each compiler a group of its own.
     """

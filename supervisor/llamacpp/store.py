@@ -26,7 +26,7 @@ MANIFEST = "manifest.json"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What we know of an engine that the binary may not: `build` also where it says 0.
+    """The known facts of an engine that its binary may not tell: `build` also where it says 0.
 
     backend: `cpu`, `cuda`, …; source: `release`, `registry`, `git` or the source folder; sha256: of
     llama-server; made_at: seconds since the epoch.
@@ -50,7 +50,7 @@ class Chosen:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest in an engine's folder; None where there is none."""
+    """Read the manifest in an engine's folder; None where there is none."""
     found = read_object(folder / MANIFEST)
     if not found:
         return None
@@ -66,7 +66,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def manifest_of(binary: Path) -> Manifest | None:
-    """The manifest of the engine that `binary` belongs to, if it is one of ours."""
+    """Return the manifest of the engine that `binary` belongs to, if it is one of ours."""
     return read_manifest(binary.parent.parent)
 
 
@@ -83,17 +83,17 @@ class EngineStore:
         self._chosen_file = root / "chosen.json"
 
     def binary(self, name: str) -> Path:
-        """Where the server of engine `name` is; for a path, the path."""
+        """Return the path of engine `name`'s server; for a path, the path."""
         return Path(name) if Path(name).is_absolute() else self.root / name / "bin" / SERVER
 
     def engines(self) -> tuple[Manifest, ...]:
-        """Every engine here, the newest build first."""
+        """Return every engine here, the newest build first."""
         folders = sorted(self.root.iterdir()) if self.root.is_dir() else []
         found = [manifest for folder in folders if (manifest := read_manifest(folder))]
         return tuple(sorted(found, key=lambda m: (m.build or 0, m.made_at), reverse=True))
 
     def chosen(self) -> Chosen:
-        """What `choose` left."""
+        """Return what `choose` left."""
         found = read_object(self._chosen_file)
         return Chosen(text(found.get("current")), text(found.get("previous")))
 
@@ -120,7 +120,7 @@ class EngineStore:
     def remove(self, name: str) -> Chosen:
         """Delete an engine; if it was in use, the previous one is used from then on."""
         if name not in {manifest.name for manifest in self.engines()}:
-            raise EngineNotFound(f"there is no engine {name!r} of ours; `supervisor engine list` shows them")
+            raise EngineNotFound(f"there is no engine {name!r} installed here; `supervisor engine list` shows them")
         with self._changing():
             kept = [n for n in (self.chosen().current, self.chosen().previous) if n and n != name]
             after = Chosen(kept[0] if kept else None, kept[1] if len(kept) > 1 else None)
@@ -143,7 +143,7 @@ class EngineStore:
         return placed
 
     def new_scratch(self, purpose: str) -> Path:
-        """A fresh folder on the engines' own disk, so that a rename moves what was made in it."""
+        """Make a fresh folder on the engines' own disk, so that a rename moves what was made in it."""
         folder = self._scratch / f"{purpose}-{os.getpid()}-{os.urandom(4).hex()}"
         folder.mkdir(parents=True)
         return folder

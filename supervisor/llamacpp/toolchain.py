@@ -38,7 +38,7 @@ _ANY_COMPILER = "install gcc and g++ (or clang) with your package manager"
 
 @dataclass(frozen=True)
 class Tools:
-    """What to build with; `ninja` is None where cmake's own default (make, Visual Studio) is to be used."""
+    """The tools of a build; `ninja` is None where cmake's own default (make, Visual Studio) is to be used."""
 
     cmake: str
     ninja: str | None
@@ -66,7 +66,7 @@ def check_compilers(machine: Machine, backend: str, env: Mapping[str, str], os_r
 
 
 def how_to_get_compiler(system: str, os_release: str) -> str:
-    """The command that installs a compiler, from the text of /etc/os-release."""
+    """Return the command that installs a compiler, from the text of /etc/os-release."""
     if system == "darwin":
         return "xcode-select --install"
     families = re.findall(r"^(?:ID|ID_LIKE)=[\"']?([^\"'\n]*)", os_release, re.MULTILINE)
@@ -75,7 +75,7 @@ def how_to_get_compiler(system: str, os_release: str) -> str:
 
 
 def read_os_release() -> str:
-    """The text of /etc/os-release, empty where there is none."""
+    """Return the text of /etc/os-release, empty where there is none."""
     try:
         return Path("/etc/os-release").read_text(encoding="utf-8")
     except OSError:
@@ -83,7 +83,7 @@ def read_os_release() -> str:
 
 
 async def build_tools(store: EngineStore, env: Mapping[str, str], log: Path, report: Report) -> Tools:
-    """cmake and ninja from PATH, else from wheels in the store's own tools folder.
+    """Return cmake and ninja from PATH, else from wheels in the store's own tools folder.
 
     Raises BuildToolMissing where cmake is neither here nor to be had.
     """
@@ -118,7 +118,7 @@ async def _install_wheels(store: EngineStore, env: Mapping[str, str], log: Path)
 
 
 def _wheel_tool(tools: Path, name: str) -> str | None:
-    """The program itself: the wheels' scripts in bin/ need their package on Python's path."""
+    """Return the program itself: the wheels' scripts in bin/ need their package on Python's path."""
     inside = tools / name / "data" / "bin" / f"{name}{_EXE}"
     candidates = (inside, tools / "bin" / f"{name}{_EXE}") if name == "ninja" else (inside,)
     return next((str(path) for path in candidates if path.is_file()), None)

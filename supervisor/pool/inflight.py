@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from supervisor.core.schedule.events import EngineId, ModelId
 from supervisor.errors import RequestCancelled, RequestNotFound
 
+_SHOWN = 256  # characters of a path: every list and event of requests repeats it
+
 
 class InflightRequest:
     """A request. `since`: seconds of the pool's clock. `engine`: None while it waits for one."""
@@ -69,7 +71,7 @@ class Inflight:
 
     def enter(self, model: ModelId, path: str, *, stream: bool) -> InflightRequest:
         """Return a request that the present task answers; `leave` takes it out."""
-        request = InflightRequest(next(self._numbers), model, path, stream=stream, since=self._clock())
+        request = InflightRequest(next(self._numbers), model, path[:_SHOWN], stream=stream, since=self._clock())
         self._requests[request.id] = request
         self._tell()
         return request

@@ -162,10 +162,7 @@ class Pool:
         return next(ready, None)
 
     def shut_down(self) -> None:
-        """Refuse everything from now on, and end engines after their requests, the second time at once.
-
-        Does not wait.
-        """
+        """Refuse everything from now on; end engines after their requests, the second time at once. Does not wait."""
         self._apply(ShutdownAsked())
 
     async def drained(self) -> None:
@@ -212,6 +209,10 @@ class Pool:
         self._set_timer()
         self._call_off_checks()
         self.changed()
+
+    def forget(self, model: ModelId) -> None:
+        """Nobody will ask for the model again; it has no engine."""
+        self._scheduler.forget(model)
 
     def changed(self) -> None:
         """Let those who follow a model look again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
@@ -9,7 +10,12 @@ from typing import Protocol, TypeAlias, cast
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
 from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
 from supervisor.engines.client import EngineResponse
+from supervisor.errors import EngineStreamInvalid
 from supervisor.proxy.asgi import Responder
+
+_MOST_WHOLE = 256 << 20  # bytes of an answer that is passed on in one piece
+_AT_ONCE = 1 << 14  # and of one that is changed on the loop that relays
+_MOST_CHANGED = 4 << 20  # of one that is read for it; that takes 10 ms for each MiB at least, while all others wait
 
 Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
 """A change to a whole answer."""
@@ -77,17 +83,31 @@ async def fold(
 
 
 async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Changed | None) -> None:
-    """Send the engine's answer, an error in our envelope. `changed` is applied to the answer."""
-    body = await upstream.read()
+    """Send the engine's answer, an error in our envelope. `changed` is applied to the answer.
+
+    Raises EngineStreamInvalid where it is too large, for probabilities of all tokens of a vocabulary, say.
+    """
+    reads = changed is not None or upstream.status >= 400
+    body = await _read(upstream, _MOST_CHANGED if reads else _MOST_WHOLE)
     if upstream.status == 200 and changed is not None:
         with well_shaped():
             said = cast(Mapping[str, object], said_by_engine(body, "The engine's answer"))
-            answer = changed(said)
+            answer = changed(said) if len(body) <= _AT_ONCE else await asyncio.to_thread(changed, said)
         await responder.whole(200, _encode(answer))
     elif upstream.status < 400:
         await responder.whole(upstream.status, body)
     else:
         await _send_error(responder, error_in(body), upstream.status)
+
+
+async def _read(upstream: EngineResponse, most: int) -> bytes:
+    parts, size = list[bytes](), 0
+    while part := await upstream.read_some():
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            raise EngineStreamInvalid(f"The engine's answer is larger than {most >> 20} MiB; ask for less.")
+    return b"".join(parts)
 
 
 async def _send_error(responder: Responder, error: Mapping[str, object], status: int = 500) -> None:

@@ -85,7 +85,8 @@ class RelayEndpoint:
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
-            affinity = affinity_of(asked, body.heads) if entry.policy.replicas_max > 1 else None
+            several = entry.policy.replicas_max > 1
+            affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
             await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
 

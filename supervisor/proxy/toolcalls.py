@@ -167,11 +167,13 @@ class ToolCalls:
                 self._facts[client] = TemplateFacts.from_props(await answer.json_object())
         return self._facts[client]
 
-    def unparsed(self, model: str) -> None:
-        """Note that the engine's parser has failed on this model; requests with mode `auto` leave it out from now on.
+    def forget(self, model: str) -> None:
+        """Forget a model that is gone."""
+        self.counts.pop(model, None)
+        self._unparsable.discard(model)
 
-        Requests with mode `auto` leave it out from now on.
-        """
+    def unparsed(self, model: str) -> None:
+        """Note that the engine's parser failed on this model: requests with mode `auto` then leave it out."""
         if model not in self._unparsable:
             _log.warning("engine_parser_failed", model=model, then="raw")
         self._unparsable.add(model)
@@ -211,7 +213,7 @@ def _form_of(path: str) -> Form | None:
 
 
 def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object]) -> Prepared:
-    spoken = Spoken(lambda: form.voice(asked))
+    spoken = Spoken(partial(form.voice, form.echoed(asked)))
     return Prepared(CHAT_PATH, json.dumps(chat).encode(), chat, spoken, needs=form.needs(chat))
 
 
@@ -243,7 +245,7 @@ class Watch(Plain):
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw
         self._nudges = helping.nudges
         self._nudged = False
-        self._new_voice: Callable[[], Voice] = lambda: form.voice(request.fields)
+        self._new_voice: Callable[[], Voice] = partial(form.voice, form.echoed(request.fields))
         self._voice: Voice = self._new_voice()
         self.verbatim = self._voice.verbatim
         self._goes_on = False

@@ -10,6 +10,7 @@ from supervisor.core.schedule import Pins
 from supervisor.errors import InvalidRequest, ModelInUse
 from supervisor.planning.planner import Planner
 from supervisor.pool.pool import Pool
+from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.service.enginelogs import EngineLogs
 from supervisor.service.remarks import Remarks
 from supervisor.service.status import ModelStatus
@@ -32,6 +33,7 @@ class Forgetting:
     remarks: Remarks
     logs: EngineLogs
     variants: Variants
+    tool_calls: ToolCalls
 
     def __call__(self, model: str, why: str) -> None:
         """Drop a model; `why`, a sentence, is told for a while to whoever asks for it."""
@@ -39,6 +41,8 @@ class Forgetting:
         if untold is not None:
             self.logs.forget(untold)
             self.variants.forget(untold)
+            self.pool.forget(untold)
+            self.tool_calls.forget(untold)
         self.remarks.forget(model)
         self.pins.forget(model)
         self.planner.forget(model)

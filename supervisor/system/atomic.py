@@ -25,5 +25,5 @@ def atomic_write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def scratches(pattern: str) -> str:
-    """The pattern of what a killed process left of files of this pattern."""
+    """Return the pattern of what a killed process left of files of this pattern."""
     return f".{pattern}.{'[0-9a-f]' * (2 * _RANDOM_BYTES)}"

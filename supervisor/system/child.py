@@ -24,14 +24,14 @@ _DRAIN_S = 1.0  # how long output may trickle in and forked processes may die af
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How a process ended: with an exit code or by a signal. Neither: it never came to life."""
+    """The end of a process, with an exit code or by a signal. Neither: it never came to life."""
 
     code: int | None
     signal: int | None
 
     @classmethod
     def of(cls, returncode: int) -> ExitStatus:
-        """From Python's convention: a negative code is a signal."""
+        """Convert Python's convention: a negative code is a signal."""
         return cls(None, -returncode) if returncode < 0 else cls(returncode, None)
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class Child:
             stdin.write(line + b"\n")
 
     def kill(self) -> None:
-        """SIGKILL to its whole session, now; `stop` and `exit` tell when it is gone."""
+        """Send SIGKILL to its whole session, now; `stop` and `exit` tell when it is gone."""
         if not self._exit.done():
             processes.signal_session(self.pid, signal.SIGKILL)
 
@@ -183,7 +183,7 @@ class _Output(asyncio.SubprocessProtocol):
         asyncio.get_running_loop().call_later(_DRAIN_S, self._finish)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The process is reaped and all pipes are at their end; what it forked may be dying still."""
+        """Take note that the process is reaped and all pipes are at their end; what it forked may be dying still."""
         pid = cast(asyncio.SubprocessTransport, self._transport).get_pid()
         if not self._over and processes.session_members(pid):
             processes.signal_session(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""How many physical cores this process may use: what the machine has, within affinity and the control group's quota."""
+"""Count the physical cores this process may use: the machine's, within affinity and the control group's quota."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def physical_cores(cgroup: Path = _CGROUP) -> int:
-    """At least 1. Without a count of cores (some virtual machines), the logical processors are taken for them."""
+    """Return the number of cores, at least 1.
+
+    Where they cannot be counted (some virtual machines), the logical processors count.
+    """
     limits = [psutil.cpu_count(logical=False) or os.cpu_count() or 1]
     if hasattr(os, "sched_getaffinity"):
         limits.append(len(os.sched_getaffinity(0)))
@@ -20,7 +23,7 @@ def physical_cores(cgroup: Path = _CGROUP) -> int:
 
 
 def parse_quota(text: str) -> int | None:
-    """Whole processors of `cpu.max`: `200000 100000` is 2, `max 100000` and anything else None."""
+    """Return the whole processors of `cpu.max`: `200000 100000` is 2; `max 100000` and anything else None."""
     parts = text.split()
     if len(parts) != 2 or not all(part.isdigit() for part in parts) or not int(parts[1]):
         return None

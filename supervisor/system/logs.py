@@ -34,7 +34,7 @@ _TRACEBACK = "exception"
 
 
 class LogControl:
-    """What may change while the daemon runs: the level, and how large its file may grow.
+    """The settings of the log that may change while the daemon runs: its level and the size of its file.
 
     Attributes:
         level: events below it are left out.
@@ -55,7 +55,7 @@ class LogControl:
             self.file.max_bytes, self.file.files = max_bytes, files
 
     def choose(self, _logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-        """structlog's processor: drops what is below the level, and what one cause writes too much of."""
+        """Drop what is below the level and what one cause writes too much of, as a processor of structlog."""
         if _rank(method) < LEVELS.index(self.level):
             raise structlog.DropEvent
         dropped = self._flood.passes(event.get("event"), time.monotonic())
@@ -64,7 +64,7 @@ class LogControl:
         return {**event, "left_out": dropped} if dropped else event
 
     def wants(self, record: logging.LogRecord) -> bool:
-        """The same for what libraries log: warnings and worse. A cause is a place in their code."""
+        """Choose likewise among what libraries log: warnings and worse. A cause is a place in their code."""
         if record.levelno < max(logging.WARNING, getattr(logging, self.level.upper())):
             return False
         dropped = self._flood.passes((record.pathname, record.lineno), time.monotonic())
@@ -103,7 +103,7 @@ class _PlainFormatter(logging.Formatter):
     """A record as text that nothing in it can break out of."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Its line, and the lines of its traceback."""
+        """Return its line, and the lines of its traceback."""
         return _cut(plain(super().format(record)), _LONGEST_TRACEBACK)
 
 
@@ -144,7 +144,7 @@ def redact(_logger: object, _method: str, event: structlog.typing.EventDict) -> 
 
 
 def bounded(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Every value plain, on one line and not too long; a traceback has lines."""
+    """Make every value plain, one line and not too long; a traceback has lines."""
     return {key: _trace(value) if key == _TRACEBACK else _bounded(value) for key, value in event.items()}
 
 
@@ -157,7 +157,7 @@ def _bounded(value: object) -> object:
 
 
 def _nested(value: object) -> object:
-    """Lists and objects stay what they are where they are small, for the JSON form."""
+    """Keep small lists and objects as they are, for the JSON form."""
     shown = repr(value)
     return value if len(shown) <= _LONGEST and one_line(shown) == shown else one_line(_cut(shown, _LONGEST))
 
@@ -171,5 +171,5 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _rank(method: str) -> int:
-    """How serious a log method is; those that are no level (`exception`, `critical`) are errors."""
+    """Return how serious a log method is; those that are no level (`exception`, `critical`) are errors."""
     return LEVELS.index(method) if method in LEVELS else {"warn": 2}.get(method, len(LEVELS) - 1)

@@ -1,4 +1,4 @@
-"""What is fetched over the network: no answer is larger, slower or more roundabout than its limits allow."""
+"""Requests to the network: no answer is larger, slower or more roundabout than its limits allow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Take = Callable[[httpx.Response, bytes], bool]
 
 
 def bounded_client(timeout: httpx.Timeout, verify: ssl.SSLContext | bool = True) -> httpx.AsyncClient:
-    """A client that follows a few redirects and reads little of each; `timeout` is for one step, not for an answer."""
+    """Make a client that follows few redirects and reads little of each; `timeout` is for one step."""
     return httpx.AsyncClient(
         verify=verify,
         timeout=timeout,
@@ -62,7 +62,7 @@ def bounded_client(timeout: httpx.Timeout, verify: ssl.SSLContext | bool = True)
 
 
 async def get(client: httpx.AsyncClient, url: str, limits: Limits, headers: Mapping[str, str]) -> Answer:
-    """A whole answer, whatever its status. Raises OutOfBounds, and what httpx does."""
+    """Fetch a whole answer, whatever its status. Raises OutOfBounds, and what httpx does."""
     body = bytearray()
 
     def take(_: httpx.Response, piece: bytes) -> bool:
@@ -94,7 +94,7 @@ async def read(
 async def asked(
     client: httpx.AsyncClient, url: str, headers: Mapping[str, str], seconds: float | None = None
 ) -> AsyncIterator[httpx.Response]:
-    """An open answer, not compressed; its head has to come in `seconds`. Raises OutOfBounds, and what httpx does."""
+    """Open an answer, not compressed; its head has to come in `seconds`. Raises OutOfBounds, and what httpx does."""
     request = client.build_request("GET", url, headers={**headers, "Accept-Encoding": "identity"})
     try:
         async with asyncio.timeout(seconds):
@@ -111,7 +111,7 @@ async def asked(
 
 
 async def keeping_up(answer: httpx.Response, patience: float) -> AsyncIterator[bytes]:
-    """The pieces of a long body. Raises TooSlow where fewer than 64 KiB come in `patience` seconds."""
+    """Yield the pieces of a long body. Raises TooSlow where fewer than 64 KiB come in `patience` seconds."""
     loop = asyncio.get_running_loop()
     arrived, until = 0, loop.time() + patience
     async with _pieces(answer) as pieces:
@@ -130,7 +130,7 @@ async def keeping_up(answer: httpx.Response, patience: float) -> AsyncIterator[b
 
 
 def _pieces(answer: httpx.Response) -> aclosing[AsyncGenerator[bytes]]:
-    """The pieces of a body as they arrive, let go of at once when nobody wants more."""
+    """Yield the pieces of a body as they arrive; let go of it at once when nobody wants more."""
     return aclosing(cast(AsyncGenerator[bytes], answer.aiter_raw()))
 
 

@@ -29,7 +29,7 @@ _INSTEAD = (
 
 @dataclass(frozen=True)
 class Marker:
-    """What a folder's marker says: an id of its own, whether the program made the folder, what lay there already."""
+    """The contents of a folder's marker: an id, whether the program made the folder, what lay there already."""
 
     id: str
     made: bool
@@ -48,14 +48,14 @@ def own_folder(path: Path) -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """As `own_folder`, for what only its owner may look into; raises FolderRefused where others can."""
+    """Take a folder into use as `own_folder` does. Raises FolderRefused where others can look into it."""
     own_folder(path)
     _check(path, stat.S_IRWXG | stat.S_IRWXO)
     return path
 
 
 def inner_folder(path: Path) -> Path:
-    """A folder within one of ours, which is taken into use too where it is not there. Raises as `own_folder`."""
+    """Make a folder within one of ours, and take it into use where it is not there. Raises as `own_folder`."""
     if not path.parent.exists():
         own_folder(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
@@ -79,7 +79,7 @@ def keep_newest(files: Iterable[Path], most: int) -> None:
 
 
 def read_marker(path: Path) -> Marker | None:
-    """The marker in a folder; None where there is none of ours, or it cannot be read."""
+    """Read the marker in a folder; None where there is none of ours, or it cannot be read."""
     try:
         with open(os.open(path / MARKER, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), encoding="utf-8") as stream:
             found = json.load(stream)

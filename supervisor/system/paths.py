@@ -1,4 +1,4 @@
-"""Where things live. Nothing here creates or removes anything: `owned` makes folders.
+"""The program's folders. Nothing here creates or removes anything: `owned` makes folders.
 
 state    database, endpoint file, pid records, logs   $SUPERVISOR_HOME, else the user's state folder
 cache    the built-in model, capability cache          $SUPERVISOR_HOME/cache, else the user's cache folder
@@ -44,7 +44,7 @@ class Places:
 
     @property
     def database(self) -> Path:
-        """What the daemon remembers: footprints, load times."""
+        """The file of what the daemon remembers: footprints, load times."""
         return self.state / "state.db"
 
     @property
@@ -58,14 +58,14 @@ class Places:
         return self.state / "children"
 
     def engine_log(self, model_id: str) -> Path:
-        """The rotating log of one model's engine; no other model's, and none of the program's own."""
+        """Return the rotating log of one model's engine; no other model's, and none of the program's own."""
         name = safe_name(model_id)
         if name != model_id or name in {self.daemon_log.stem, self.cli_errors.stem}:
             name = f"{name[:80]}-{hashlib.sha256(os.fsencode(model_id)).hexdigest()[:8]}"
         return self.state / "logs" / f"{name}.log"
 
     def engine_logs(self) -> list[Path]:
-        """The logs of engines that are there, the older files of each too."""
+        """List the logs of engines that are there, the older files of each too."""
         others = (self.daemon_log.name, self.cli_errors.name)
         return [path for path in self.daemon_log.parent.glob("*.log*") if not path.name.startswith(others)]
 
@@ -76,7 +76,7 @@ class Places:
 
 
 def places(env: Mapping[str, str]) -> Places:
-    """The folders that this environment selects."""
+    """Return the folders that this environment selects."""
     home = Path(env.get("HOME") or Path.home())
     mac = sys.platform == "darwin"
     cache_base = _base(env, "XDG_CACHE_HOME", home / ("Library/Caches" if mac else ".cache"))
@@ -94,7 +94,7 @@ def places(env: Mapping[str, str]) -> Places:
 
 
 def safe_name(model_id: str) -> str:
-    """A file name for a model id: ASCII letters, digits, `.`, `_`, `-`; at most 100 characters."""
+    """Return a file name for a model id: ASCII letters, digits, `.`, `_`, `-`; at most 100 characters."""
     return "".join(c if (c.isascii() and c.isalnum()) or c in "._-" else "_" for c in model_id)[:100] or "_"
 
 

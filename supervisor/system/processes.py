@@ -25,14 +25,14 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 @dataclass(frozen=True)
 class Activity:
-    """What the processes of a session have consumed so far: seconds of CPU, bytes read and written."""
+    """The total use by the processes of a session: seconds of CPU, bytes read and written."""
 
     cpu_s: float
     io_bytes: int
 
 
 def parent_death_hook() -> Callable[[], None] | None:
-    """What a child runs between fork and exec so that it is killed when this process dies; None where unsupported.
+    """Return the function between fork and exec that has a child killed when this process dies; None if unsupported.
 
     Linux only. The kernel ties the signal to the *thread* that forked, so the hook is given out on the main thread
     alone: there the thread's death is the process's. The library is loaded here, before the fork, because a fork of
@@ -52,7 +52,7 @@ def parent_death_hook() -> Callable[[], None] | None:
 
 
 def session_members(session: int) -> tuple[int, ...]:
-    """The pids of the live processes in a session; zombies that wait to be reaped do not count."""
+    """Return the pids of the live processes in a session; zombies that wait to be reaped do not count."""
     return tuple(pid for pid in psutil.pids() if _in_session(pid, session) and is_running(pid))
 
 
@@ -69,7 +69,7 @@ def signal_session(session: int, number: signal.Signals) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process exists and is not merely waiting to be reaped."""
+    """Tell whether the process exists and is not merely waiting to be reaped."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -79,7 +79,7 @@ def is_running(pid: int) -> bool:
 
 
 def create_time(pid: int) -> float | None:
-    """When the process started, in seconds since the epoch; None if it does not exist or is not ours to see."""
+    """Return the start of the process, in seconds since the epoch; None if it does not exist or is not ours to see."""
     try:
         return psutil.Process(pid).create_time()
     except (psutil.NoSuchProcess, psutil.AccessDenied):
@@ -87,7 +87,7 @@ def create_time(pid: int) -> float | None:
 
 
 def activity(session: int) -> Activity:
-    """What the live processes of a session have consumed. Platforms without I/O counters report 0 bytes."""
+    """Sum what the live processes of a session have consumed. Platforms without I/O counters report 0 bytes."""
     cpu_s, io_bytes = 0.0, 0
     for pid in session_members(session):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -101,7 +101,7 @@ def activity(session: int) -> Activity:
 
 
 def anonymous_bytes(pid: int) -> int | None:
-    """What a process holds of the host's memory without mapped files; None where the platform does not tell."""
+    """Return a process's host memory without mapped files, in bytes; None where the platform does not tell."""
     try:
         status = Path(f"/proc/{pid}/status").read_text("utf-8", "replace")
     except OSError:
@@ -111,7 +111,7 @@ def anonymous_bytes(pid: int) -> int | None:
 
 
 def session_anonymous_bytes(session: int) -> int | None:
-    """The same of all live processes of a session together."""
+    """Sum `anonymous_bytes` of all live processes of a session."""
     found = [size for pid in session_members(session) if (size := anonymous_bytes(pid)) is not None]
     return sum(found) if found else None
 

@@ -1,4 +1,4 @@
-"""Which children run, on disk: one small JSON file each, so that the next daemon can end what a killed one left.
+"""Records of running children on disk: a small JSON file each, so that the next daemon can end what is left.
 
 A leftover is ended only if it is provably ours: the pid lives, started at the recorded moment, and leads its own
 session, as every child of ours does. Anything else (a recycled pid, a damaged file) costs nothing but the record.
@@ -37,7 +37,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Ended:
-    """What happened to one record: `outcome` is `killed`, `gone`, `not ours` or `unreadable`."""
+    """The fate of one record: `outcome` is `killed`, `gone`, `not ours` or `unreadable`."""
 
     pid: int | None
     program: str
@@ -64,7 +64,7 @@ def end_leftovers(folder: Path, *, term_s: float = 3.0) -> list[Ended]:
 
 
 def living_children(folder: Path) -> list[int]:
-    """The pids of recorded children that live and are provably ours."""
+    """Return the pids of recorded children that live and are provably ours."""
     records = (_read(path) for path in sorted(folder.glob("*.json")))
     return [record.pid for record in records if record is not None and _judge(record) == "ours"]
 
@@ -94,7 +94,7 @@ def _read(path: Path) -> Record | None:
 
 
 def _judge(record: Record) -> Literal["ours", "not ours", "gone"]:
-    """Whether what runs under the recorded pid is the recorded child."""
+    """Tell whether what runs under the recorded pid is the recorded child."""
     started = processes.create_time(record.pid)
     if started is None or not processes.is_running(record.pid):
         return "gone"

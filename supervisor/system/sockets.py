@@ -19,7 +19,7 @@ LONGEST_PATH = 100  # bytes; below every system's limit
 
 
 def fresh_socket(runtime: Path) -> Path:
-    """A path for a new socket in `runtime`, which is made private if needed; nothing is bound yet.
+    """Choose a path for a new socket in `runtime`, which is made private if needed; nothing is bound yet.
 
     Raises EngineStartFailed where the path would be too long or the folder cannot be ours.
     """

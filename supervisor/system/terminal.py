@@ -1,4 +1,4 @@
-"""What a terminal gets of this program: every text, wherever it came from, without anything that it would obey.
+"""The guard of the terminal: every text, wherever it came from, loses what the terminal would obey.
 
 Standard output and error are wrapped once, at the start, so that no line of any verb can forget it: names in a GGUF,
 messages of a hub, lines of an engine, answers of models, file names. Three sequences pass, which only make text bold,
@@ -26,7 +26,7 @@ class Shown:
         self.obeyed = stream
 
     def write(self, text: str) -> int:
-        """Write; like any text stream's."""
+        """Write, like any text stream."""
         parts = _OURS.split(text)  # every second one is a sequence of ours
         self.obeyed.write("".join(part if number % 2 else plain(part) for number, part in enumerate(parts)))
         return len(text)
@@ -56,5 +56,8 @@ def guard_streams() -> None:
 
 
 def obeyed(stream: TextIO) -> TextIO:
-    """The stream behind `stream`, for what moves the cursor; whoever writes to it makes foreign text plain first."""
+    """Return the stream behind `stream`, for what moves the cursor.
+
+    Whoever writes to it makes foreign text plain first.
+    """
     return stream.obeyed if isinstance(stream, Shown) else stream

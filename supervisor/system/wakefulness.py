@@ -12,7 +12,7 @@ _COUNTS_SUSPENSION = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTO
 
 
 def lifetime() -> float:
-    """Seconds that never go back, those of a suspension counted where the platform can."""
+    """Return seconds that never go back; a suspension counts where the platform can tell."""
     return time.monotonic() if _COUNTS_SUSPENSION is None else time.clock_gettime(_COUNTS_SUSPENSION)
 
 
@@ -28,7 +28,7 @@ class Epoch:
         self._offset = epoch() - lifetime()
 
     def __call__(self, at: float) -> float:
-        """Seconds since 1970, to the millisecond."""
+        """Return seconds since 1970, to the millisecond."""
         offset = self._epoch() - self._lifetime()
         if abs(offset - self._offset) >= _LEAST_S:
             self._offset = offset

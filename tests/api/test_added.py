@@ -17,6 +17,7 @@ from supervisor.errors import InvalidRequest, ModelNotFound
 from supervisor.planning.planner import Planner
 from supervisor.pool.pool import Pool
 from supervisor.probe.profiles import load_profile
+from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.service.added import MOST_ADDED, Added, Forgetting
 from supervisor.service.build import Parts, plans_alone, without_daemon
 from supervisor.service.enginelogs import EngineLogs
@@ -48,7 +49,9 @@ class Bench:
         planner = Planner(self.registry, self.parts.catalogue.know, self.parts.lookout)
         pins, self.remarks = Pins(self.registry.policy_of), Remarks()
         logs = EngineLogs(lambda model: self.folder / f"{model}.log")
-        forget = Forgetting(self.registry, planner, self.pool, pins, self.remarks, logs, self.parts.variants)
+        forget = Forgetting(
+            self.registry, planner, self.pool, pins, self.remarks, logs, self.parts.variants, ToolCalls()
+        )
         statuses = Statuses(self.registry, self.pool, planner, pins, self.remarks, {}, float)
         self.added = Added(self.registry, self.pool, statuses, lambda model: model == "own", forget)
         self.loads = Loads(

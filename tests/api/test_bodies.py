@@ -142,3 +142,11 @@ def test_a_small_body_of_management_is_read_as_before() -> None:
     length = (b"content-length", b"9")
     (status, error), taken = asyncio.run(ask("POST", "/api/v1/plan", iter((b'{"x": ', b"[]}")), length))
     assert (status, error["code"], error["param"], taken) == (400, "invalid_request", "target", 9)
+
+
+def test_a_call_of_management_with_very_many_keys_is_not_looked_at() -> None:
+    """Each key that is not known costs a fault of its own."""
+    body = json.dumps({"target": "m", "options": {f"k{number}": 1 for number in range(9000)}}).encode()
+    length = (b"content-length", str(len(body)).encode())
+    (_, error), _ = asyncio.run(ask("POST", "/api/v1/plan", iter([body]), length))
+    assert error["code"] == "payload_too_large"

@@ -71,7 +71,7 @@ def test_wrong_plans_are_refused(daemon: RunningDaemon) -> None:
     )
     assert refusal(daemon, path, {}) == (400, "invalid_request")
     misspelt = daemon.http.post(path, json={"target": "demo", "options": {"ctx_sise": 1}}).json()["error"]
-    assert misspelt["message"] == "options.ctx_sise: is not a known key; did you mean ctx_size?"
+    assert misspelt["message"] == "options.ctx_sise: unknown key; did you mean ctx_size?"
     form = daemon.http.post(path, content='{"target": "demo"}', headers={"content-type": "text/plain"}).json()["error"]
     assert "Content-Type: application/json" in form["message"]
     assert daemon.http.post(path, json={}).json()["error"]["message"] == "target: is missing"

@@ -122,7 +122,7 @@ def test_a_bad_file_changes_nothing_and_says_why(home: Path, engine_binary: Path
         assert answer.status_code == 422
         error = answer.json()["error"]
         assert error["code"] == "config_invalid"
-        assert "test.yaml:3:9: models.two.fiel: is not a known key; did you mean file?" in error["message"]
+        assert "test.yaml:3:9: models.two.fiel: unknown key; did you mean file?" in error["message"]
         assert config(daemon)["error"]["message"] == error["message"]
         assert config(daemon)["loaded_at"] == started["loaded_at"]
         assert daemon.model("one")["pid"] == pid

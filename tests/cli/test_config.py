@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from supervisor.cli import config
-from tests.cli.conftest import ROOT, Cli
-
-DOCS = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-
-
-def test_every_part_and_option_is_documented() -> None:
-    subparsers = argparse.ArgumentParser().add_subparsers()
-    config.add_parser(subparsers)
-    parts = next(action for action in subparsers.choices["config"]._actions if action.choices)
-    assert parts.choices is not None
-    for name, parser in dict(parts.choices).items():
-        assert f"`config {name}" in DOCS
-        for option in parser._option_string_actions:
-            assert not option.startswith("--") or option == "--help" or option in DOCS, option
+from tests.cli.conftest import Cli
 
 
 def test_a_file_is_made_of_what_folders_and_caches_hold(cli: Cli) -> None:
@@ -44,7 +29,7 @@ def test_a_file_is_made_of_what_folders_and_caches_hold(cli: Cli) -> None:
     again = cli("config", "init", "-o", "supervisor.yaml")
     assert again.code == 2
     assert "--force" in again.err
-    assert "no folder" in cli("config", "init", "--models-dir", "absent").err
+    assert "is not a folder" in cli("config", "init", "--models-dir", "absent").err
     nowhere = cli("config", "init", "--num-models", "1", "-o", "absent/file.yaml")
     assert (nowhere.code, "cannot be written" in nowhere.err) == (2, True)
     assert "is a folder" in cli("config", "check", "shelf").err
@@ -65,7 +50,7 @@ def test_check_says_where_and_what(cli: Cli) -> None:
     (cli.folder / "bad.yaml").write_text("server:\n  prot: 1\nmodels:\n  m: {file: x, replicas: 0}\n")
     done = cli("config", "check", "bad.yaml")
     assert done.code == 1
-    assert "bad.yaml:2:3: server.prot: is not a known key; did you mean port?" in done.err
+    assert "bad.yaml:2:3: server.prot: unknown key; did you mean port?" in done.err
     assert "bad.yaml:4:26: models.m.replicas: must be a number from 1 to 256, or MIN..MAX" in done.err
     found = cli("config", "check", "bad.yaml", "--json")
     assert found.code == 1
@@ -96,7 +81,7 @@ def test_a_file_of_another_program_is_said_to_be_one(cli: Cli) -> None:
     assert done.code == 1
     assert "llama-swap" in done.err
     assert "config import" in done.err
-    assert "is not a known key" not in done.err
+    assert "unknown key" not in done.err
     (cli.folder / "models.ini").write_text("[m]\nmodel = /x.gguf\n")
     assert "config import" in cli("config", "check", "models.ini").err
 

@@ -15,7 +15,7 @@ import pytest
 
 from supervisor.cli.background import start
 from supervisor.cli.daemon import Daemon, at_endpoint
-from supervisor.cli.stop import stop_daemon
+from supervisor.cli.ending import stop_daemon
 from supervisor.errors import DaemonError
 from supervisor.system.paths import Places, places
 from tests.cli.conftest import Cli

@@ -85,7 +85,7 @@ def test_the_table_for_people(cli: Cli, demo_model: Path) -> None:
 def test_it_is_said_that_a_gpu_is_assumed(cli: Cli, demo_model: Path) -> None:
     assumed = cli("estimate", str(demo_model))
     assert "as if on one GPU, whether there is one or not" in assumed.err
-    assert "one GPU (as if)" in assumed.out
+    assert "one GPU (assumed)" in assumed.out
     assert "GPU0" not in assumed.out
     assert "GPU1" in cli("estimate", str(demo_model), "-ts", "1,1").out
     alone = cli("estimate", str(demo_model), "-ngl", "0")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Iterator
 
 import pytest
 
-from supervisor.cli.main import VERBS
+from supervisor.cli.registry import VERBS
 
 
 def described(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str | None]]:
@@ -22,10 +21,10 @@ def described(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str | None
             yield f"{parser.prog} {'/'.join(action.option_strings) or action.dest}", action.help
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", VERBS.records)
 def test_everything_is_described(verb: str) -> None:
     parser = argparse.ArgumentParser("supervisor")
-    importlib.import_module(f"supervisor.cli.{verb}").add_parser(parser.add_subparsers())
+    VERBS.add_to(parser.add_subparsers(), verb)
     found = dict(described(parser))
     assert f"supervisor {verb}" in found
     assert [name for name, text in found.items() if not text] == []

@@ -146,7 +146,7 @@ def test_the_devices_of_another_machine(bare: Cli, models: Path) -> None:
     (("demo", "--devices", "{models}/deepseek-v3.gguf"), 1, "profile_invalid", "too large"),
     (("demo", "--devices", "2x24gb", "--device", "CUDA7"), 1, "unknown_device", "this machine has: CUDA0, CUDA1"),
     (("demo", "--devices", "2x24gb", "-ctv", "q8_0", "-fa", "off"), 1, "quantized_v_needs_flash_attention", ""),
-    (("demo", "--devices", "2x24gb", "--set", "nonsense=1"), 1, "invalid_request", "is not a known key"),
+    (("demo", "--devices", "2x24gb", "--set", "nonsense=1"), 1, "invalid_request", "unknown key; docs/launch.md"),
     (("demo", "--devices", "2x24gb", "--set", "parallel=many"), 1, "invalid_request", "parallel: "),
     (("demo", "--devices", "2x24gb", "--extra-arg=--port"), 1, "invalid_request", "--port cannot be given"),
     (("./absent.gguf",), 1, "model_file_invalid", "does not exist"),

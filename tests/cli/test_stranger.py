@@ -56,21 +56,21 @@ def test_an_event_that_is_none(cli: Cli, event: bytes, words: tuple[str, ...]) -
     with stranger(b"data: " + event + b"\n\n", "text/event-stream") as url:
         shown = cli(*words, "--url", url)
     assert shown.code != 0
-    assert "does not speak like this program's daemon" in shown.err or "A piece of the answer is" in shown.err
+    assert "is not this program's daemon" in shown.err or "A piece of the answer is" in shown.err
     assert "bug in the program" not in shown.err
 
 
 def test_an_answer_that_is_nested_too_deeply() -> None:
-    with stranger(b"[" * 100_000) as url, pytest.raises(DaemonError, match="does not speak"):
+    with stranger(b"[" * 100_000) as url, pytest.raises(DaemonError, match="is not this program's daemon"):
         Client(url).get("/api/v1/devices")
 
 
 def test_answers_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_LONGEST_ANSWER", 1000)
     monkeypatch.setattr(client_module, "_LONGEST_LINE", 1000)
-    with stranger(b" " * 2000 + b"{}") as url, pytest.raises(DaemonError, match="does not speak"):
+    with stranger(b" " * 2000 + b"{}") as url, pytest.raises(DaemonError, match="is not this program's daemon"):
         Client(url).get("/api/v1/devices")
-    with stranger(b"x" * 2000) as url, pytest.raises(DaemonError, match="does not speak"):
+    with stranger(b"x" * 2000) as url, pytest.raises(DaemonError, match="is not this program's daemon"):
         list(Client(url).lines("/api/v1/logs", {}))
-    with stranger(b"data: x\n" * 2000) as url, pytest.raises(DaemonError, match="does not speak"):
+    with stranger(b"data: x\n" * 2000) as url, pytest.raises(DaemonError, match="is not this program's daemon"):
         list(Client(url).events("/v1/chat/completions", {}))

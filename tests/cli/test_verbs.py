@@ -43,6 +43,17 @@ def test_ps_shows_what_keeps_a_model_and_how_long_it_stays(cli: Cli, daemon: Fak
     assert (rows["kept"], rows["idle"], rows["late"]) == ("pinned", "7h", "0s")
 
 
+def test_states_have_words_for_people_and_names_for_programs(cli: Cli, daemon: FakeDaemon) -> None:
+    daemon.models["first"] = model("first", "reserved")
+    daemon.models["again"] = model("again", "backoff")
+    for verb in ("ps", "models"):
+        rows = {line.split()[0]: line for line in cli(verb).out.splitlines() if line.split()}
+        assert " starting " in rows["first"], verb
+        assert " waiting to retry " in rows["again"], verb
+    states = {found["id"]: found["state"] for found in cli("ps", "--json").json()["models"]}
+    assert states == {"first": "reserved", "again": "backoff"}
+
+
 def test_ps_forgets_failures_after_a_while(cli: Cli, daemon: FakeDaemon) -> None:
     error = {"code": "model_load_failed", "message": "no", "log_lines": []}
     daemon.models["fresh"] = model("fresh", "failed", error=error, failed_at=time.time())
@@ -233,7 +244,7 @@ def test_a_piece_that_cannot_be_read_ends_a_chat_with_an_error(cli: Cli, daemon:
     deep: dict[str, object] = {}
     for _ in range(600):
         deep = {"a": deep}
-    for piece, said in ((deep, "nests arrays and objects"), ("a text", "no JSON object")):
+    for piece, said in ((deep, "arrays and objects in each other"), ("a text", "not a JSON object")):
         daemon.chat = lambda _, piece=piece: [piece]  # type: ignore[misc]  # of this round
         done = cli("chat", "-m", "hello")
         assert done.code != 0
@@ -334,9 +345,9 @@ def test_events_are_a_line_each(cli: Cli, daemon: FakeDaemon) -> None:
     ]
     assert cli("events").out.splitlines() == [
         "models: 1, requests in flight: 0",
-        "a: failed, 0 at work, 0 waiting [does_not_fit]",
+        "a: failed, 0 running, 0 waiting [does_not_fit]",
         "request 1: /v1/completions of a, running",
-        "request 1: over",
+        "request 1: done",
     ]
     first = cli("events", "--json").out.splitlines()[0]
     assert json.loads(first)["event"] == "snapshot"

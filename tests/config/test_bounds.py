@@ -142,3 +142,12 @@ def test_the_extremes_of_every_option_are_valid_and_what_is_beyond_is_not(name: 
     for value in beyond:
         with pytest.raises(ValidationError):
             ModelOptions.model_validate({name: value})
+
+
+@pytest.mark.parametrize("entries", [[1] * 10_000, {str(number): [] for number in range(10_000)}])
+def test_what_has_too_many_entries_is_refused_before_they_are_looked_at(entries: object) -> None:
+    """Tens of thousands of faults, one for each, take seconds."""
+    for name in ModelOptions.model_fields:
+        with pytest.raises(ValidationError) as refused:
+            ModelOptions.model_validate({name: entries})
+        assert refused.value.error_count() <= 10, name

@@ -18,7 +18,8 @@ from supervisor.core.launch.rules import Rule, rules_with
 from supervisor.core.options import LaunchOptions, Mark, option, options_of
 from supervisor.core.options.kinds import File, Slots, Tokens
 from supervisor.errors import OptionNotSupported
-from tests.support.option_tables import PARTS, Part, example, flags, table
+from tests.support.cli_page import groups_of
+from tests.support.option_tables import PARTS, Part, example, table
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,11 @@ def test_the_example_the_pages_and_the_flags_have_it() -> None:
     assert "| `scratch_size` | tokens | anybody | paper for notes |\n" in table(ROWS)
     assert "| `scratch_pages` | slots, 1 to 256 | anybody | pages of it |\n" in table(ROWS)
     assert "| `scratch_file` | path | configuration | where it is kept |\n" in table(ROWS)
-    assert "`-scs`/`--scratch-size N`." in flags(ROWS)
-    assert "scratch-pages" not in flags(ROWS)
+    parser = argparse.ArgumentParser()
+    add_launch_options(parser, [row for row in ROWS if Mark.TYPED in row.marks])
+    flags = "".join(row for rows in groups_of(parser).values() for row in rows)
+    assert "| `-scs`, `--scratch-size N` | paper for notes" in flags
+    assert "scratch-pages" not in flags
 
 
 def test_the_command_line_has_it() -> None:

@@ -42,3 +42,16 @@ def test_what_has_no_beginning_has_no_key(body: dict[str, object]) -> None:
 )
 def test_what_is_no_proper_conversation_does_no_harm(messages: list[object]) -> None:
     affinity_of({"messages": messages})
+
+
+def test_what_lies_behind_the_beginning_of_a_long_conversation_is_not_looked_at() -> None:
+    looked: list[object] = []
+    said: list[object] = [{"role": "assistant", "content": [{"type": "text", "text": "x"}] * 1000}] * 1000
+
+    def noted(value: object) -> object:
+        looked.append(value)
+        return value
+
+    assert affinity_of({"messages": [*said, HI]}, noted) is not None
+    assert len(looked) <= 100
+    assert all(isinstance(one, list) and len(one) <= 100 for one in looked)

@@ -136,3 +136,20 @@ def test_debugging_of_a_chat_leaves_out_the_text_that_is_not_known() -> None:
     settings = {"stream": False, "seed": 1}
     assert chat.response()["__verbose"] == {"stop": True, "generation_settings": settings}
     assert text.response()["__verbose"] == {**told, "content": "Hi", "generation_settings": settings}
+
+
+def test_what_comes_with_each_token_of_an_answer_has_an_end() -> None:
+    fold = StreamFold(RawFold())
+    event = {"index": 0, "content": "x", "stop": False, "completion_probabilities": [{"token": "x" * (1 << 20)}]}
+    data = f"data: {json.dumps(event)}\n\n".encode()
+    for _ in range(60):
+        fold.feed(data)
+    with pytest.raises(EngineStreamInvalid, match="too large"):
+        fold.feed(data * 10)
+
+
+def test_the_text_of_an_answer_has_none() -> None:
+    fold = StreamFold(RawFold())
+    data = f"data: {json.dumps({'index': 0, 'content': 'x' * 900, 'stop': False})}\n\n".encode() * 100
+    for _ in range(1000):
+        fold.feed(data)

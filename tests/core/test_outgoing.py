@@ -125,6 +125,14 @@ def test_nothing_else_of_the_body_is_touched() -> None:
     assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream": true}'
 
 
+@pytest.mark.parametrize("path", [TEXT, "/completion"])
+@pytest.mark.parametrize("field", ["n_probs", "logprobs"])
+def test_very_many_probabilities_are_not_read(path: str, field: str) -> None:
+    """An engine gives as many for each token as its vocabulary has tokens."""
+    assert outgoing_request(kind_of(path), {field: 20}).kind is not None
+    assert outgoing_request(kind_of(path), {field: 200_000}).kind is None
+
+
 @pytest.mark.parametrize("kind", ["chat", "completion", "responses", "raw"])
 def test_an_answer_that_is_not_folded_has_its_reason_in_words(kind: Kind) -> None:
     asked = {"logprobs": True, "n_probs": 1, "stop": ["x"]}

@@ -32,13 +32,13 @@ Every figure is the estimate for a header and flags, beside the real llama-serve
 
 * **Fixtures**: a tiny model for every architecture that llama.cpp can build from hyper-parameters. These are those of
   its `tests/test-llama-archs.cpp`, as they are (`upstream`) and with more layers, heads and a longer window (`wide`);
-  `+experts` and `+nextn` are variants. Of most there are three more (`1`, `2`, `3`) whose dimensions are drawn at
-  random, by a seed, each with four of the settings, drawn too: a rule that fits one shape only shows there. llama.cpp
-  itself says which tensors a model has; the server loads the file on the CPU.
+  `+experts` and `+nextn` are variants. Most have three more (`1`, `2`, `3`) with random dimensions, each with four
+  random settings, all by a seed: they reveal a rule that fits only one shape. llama.cpp itself says which tensors a
+  model has; the server loads the file on the CPU.
 * **Known models**: published dimensions, in files of a header and a hole. The server's own fit pass computes their
   sizes without allocating them; RPC workers stand for one or two GPUs.
-* **Equal** means: to half of the log's last digit (0.01 MiB) for every line of a sum; whole MiB where the log has no
-  more (devices). A projection counts weights on the host without the slack of `mmap`.
+* **Equal** means: to half of the log's last digit (0.01 MiB) for every line of a sum, or to whole MiB if the log has no
+  more digits (devices). A projection counts weights on the host without the slack of `mmap`.
 * The compute buffer is meant to be a bound: its signed error is shown, estimate over log.
 
 | setting | flags |

@@ -18,7 +18,7 @@ import pytest
 from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubError, HubGated, HubUnreachable, VerificationFailed
 from supervisor.hub.download import Progress
 from supervisor.hub.models import Chosen, HubModels
-from supervisor.hub.partial import partial_of
+from supervisor.hub.partials import partial_of
 from tests.hub.conftest import Client
 from tests.support.hub import Fault, LocalHub
 

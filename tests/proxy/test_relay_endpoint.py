@@ -58,9 +58,6 @@ class _Engine:
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
 
-    async def read(self) -> bytes:
-        return b"".join(self._parts)
-
     async def read_some(self) -> bytes:
         return self._parts.pop(0) if self._parts else b""
 
@@ -134,3 +131,33 @@ def test_a_refusal_says_whether_and_when_to_try_again(
     assert start["status"] == status
     assert header in start["headers"]
     assert json.loads(body["body"])["error"]["code"] == refusal.code
+
+
+MIB = b" " * (1 << 20)
+
+
+@pytest.mark.parametrize(("path", "most"), [("/v1/messages", 4), ("/v1/chat/completions", 256)])
+def test_an_answer_in_one_piece_has_an_end(path: str, most: int) -> None:
+    """It is shorter where the answer is read to be said in another form: that keeps all others waiting."""
+    answer = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}}]}).encode()
+
+    def status(mebibytes: int) -> int:
+        engine = _Engine([answer, *[MIB] * mebibytes])
+        engine.content_type = "application/json"
+        start, _ = asyncio.run(ask(engine, stream=False, path=path))
+        assert engine.leased == 0
+        return int(start["status"])
+
+    assert status(most - 1) == 200
+    assert status(most) == 502
+
+
+def test_of_a_long_path_the_beginning_is_listed() -> None:
+    """Every list of requests, and every event of one, repeats it."""
+    inflight = Inflight(lambda: 0.0)
+
+    async def listed() -> str:
+        with inflight.entered("m", "/upstream/m/" + "x" * 60_000, stream=False):
+            return next(iter(inflight)).path
+
+    assert len(asyncio.run(listed())) < 1000

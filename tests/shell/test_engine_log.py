@@ -151,3 +151,14 @@ async def test_following_a_closed_log_ends_at_once(log: OutputLog, tmp_path: Pat
     log.write(b"after the end")
     assert log.tail(1) == ("after the end",)
     assert read(tmp_path / "logs" / "model.log") == "last\n"
+
+
+async def test_a_follower_may_lag_behind_by_so_many_characters(tmp_path: Path) -> None:
+    log = OutputLog(tmp_path / "log")
+    with log.subscribe() as follower:
+        for _ in range(100):
+            log.write(b"x" * 100_000)
+        log.close()
+        held = [line async for line in follower]
+    assert sum(map(len, held)) < 2 << 20
+    assert "lines skipped" in held[-1]

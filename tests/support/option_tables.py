@@ -1,19 +1,18 @@
 """What people read about launch options, made from their table: `python -m tests.support.option_tables` writes it anew.
 
-The table in docs/launch.md, the flags in docs/cli.md, the options of the model in config.example.yaml.
+The table in docs/launch.md, the options of the model in config.example.yaml. The flags in docs/cli.md
+are made from the parsers (`cli_page`).
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from supervisor.cli.launching import add_flag
-from supervisor.core.options import LaunchOptions, Mark, Option, kinds, options_of
+from supervisor.core.options import LaunchOptions, Option, kinds, options_of
 
 ROOT = Path(__file__).parents[2]
 _PLAIN = 100_000  # an upper bound beyond which nobody asks for it
@@ -68,22 +67,6 @@ def _plural(word: str) -> str:
     return word if word.startswith("`") else f"{word}s"
 
 
-def flags(rows: Iterable[Option]) -> str:
-    """The flags of `load` and `plan`, in one sentence."""
-    parser = argparse.ArgumentParser(add_help=False)
-    for row in rows:
-        if Mark.TYPED in row.marks:
-            add_flag(parser, row)
-    return f"Flags: {', '.join(map(_flag, parser._actions))}.\n"
-
-
-def _flag(action: argparse.Action) -> str:
-    """`-c`/`--ctx-size N`, `--x on|off`, `--switch`."""
-    taken = "" if action.nargs == 0 else f" {action.metavar or '|'.join(map(str, action.choices or ()))}"
-    first = [f"`{one}`/" for one in action.option_strings[:-1]]
-    return f"{''.join(first)}`{action.option_strings[-1]}{taken}`"
-
-
 def example(rows: Iterable[Option]) -> str:
     """Keys of a model with a value and a comment each."""
     return "\n".join(line for row in rows for line in _example(row)) + "\n"
@@ -108,7 +91,6 @@ def _written(given: object) -> str:
 
 PARTS = (
     Part(ROOT / "docs" / "launch.md", re.compile(r"\| option \| value \| who \| meaning \|\n(?:\|.*\|\n)+"), table),
-    Part(ROOT / "docs" / "cli.md", re.compile(r"^Flags: .*\n", re.MULTILINE), flags),
     Part(
         ROOT / "config.example.yaml", re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n# )"), example
     ),

@@ -57,7 +57,7 @@ MEANINGS: Mapping[str, str] = {
     DRAFT: "The draft model could not be loaded, or does not go with the model.",
     FLASH_ATTENTION: "Flash attention does not work on this device.",
     ARCHITECTURE: "This engine does not know the model's architecture or tokenizer.",
-    FILE: "The file is a well-formed GGUF, and the engine cannot load it, or an adapter's.",
+    FILE: "The file, or an adapter's, is a well-formed GGUF, but the engine cannot load it.",
     OPTION: "The engine refuses an option or its value.",
     LIBRARY: "The engine lacks a library.",
     SOCKET: "The engine could not listen on its socket.",

@@ -17,7 +17,7 @@ from supervisor.core.toolcalls.source import finished
 _MOST: Final = 1 << 13
 """Of what takes time in broken arguments, so many are mended in one request; what is broken beyond that is emptied."""
 
-_SLOW: Final = (",", ":", "\\", "\n")
+_SLOW: Final = (",", ":", "\\", "\n", "{", "}", "[", "]", '"', "'")
 
 
 def mended_messages(messages: object) -> list[object] | None:

@@ -6,21 +6,33 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from supervisor.core.recovery.typed import Chunk, Delta, Head, Usage, numbered
-from supervisor.core.recovery.voices import message_of, named
+from supervisor.core.recovery.voices import compact, message_of, named
 from supervisor.core.stream.apis import RESPONSES
 from supervisor.core.text.foreignjson import NotJson, parse
 
 Item: TypeAlias = dict[str, object]
 
 _ECHOED: Final = ("instructions", "max_output_tokens", "metadata", "previous_response_id", "reasoning", "temperature")
+_CHOICES: Final = ("parallel_tool_calls", "tool_choice", "tools")
+_MOST_ECHOED: Final = 1 << 18  # characters
 _REASONING: Final = "reasoning"
 _MESSAGE: Final = "message"
 _TEXTS: Final = {"reasoning_content": _REASONING, "content": _MESSAGE}
 _EVENTS: Final = {_REASONING: "response.reasoning_text", _MESSAGE: "response.output_text"}
 
 
+def echoed(asked: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the parts of a request that its answer repeats, if short: they are written three times into a stream."""
+    left, kept = _MOST_ECHOED, dict[str, object]()
+    for key in (*_CHOICES, *_ECHOED):
+        if key in asked and (size := len(compact({key: asked[key]}))) <= left:
+            left -= size
+            kept[key] = asked[key]
+    return kept
+
+
 class ResponsesVoice:
-    """One answer; see `Voice`. `asked`: the client's request, parts of which the answer repeats."""
+    """One answer; see `Voice`. `asked`: what it repeats of the client's request, as `echoed` leaves it."""
 
     verbatim = False
 

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 CHARACTERS = 4096
 """Of each text; the beginning is what an engine can use again."""
 
+_MOST_PARTS = 64
+"""Messages, and parts of one, that are looked at: what comes behind them tells few conversations apart."""
+
 
 def affinity_of(body: Mapping[str, object], heads: Callable[[object], object] = lambda value: value) -> str | None:
     """Return an opaque key for a request's body; None if nothing ties it to another one.
@@ -26,9 +29,10 @@ def affinity_of(body: Mapping[str, object], heads: Callable[[object], object] = 
     elif isinstance(messages, list) and messages:
         roles = [message.get("role") if isinstance(message, dict) else None for message in messages]
         first = roles.index("user") if "user" in roles else 0
-        parts = [message.get("content") for message in messages[: first + 1] if isinstance(message, dict)]
+        said = messages[: min(first + 1, _MOST_PARTS)]
+        parts = [_begun(message.get("content")) for message in said if isinstance(message, dict)]
     elif body.get("prompt"):
-        parts = [body["prompt"]]
+        parts = [_begun(body["prompt"])]
     else:
         return None
     digest = hashlib.blake2b(digest_size=16)
@@ -36,3 +40,8 @@ def affinity_of(body: Mapping[str, object], heads: Callable[[object], object] = 
         text = part if isinstance(part, str) else json.dumps(part)
         digest.update(text[:CHARACTERS].encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()
+
+
+def _begun(value: object) -> object:
+    """Return a list without what lies behind its beginning."""
+    return value[:_MOST_PARTS] if isinstance(value, list) else value

@@ -80,6 +80,12 @@ class Scheduler:
         """Return a snapshot of one model."""
         return view_of(self._state, self._state.models.get(model, Model(model)))
 
+    def forget(self, model: ModelId) -> None:
+        """Keep nothing of a model that is not there any more; one that has engines, or is waited for, stays."""
+        known = self._state.models.get(model)
+        if known is not None and not (known.engines or known.in_demand):
+            del self._state.models[model]
+
     def lives(self, engine: EngineId) -> bool:
         """Return whether the engine is still wanted or still there."""
         return engine in self._state.engines

@@ -18,6 +18,8 @@ from supervisor.errors import EngineLost, EngineStreamInvalid
 
 _VERBOSE = "__verbose"
 _PER_CHOICE = ("usage", "timings", _VERBOSE)
+_USUAL = 1024  # bytes of an event; what an event has beyond them is counted
+_MOST_UNUSUAL = 64 << 20  # bytes; as values they take several times as much memory
 _NOT_KEPT = frozenset({"choices", "object", "prompt_progress", *_PER_CHOICE})
 
 
@@ -123,6 +125,7 @@ class StreamFold:
         self.error: Mapping[str, object] | None = None
         self._chunks = chunks
         self._decoder = decoder or SseDecoder()
+        self._unusual = 0
 
     @property
     def done(self) -> bool:
@@ -146,6 +149,7 @@ class StreamFold:
         if event.data == DONE:
             self._said_done = True
             return
+        self._count(len(event.data))
         chunk = said_by_engine(event.data, "An event of the engine's stream")
         if chunk is None:  # the engine's start marker of a second prompt, sent where no progress is asked for
             return
@@ -156,6 +160,12 @@ class StreamFold:
             self.error = failure if isinstance(failure, dict) else {"message": str(failure)}
             return
         self._chunks.feed(chunk)
+
+    def _count(self, size: int) -> None:
+        """Refuse an answer whose extras grow without end, however long its text is."""
+        self._unusual += max(0, size - _USUAL)
+        if self._unusual > _MOST_UNUSUAL:
+            raise EngineStreamInvalid("The answer is too large for one object; ask for a stream, or for less.")
 
 
 def said_by_engine(text: str | bytes, what: str) -> object:

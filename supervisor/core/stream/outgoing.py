@@ -117,6 +117,15 @@ def _wants_probabilities(body: Mapping[str, object]) -> bool:
     return bool(body.get("logprobs") or body.get("n_probs"))
 
 
+_MOST_FOLDED = 128
+"""Probabilities of each token. An engine gives as many as its vocabulary has tokens: megabytes for each token."""
+
+
+def _wants_many_probabilities(body: Mapping[str, object]) -> bool:
+    counts = (body.get("logprobs"), body.get("n_probs"))
+    return any(isinstance(count, int | float) and count > _MOST_FOLDED for count in counts)
+
+
 Rule = tuple[Callable[[Mapping[str, object]], bool], str]
 
 _INDENTED: Rule = (
@@ -128,6 +137,7 @@ _STOPPED: Rule = (
     lambda body: _wants_probabilities(body) and bool(body.get("stop")),
     "a single answer leaves out the probabilities of the stop word's tokens, a stream has sent them already",
 )
+_MANY: Rule = (_wants_many_probabilities, "what is folded is read, and that many probabilities take long to read")
 
 _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
     "chat": (
@@ -140,6 +150,7 @@ _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
         _INDENTED,
     ),
     "completion": (
+        _MANY,
         _STOPPED,
         (lambda body: bool(body.get("verbose") and body.get("return_tokens")), _TOKENS),
         _INDENTED,
@@ -150,6 +161,7 @@ _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
         _INDENTED,
     ),
     "raw": (
+        _MANY,
         _STOPPED,
         (lambda body: bool(body.get("return_tokens")), _TOKENS),
         _INDENTED,

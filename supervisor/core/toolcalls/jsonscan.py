@@ -219,7 +219,7 @@ class JsonScan:
         top = self._stack[-1] if self._stack else None
         if top and top.expect == KEY and char == "{" and not top.comma:
             self.repaired = True
-            top.kind = "+"  # doubled: the outer of the two is not written
+            top.kind, top.expect = "+", NEXT  # doubled: the outer of the two is not written, and holds nothing else
             self._out.pop()
         elif top:
             if top.kind == "[" and top.expect == NEXT and char == "{":

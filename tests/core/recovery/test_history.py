@@ -26,6 +26,7 @@ from supervisor.core.recovery.history import mended_arguments, mended_input, men
         ('"{\\"a\\": 1}"', '{"a": 1}'),
         (json.dumps(json.dumps(json.dumps({"a": 1}))), "{}"),
         ('{"a": NaN}', "{}"),
+        ("{{}{}", "{}"),
     ],
 )
 def test_arguments(written: str, mended: str) -> None:
@@ -64,6 +65,15 @@ def test_very_many_broken_arguments_are_emptied() -> None:
     arguments = [json.loads(message["tool_calls"][0]["function"]["arguments"]) for message in mended]
     assert len(arguments[0]["a"]) == 5000
     assert arguments[1:] == [{}, {}, {"a": 1}]
+
+
+def test_brackets_of_broken_arguments_count_too() -> None:
+    def mended(objects: int) -> Any:
+        given: Any = mended_messages([message('{"a": [' + "{}" * objects)])
+        return json.loads(given[0]["tool_calls"][0]["function"]["arguments"])
+
+    assert mended(1000) == {"a": [{}] * 1000}
+    assert mended(5000) == {}
 
 
 @pytest.mark.parametrize("text", ['{"a": ' + "[" * 100_000, '{"a": "\\ud800"}', '{"a": NaN}', '{"a": "\n"}', "[]", ""])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from supervisor.core.recovery.messages_voice import MessagesVoice
-from supervisor.core.recovery.responses_voice import ResponsesVoice
+from supervisor.core.recovery.responses_voice import ResponsesVoice, echoed
 from supervisor.core.recovery.typed import Chunk
 from supervisor.core.recovery.voices import Voice
 from supervisor.core.stream.chat import ChatFold
@@ -222,6 +222,13 @@ def test_a_message_begins_once_it_is_known_how_long_its_prompt_is() -> None:
 def test_a_message_without_a_word_has_a_beginning_and_an_end() -> None:
     kinds = [event["type"] for event in spoken(MessagesVoice(), [], "stop")]
     assert kinds == ["message_start", "message_delta", "message_stop"]
+
+
+def test_an_answer_repeats_of_its_request_what_is_short() -> None:
+    tools = [{"type": "function", "name": "f"}]
+    asked = {"input": "Hi", "temperature": 1, "tools": tools, "metadata": {"k": "x" * (1 << 20)}}
+    assert echoed(asked) == {"temperature": 1, "tools": tools}
+    assert len(ResponsesVoice(echoed(asked)).chunk(HEAD)) < 10_000
 
 
 def test_an_item_of_a_response_is_in_progress_until_it_is_done() -> None:

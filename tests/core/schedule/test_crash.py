@@ -208,3 +208,15 @@ def test_the_view_says_when_a_model_failed_until_it_is_of_use_again() -> None:
     bench.tell(LoadAsked("a"))
     bench.up(2)
     assert bench.scheduler.view("a").failed_at is None
+
+
+def test_nothing_is_kept_of_a_model_that_is_forgotten() -> None:
+    bench = Bench()
+    bench.arrive(1, "a")
+    bench.tell(EngineSpawned(1))
+    bench.scheduler.forget("a")
+    assert bench.scheduler.view("a").waiting == 1  # it is in use
+    bench.gone(1, BROKEN)
+    assert bench.scheduler.view("a").failure == BROKEN
+    bench.scheduler.forget("a")
+    assert bench.scheduler.view("a").failure is None

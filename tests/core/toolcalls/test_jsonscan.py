@@ -52,3 +52,8 @@ def test_a_bracket_may_be_doubled_at_the_beginning(written: str, mended: str | N
 )
 def test_a_closing_bracket_closes_what_is_open_inside_of_its_own(written: str, mended: str | None) -> None:
     assert finished(read_json(written)) == mended
+
+
+@pytest.mark.parametrize("written", ["{{}{}", "{{}{}}", "{{}{}{}{}", '{{"a": 1}{"b": 2}}', "{{}: 1}", '{{} "a": 1}'])
+def test_a_doubled_bracket_holds_one_object(written: str) -> None:
+    assert finished(read_json(written)) is None

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from supervisor.cli.toolcalls import Asked, parsed
+from supervisor.cli.verbs.toolcalls import Asked, parsed
 from supervisor.core.spec.template import read_template
 from supervisor.core.toolcalls import REGISTRY
 from supervisor.core.toolcalls.block import Block, CallWriter

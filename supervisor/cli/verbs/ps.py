@@ -9,21 +9,28 @@ from supervisor.cli.client import Json
 from supervisor.cli.configured import configuration_of
 from supervisor.cli.daemon import Daemon, connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
-from supervisor.cli.render import ago, cell, dim, duration, print_json, print_table, size
+from supervisor.cli.registry import Verb
+from supervisor.cli.render import ago, cell, dim, duration, print_json, print_table, size, state_word
+
+VERB = Verb(
+    summary="show what is loaded",
+    order=90,
+    description="Show the models that have an engine.",
+    examples=(
+        ("ps", "what is loaded, and until when"),
+        ("ps --requests", "the requests in flight"),
+    ),
+    aliases=("status",),
+)
 
 _HEADERS = ("MODEL", "STATE", "PID", "CONTEXT", "MEMORY", "BUSY", "WAITING", "UP", "UNTIL")
 _FAILURE_SHOWN_SECONDS = 600.0
 _REQUEST_HEADERS = ("REQUEST", "MODEL", "PATH", "STATE", "ENGINE", "FOR")
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("ps", help="what is loaded", description="Show the models that have an engine.")
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="failures of more than ten minutes ago, too")
     parser.add_argument("--requests", action="store_true", help="the requests in flight instead")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,13 +83,13 @@ def _row(model: Json) -> tuple[str, ...]:
 
 
 def _is_old(model: Json) -> bool:
-    """Whether it failed, and nobody has asked for it for a while."""
+    """Tell whether it failed, and nobody has asked for it for a while."""
     failed_at = model.get("failed_at")
     return model["state"] == "failed" and failed_at is not None and time.time() - failed_at > _FAILURE_SHOWN_SECONDS
 
 
 def _until(model: Json) -> str:
-    """How long it stays: `pinned`, or what is left of its time to live; `-`: until its room is needed."""
+    """Format how long it stays: `pinned`, or what is left of its time to live; `-`: until its room is needed."""
     expires_at = model.get("expires_at")
     if model.get("pinned"):
         return "pinned"
@@ -94,4 +101,5 @@ def _state(model: Json) -> str:
     if model["state"] == "loading" and progress is not None:
         return f"loading {progress:.0%}"
     error = model.get("error")
-    return f"{model['state']} ({error['code']})" if error else str(model["state"])
+    state = state_word(model["state"])
+    return f"{state} ({error['code']})" if error else state

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from supervisor.cli.configured import configuration_of, other_configuration
 from supervisor.cli.daemon import at_endpoint, connect
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, add_daemon, positive, require
+from supervisor.cli.options import add_daemon, inner_verb, positive, require
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import note, print_json, print_table
 from supervisor.errors import ConfigError, DaemonError, SupervisorError, UsageError
 from supervisor.system.paths import places
@@ -20,30 +21,45 @@ from supervisor.system.paths import places
 if TYPE_CHECKING:
     from supervisor.core.models.registry import ModelEntry
 
-_DESCRIPTION = "Write, check and show the configuration, or make one of another program's."
+VERB = Verb(
+    summary="write, check and show the configuration",
+    order=230,
+    description="Write, check and show the configuration, or make one of another program's.",
+    examples=(
+        ("config init -o supervisor.yaml", "a file that names the models that are here"),
+        ("config check", "what is wrong, with line and column"),
+        ("config show", "every value that counts, and where it comes from"),
+        ("config import config.yaml -o supervisor.yaml", "from llama-swap's file"),
+    ),
+    exits=((1, "`config check`: something is wrong with the file"),),
+)
+
+_WHICH = "the configuration (default: the one that `serve` would use)"
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb and what can be done."""
-    parser = subparsers.add_parser("config", help="write, check and show the configuration", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="what to do", metavar="WHAT", required=True)
-    init = _verb(verbs, "init", "write a file from what caches and folders hold", run_init)
+    init = inner_verb(verbs, "init", "write a file from what caches and folders hold", run_init)
     init.add_argument("--models-dir", metavar="DIR", action="append", default=[], help="a folder to look in as well")
     init.add_argument("--num-models", metavar="N", type=positive, help="a template for N models instead")
     _add_output(init)
-    check = _verb(verbs, "check", "say what is wrong with a file", run_check)
-    check.add_argument("file", metavar="FILE", nargs="?", help="(default: the one that `serve` would use)")
+    check = inner_verb(verbs, "check", "say what is wrong with a file", run_check)
+    check.add_argument("file", metavar="FILE", nargs="?", help=_WHICH)
     check.add_argument("--insecure", action="store_true", help="as for `serve --insecure`: any address, without a key")
-    schema = _verb(verbs, "schema", "print the JSON schema, for editors", run_schema)
+    schema = inner_verb(verbs, "schema", "print the JSON schema, for editors", run_schema)
     schema.set_defaults(json=True)
-    show = _verb(verbs, "show", "print what counts, and where each value comes from", run_show)
-    show.add_argument("--config", metavar="FILE", help="(default: the one that `serve` would use)")
+    show = inner_verb(verbs, "show", "print what counts, and where each value comes from", run_show)
+    show.add_argument("--config", metavar="FILE", help=_WHICH)
     show.add_argument("--all", action="store_true", help="the defaults of every model, too")
-    reload = _verb(verbs, "reload", "let the running daemon take over its changed file", run_reload)
+    reload = inner_verb(verbs, "reload", "let the running daemon take over its changed file", run_reload)
     add_daemon(reload)
-    taken = _verb(verbs, "import", "make a file of llama-swap's config.yaml or llama-server's preset .ini", run_import)
-    taken.add_argument("file", metavar="FILE", help="the other program's file")
-    taken.add_argument("--from", choices=("llama-swap", "preset"), dest="origin", help="(default: by the file's name)")
+    taken = inner_verb(
+        verbs, "import", "make a file of llama-swap's config.yaml or llama-server's preset .ini", run_import
+    )
+    taken.add_argument("file", metavar="FILE", help="that program's configuration")
+    taken.add_argument(
+        "--from", choices=("llama-swap", "preset"), dest="origin", help="its origin (default: by its name)"
+    )
     _add_output(taken)
 
 
@@ -57,7 +73,7 @@ def run_init(args: argparse.Namespace) -> int:
         return _give(args, template(args.num_models), {})
     folders = [Path(os.path.expanduser(folder)) for folder in args.models_dir]
     missing = next((folder for folder in folders if not os.path.isdir(folder)), None)
-    require(missing is None, f"{missing} is no folder; check --models-dir.")
+    require(missing is None, f"{missing} is not a folder; check --models-dir.")
     models = found_models(os.environ, folders, note)
     if not models:
         note("no models were found; `config init --num-models 2` writes a template")
@@ -65,7 +81,7 @@ def run_init(args: argparse.Namespace) -> int:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    """Check a file; 1 where something is wrong."""
+    """Check a file; return 1 where something is wrong."""
     from supervisor.config import load_settings  # noqa: PLC0415 - start-up time
     from supervisor.config.faults import ConfigFault  # noqa: PLC0415 - as above
     from supervisor.config.load import Start  # noqa: PLC0415 - as above
@@ -96,7 +112,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 
 def _lacking(models: Iterable[ModelEntry], engine: str | None) -> list[dict[str, str]]:
-    """What models ask for that the engine has no option for; nothing where there is no engine."""
+    """List options of models that the engine does not have; nothing where there is no engine."""
     from supervisor.core.launch import lacking  # noqa: PLC0415 - start-up time
     from supervisor.llamacpp.locate import search  # noqa: PLC0415 - as above
 
@@ -174,7 +190,7 @@ def run_import(args: argparse.Namespace) -> int:
 
 
 def _give(args: argparse.Namespace, text: str, as_json: dict[str, object]) -> int:
-    """To a file that is not there yet, or to standard output."""
+    """Write the text to a new file, or to standard output."""
     if args.output is not None:
         path = Path(os.path.expanduser(args.output))
         try:
@@ -211,12 +227,3 @@ def _path(explicit: str | None) -> Path | None:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="where to (default: standard output)")
     parser.add_argument("--force", action="store_true", help="write over a file that is there")
-
-
-def _verb(
-    verbs: Subparsers, name: str, short: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=short, description=f"{short[:1].upper()}{short[1:]}.")
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
-    parser.set_defaults(run=run)
-    return parser

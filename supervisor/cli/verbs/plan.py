@@ -13,12 +13,23 @@ from supervisor.cli.daemon import Daemon, connect, explicit_url, find
 from supervisor.cli.exits import DOES_NOT_FIT, OK
 from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.cli.loading import parse_target
-from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, dim, note, print_json, print_table, say, size
 
-_DESCRIPTION = """Say where a model would go: devices, layers, context, what every device would hold, who would have to
+VERB = Verb(
+    summary="show where a model would go, and why",
+    order=180,
+    description="""Say where a model would go: devices, layers, context, what every device would hold, who would have to
 leave, and why; or why it does not fit, and what would help. Nothing is loaded. A running daemon is asked, so that its
-engines count; without one the machine is looked at. The exit code is 4 where the model does not fit."""
+engines count; without one the machine is looked at.""",
+    examples=(
+        ("plan owner/repo:Q4_K_M", "here and now"),
+        ("plan model.gguf -c 32k", "with options of llama-server"),
+        ("plan model.gguf --devices 2x24gb", "on a machine that you do not have"),
+    ),
+    exits=((4, "the model does not fit"),),
+)
+
 _DEVICES = """a machine to plan for instead of this one: a YAML or JSON file, a name such as 2x24gb (docs/devices.md has
 all), or - for the output of `devices --json` on standard input"""
 
@@ -35,20 +46,16 @@ _COLUMNS = {  # in llama.cpp's order of allocating; a column without a byte is n
 _GIB = 1 << 30
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("plan", help="where a model would go, and why", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
     parser.add_argument("--devices", metavar="FILE|NAME|-", help=_DEVICES)
     parser.add_argument("--config", metavar="FILE", help="the configuration, where no daemon is asked")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server, where no daemon is asked")
     add_launch_options(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan, and show it."""
+    """Plan and show the result."""
     target, options = parse_target(args.target), launch_options(args)
     daemon = None if args.devices else _daemon(args)
     found = _asked(daemon, target, options) if daemon else _planned_here(args, target, options)
@@ -62,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _daemon(args: argparse.Namespace) -> Daemon | None:
-    """The one to ask; of another version than this command none is."""
+    """Return the daemon to ask, if one runs. Raises DaemonVersionMismatch."""
     daemon = connect(args) if explicit_url(args) or find(args) else None
     if daemon and args.engine:
         note("note: a daemon is running and keeps its own engine; not used: --engine")
@@ -106,7 +113,7 @@ def _show(found: Json) -> None:
 
 
 def _context(found: Json) -> str:
-    """`context: 32,768 tokens per request …`; of all slots too where each has its own."""
+    """Format the context: `context: 32,768 tokens per request …`, and that of all slots where each has its own."""
     all_slots = f" ({found['ctx_size']:,} for all slots)" if found["ctx_size"] != found["request_ctx"] else ""
     kinds = dict.fromkeys((found["cache_type_k"], found["cache_type_v"]))
     return (
@@ -123,5 +130,5 @@ def _show_refusal(found: Json) -> None:
 
 
 def _bytes(count: int | None) -> str:
-    """As everywhere, but tenths of a GiB, so that the parts of a large model still sum up."""
+    """Format bytes as everywhere, but with tenths of a GiB, so that the parts of a large model still sum up."""
     return size(count) if count is None or count < _GIB else f"{count / _GIB:.1f} GiB"

@@ -1,30 +1,35 @@
-"""`verify [TARGET]`: is what is on disk what the hub says it is."""
+"""`verify [TARGET]`: compares what is on disk with what the hub says."""
 
 from __future__ import annotations
 
 import argparse
 
-from supervisor.cli.daemon import ensure
+from supervisor.cli.background import ensure
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, add_background, add_common
+from supervisor.cli.options import add_background
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json
 
-_DESCRIPTION = """Check sizes, hashes and headers of models in the hub's cache; every byte is read. The exit code is 1
-where something is wrong."""
+VERB = Verb(
+    summary="check sizes and hashes of models on disk",
+    order=140,
+    description="Check sizes, hashes and headers of models in the hub's cache; every byte is read.",
+    examples=(
+        ("verify", "everything"),
+        ("verify owner/repo:Q4_K_M", "one model"),
+    ),
+    exits=((1, "something is wrong"),),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("verify", help="check sizes and hashes of models on disk", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", metavar="TARGET", help="as `models` shows it (default: all)")
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, say what is wrong."""
+    """Check the files and print what is wrong."""
     with progress() as report:
         daemon = ensure(args, report)
         report("reading what is on disk", None)

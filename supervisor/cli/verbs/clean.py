@@ -13,30 +13,33 @@ from pathlib import Path
 
 import supervisor
 from supervisor.cli.daemon import api_key, at_endpoint
+from supervisor.cli.ending import stop_daemon
 from supervisor.cli.exits import OK
 from supervisor.cli.leftovers import Left, Leftover, leftovers, remove
-from supervisor.cli.options import Subparsers, add_common, require
+from supervisor.cli.options import require
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import note, print_json, print_table, size
-from supervisor.cli.stop import stop_daemon
 from supervisor.system.paths import places
+
+VERB = Verb(
+    summary="remove what the program put on this machine",
+    order=260,
+    description="""Stop the daemon and remove state, cache, engines and, in a checkout, the environment. Shows what
+goes and what stays, and asks first. Configuration files and models stay.""",
+    examples=(
+        ("clean --dry-run", "what would go, and what would stay"),
+        ("clean --keep-engines", "all but the engines, which take long to build"),
+    ),
+)
 
 _LEFT_SHOWN = 40
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser(
-        "clean",
-        help="remove what the program put on this machine",
-        description="Stop the daemon and remove state, cache, engines and, in a checkout, the environment. "
-        "Shows what goes and what stays, and asks first. Configuration files and models stay.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would go")
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--keep-engines", action="store_true", help="keep installed and built engines")
     parser.add_argument("--keep-environment", action="store_true", help="keep the checkout's .venv")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checkout() -> Path | None:
-    """The repository this package runs from; None for an installed one."""
+    """Return the repository this package runs from; None for an installed one."""
     root = Path(supervisor.__file__).parents[1]
     return root if (root / "bin" / "environment.py").is_file() else None
 

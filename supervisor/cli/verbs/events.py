@@ -8,17 +8,22 @@ from contextlib import closing
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
-from supervisor.cli.render import print_json_line, write
+from supervisor.cli.registry import Verb
+from supervisor.cli.render import print_json_line, state_word, write
+
+VERB = Verb(
+    summary="print what changes, until Ctrl-C",
+    order=100,
+    description="Print every change of models and requests.",
+    examples=(
+        ("events", "a line for each change"),
+        ("events --json", "a JSON object for each"),
+    ),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser(
-        "events", help="what changes, until Ctrl-C", description="Print every change of models and requests."
-    )
-    add_common(parser)
-    parser.set_defaults(run=run)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: the common options are all."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,10 +48,11 @@ def _line(name: str, data: Json) -> str:
             return f"models: {len(data['models'])}, requests in flight: {len(data['requests'])}"
         case "model":
             error = f" [{data['error']['code']}]" if data.get("error") else ""
-            return f"{data['id']}: {data['state']}, {data['leases']} at work, {data['waiting']} waiting{error}"
+            state = state_word(data["state"])
+            return f"{data['id']}: {state}, {data['leases']} running, {data['waiting']} waiting{error}"
         case "request":
             return f"request {data['id']}: {data['path']} of {data['model']}, {data['state']}"
         case "request_done":
-            return f"request {data['id']}: over"
+            return f"request {data['id']}: done"
         case _:
             return f"{name}: {data.get('id', '')}"

@@ -7,22 +7,33 @@ import argparse
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
-from supervisor.cli.render import ago, cell, print_json, print_table, size
+from supervisor.cli.registry import Verb
+from supervisor.cli.render import ago, cell, print_json, print_table, size, state_word
+
+VERB = Verb(
+    summary="list every known model",
+    order=110,
+    description="Show what can be asked for.",
+    examples=(
+        ("models", "names, states, and what is on disk"),
+        ("models --json", "the same for a program"),
+    ),
+    aliases=(
+        "list",
+        "ls",
+    ),
+)
 
 _HEADERS = ("MODEL", "ALIASES", "STATE", "SOURCE", "SIZE", "PATH")
 _DISK_HEADERS = ("ON DISK", "STORE", "SIZE", "USED", "REVISION", "STATE")
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("models", help="every known model", description="Show what can be asked for.")
-    add_common(parser)
-    parser.set_defaults(run=run)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: the common options are all."""
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print all models."""
+    """Print all models, and what is on disk."""
     daemon = connect(args)
     disk = daemon.client.get("/api/v1/disk")["models"]
     if args.json:
@@ -47,7 +58,7 @@ def _row(model: Json) -> tuple[str, ...]:
     return (
         model["id"],
         aliases,
-        model["state"],
+        state_word(model["state"]),
         cell(model.get("source")),
         size(model.get("size_bytes")),
         cell(model.get("hub") or model.get("path")),

@@ -1,4 +1,4 @@
-"""`doctor`: is everything well, and what to do where it is not."""
+"""`doctor`: checks that everything is well, and says what to do where it is not."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from supervisor.cli.checks import (
     check_program,
 )
 from supervisor.cli.exits import FAILED, OK
-from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.prose import fitted
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json
 from supervisor.system.paths import places
 
-_DESCRIPTION = """Look at everything the program needs and say how it is, a line each: ok, warn, fail, and what to do.
-The exit code is 1 where something is broken. Nothing is changed."""
+VERB = Verb(
+    summary="check that everything is well",
+    order=250,
+    description="""Look at everything the program needs and say how it is, a line each: ok, warn, fail, and what to do.
+Nothing is changed.""",
+    examples=(("doctor", "a line for each thing looked at"),),
+    exits=((1, "something is broken"),),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("doctor", help="is everything well?", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration file")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server to look at")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,25 +6,29 @@ import argparse
 
 from supervisor.cli.daemon import Daemon, connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json
 from supervisor.errors import UsageError
 
+VERB = Verb(
+    summary="stop a model's engine",
+    order=50,
+    description="Stop a model's engine, also one that is still loading.",
+    examples=(
+        ("unload qwen3-8b", "once its running requests are done"),
+        ("unload --all --now", "every model, without waiting for requests"),
+    ),
+)
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser(
-        "unload", help="end a model's engine", description="End a model's engine, also one that is still loading."
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="its id or alias")
     parser.add_argument("--all", action="store_true", help="all loaded models")
     parser.add_argument("--now", action="store_true", help="without waiting for running requests")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Unload and say what."""
+    """Unload and print which models."""
     if bool(args.model) == args.all:
         raise UsageError("Say which model to unload, or --all.", param="model")
     daemon = connect(args)

@@ -5,30 +5,37 @@ from __future__ import annotations
 import argparse
 
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
 from supervisor.cli.reading import reader
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, dim, print_json, print_table, size
 from supervisor.core.spec import describe, merge_labels, plain_metadata, read_spec, tensor_summary
 from supervisor.files.model_file import ModelFile
 
-_DESCRIPTION = """Show what a model's header says; nothing is loaded. TARGET is the path of a .gguf file (any part of a
-split one), `demo`, or the id of a configured model."""
+VERB = Verb(
+    summary="show what a model's header says",
+    order=160,
+    description="""Show what a model's header says; nothing is loaded. TARGET is the path of a .gguf file (any part of a
+split one), `demo`, or the id of a configured model.""",
+    examples=(
+        ("inspect models/qwen3-8b.gguf", "a file"),
+        ("inspect owner/repo:Q4_K_M", "a model from the hub; a few MB are fetched"),
+        ("inspect demo --keys --tensors", "all of it"),
+    ),
+    aliases=("show",),
+)
+
 _KEY_WIDTH = 100
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("inspect", help="what a model's header says", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="a path, demo, or the id of a configured model")
     parser.add_argument("--keys", action="store_true", help="every key of the metadata as it stands in the file")
     parser.add_argument("--tensors", action="store_true", help="tensors and bytes by layer and type")
     parser.add_argument("--config", metavar="FILE", help="the configuration file in which ids are looked up")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read and show."""
+    """Read the header and show it."""
     model = reader(args, args.target).open(args.target)
     facts = _facts(model)
     keys = plain_metadata(model.header) if args.keys else None

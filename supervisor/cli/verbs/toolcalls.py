@@ -12,12 +12,24 @@ from typing import TypedDict, cast
 
 from supervisor.cli.exits import OK
 from supervisor.cli.lines import answer_lines
-from supervisor.cli.options import Subparsers, positive
+from supervisor.cli.options import inner_verb, positive
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json, write
 from supervisor.core.toolcalls import REGISTRY, Options
 from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.whole import Answer, Request, finish_reason_of, read_answer
 from supervisor.errors import InvalidRequest
+
+VERB = Verb(
+    summary="find tool calls in a model's text",
+    order=210,
+    description="Find tool calls in a model's text.",
+    examples=(
+        ("toolcalls parse --tools tools.json < answer.txt", "the text and the calls that a client would get"),
+        ("toolcalls parse --jsonl < answers.jsonl", "many answers, a line each"),
+    ),
+    exits=((1, "with --jsonl: the answer to a line was an error"),),
+)
 
 _PARSE = """Read a model's answer from standard input and show the text and the tool calls that clients would get
 (docs/toolcalls.md). No daemon and no engine is needed."""
@@ -53,7 +65,7 @@ class Call(TypedDict):
 
 
 class Parsed(TypedDict):
-    """What becomes of a text."""
+    """The result for one text."""
 
     content: str
     reasoning_content: str
@@ -62,17 +74,13 @@ class Parsed(TypedDict):
     finish_reason: str
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("toolcalls", help="tool calls in a model's text")
+def add_options(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="toolcalls_verb", required=True)
-    parse = verbs.add_parser("parse", help="find the calls in a text", description=_PARSE)
+    parse = inner_verb(verbs, "parse", "find the calls in a text", run_parse, _PARSE)
     parse.add_argument("--tools", metavar="FILE", help="the request's tools: a JSON array, or a request that has one")
     parse.add_argument("--finish-reason", metavar="REASON", default="stop", help="the engine's (default: %(default)s)")
     parse.add_argument("--chunk", type=positive, metavar="N", help="feed N bytes at a time; the result is the same")
     parse.add_argument("--jsonl", action="store_true", help=_JSONL)
-    parse.add_argument("--json", action="store_true", help="print JSON for programs")
-    parse.set_defaults(run=run_parse)
 
 
 def run_parse(args: argparse.Namespace) -> int:
@@ -105,7 +113,7 @@ def _asked(line: str) -> Asked:
 
 
 def parsed(asked: Asked, chunk: int | None, registry: Registry = REGISTRY) -> Parsed:
-    """What becomes of a text.
+    """Return the result for one text.
 
     Args:
         asked: a line of `--jsonl`.
@@ -132,7 +140,7 @@ def _described(answer: Answer, reason: str) -> Parsed:
 
 
 def _cut(text: str, size: int | None) -> Iterator[str]:
-    """The text as it would come out of a decoder that gets so many bytes at a time."""
+    """Yield the text as a decoder would that gets so many bytes at a time."""
     if size is None:
         yield text
         return

@@ -7,18 +7,28 @@ import os
 from collections.abc import Callable
 
 from supervisor.cli.answer import Answer, ToolCall, show, stream
+from supervisor.cli.background import ensure
 from supervisor.cli.client import Client, Json
-from supervisor.cli.daemon import ensure
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load
-from supervisor.cli.options import Subparsers, add_background, add_common, command_name
+from supervisor.cli.options import add_background, command_name
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, note, print_json
 from supervisor.errors import ModelError
 
-_DESCRIPTION = """Everything from nothing: gets an engine if there is none, starts the daemon, loads the built-in model,
-shows a streamed answer and a tool call, and says what to type next. Quick when all that is there already."""
+VERB = Verb(
+    summary="show everything, from nothing, in one command",
+    order=10,
+    description="""Everything from nothing: gets an engine if there is none, starts the daemon, loads the built-in
+model, shows a streamed answer and a tool call, and says what to type next. Quick when all that is there already.""",
+    examples=(
+        ("demo", "see it work"),
+        ("demo --json", "the same for a script"),
+    ),
+)
+
 
 _QUESTION = "Who are you?"
 _TOOL_QUESTION = "What is the weather in Paris?"
@@ -32,16 +42,12 @@ _TOOL: Json = {
 }
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("demo", help="everything from nothing, in one command", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do and show it all; with --json the steps go to stderr and one object to stdout."""
+    """Do and show each step; with --json the steps go to stderr and one object to stdout."""
     say: Callable[[str], None] = note if args.json else _say
     with progress() as report:
         daemon = ensure(args, report)

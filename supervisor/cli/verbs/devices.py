@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import cell, note, print_json, print_table, size
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.core.devices import Budgets, Device, Machine, budgets
@@ -20,20 +20,23 @@ from supervisor.probe.places import Surroundings
 from supervisor.system.paths import Places, places
 from supervisor.system.records import living_children
 
-_DESCRIPTION = """Show the devices that llama.cpp can place tensors on, RPC workers of the configuration included, and
-the host: total, free, and what is left for engines of this program after others and what is kept back."""
+VERB = Verb(
+    summary="show GPUs, workers and memory, and what is free",
+    order=240,
+    description="""Show the devices that llama.cpp can place tensors on, RPC workers of the configuration included, and
+the host: total, free, and what is left for engines of this program after others and what is kept back.""",
+    examples=(
+        ("devices", "what this machine has"),
+        ("devices --json > machine.json", "the same, for `plan --devices machine.json` elsewhere"),
+    ),
+)
+
 _HEADERS = ("NAME", "DEVICE", "BACK END", "GPU", "TOTAL", "FREE", "USABLE", "PER ENGINE", "BUSY", "")
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser(
-        "devices", help="GPUs, workers and memory, and what is free", description=_DESCRIPTION
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration file")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server to ask")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def engine(where: Places, explicit: str | None) -> Path | None:
-    """The llama-server in use; None where there is none. Raises EngineUnusable for one that was named."""
+    """Return the llama-server in use; None where there is none. Raises EngineUnusable for one that was named."""
     try:
         return locate(where, os.environ, explicit).path
     except EngineNotFound:
@@ -63,7 +66,7 @@ def engine(where: Places, explicit: str | None) -> Path | None:
 
 
 def ours(where: Places, machine: Machine, settings: Settings) -> Budgets:
-    """What is ours to use, with what engines of a running daemon hold counted as ours."""
+    """Return the memory for engines of this program; what those of a running daemon hold counts as ours."""
     holdings = tuple(holding(pid) for pid in living_children(where.pid_records))
     return budgets(machine, holdings, settings.devices.reserves())
 

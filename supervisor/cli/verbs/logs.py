@@ -11,26 +11,30 @@ from pathlib import Path
 
 from supervisor.cli.daemon import Daemon, connect, find
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common, count, require
+from supervisor.cli.options import count, require
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json, print_json_line, write
 from supervisor.core.text.loglevel import LEVELS
 from supervisor.errors import DaemonUnreachable
 from supervisor.system.paths import places
 
+VERB = Verb(
+    summary="show an engine's output, or the daemon's log",
+    order=190,
+    description="Show the last lines of a model's engine or of the daemon; from the files when none runs.",
+    examples=(
+        ("logs -f", "the daemon's log, as it grows"),
+        ("logs demo -n 5", "what the engine says"),
+        ("logs --level debug", "have the daemon's log tell more from now on"),
+    ),
+)
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser(
-        "logs",
-        help="an engine's output, or the daemon's log",
-        description="Show the last lines of a model's engine or of the daemon; from the files when none runs.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", nargs="?", metavar="MODEL", help="its id or alias (default: the daemon's own log)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with new lines until Ctrl-C")
     parser.add_argument("-n", "--lines", type=count, default=100, metavar="N", help="how many lines (default: 100)")
     parser.add_argument("--level", choices=LEVELS, help="have the running daemon's own log tell this much from now on")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +69,7 @@ def _from_daemon(daemon: Daemon, args: argparse.Namespace) -> Iterator[str]:
 
 
 def _from_file(args: argparse.Namespace) -> Iterable[str]:
-    """What is left of a daemon that ended."""
+    """Return the last lines of a daemon that ended."""
     where = places(os.environ)
     path = where.engine_log(args.model) if args.model else where.daemon_log
     return _last_lines(path, args.lines)

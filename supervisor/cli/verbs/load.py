@@ -4,35 +4,43 @@ from __future__ import annotations
 
 import argparse
 
+from supervisor.cli.background import ensure
 from supervisor.cli.client import Json
-from supervisor.cli.daemon import ensure
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import engine_of
 from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.cli.loading import load, parse_target
-from supervisor.cli.options import Subparsers, add_background, add_common
+from supervisor.cli.options import add_background
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, print_json
 
-_DESCRIPTION = """Load a model and print where it answers. Starts a daemon in the background if none runs. A model that
+VERB = Verb(
+    summary="load a model and print its endpoint",
+    order=40,
+    description="""Load a model and print where it answers. Starts a daemon in the background if none runs. A model that
 is loaded already stays as it is, unless other options are given; these hold until it is unloaded. Ctrl-C cancels the
-load."""
+load.""",
+    examples=(
+        ("load demo", "the built-in model"),
+        ("load models/qwen3-8b.gguf", "a file"),
+        ("load owner/repo:Q4_K_M", "a model from the hub"),
+        ("load owner/repo -c 32k -ctk q8_0", "with options of llama-server"),
+    ),
+    exits=((4, "the model does not fit"),),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("load", help="load a model and print its endpoint", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
     parser.add_argument("--id", metavar="ID", help="the name to give the model (default: from the file's name)")
     add_launch_options(parser)
     parser.add_argument("--reset-options", action="store_true", help="drop the options of earlier loads first")
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Load, print the endpoint."""
+    """Load, and print the endpoint."""
     body = _body(args)
     with progress() as report:
         daemon = ensure(args, report)

@@ -12,8 +12,9 @@ from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import OK
 from supervisor.cli.launching import add_flag
 from supervisor.cli.lines import answer_lines
-from supervisor.cli.options import Subparsers, add_common, require, tokens
+from supervisor.cli.options import require, tokens
 from supervisor.cli.reading import reader
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import note, print_json
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.options import LaunchOptions, options_of
@@ -21,8 +22,19 @@ from supervisor.errors import InvalidRequest
 from supervisor.models.reader import ModelReader
 from supervisor.planning.estimates import NAMES, estimate_options, estimated
 
-_DESCRIPTION = """Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
-compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own."""
+VERB = Verb(
+    summary="compute the memory a model would take",
+    order=170,
+    description="""Say what llama-server would allocate for a model, from the header alone: weights, caches, states,
+compute and output buffers. Nothing is loaded, no GPU is needed. Options and defaults are llama-server's own.""",
+    examples=(
+        ("estimate demo", "with llama-server's defaults"),
+        ("estimate owner/repo:Q4_K_M -c 8k,32k", "at two contexts, before any download"),
+        ("estimate model.gguf -ngl 0 --json", "on the CPU, for a program"),
+    ),
+    exits=((1, "with --jsonl: the answer to a line was an error"),),
+)
+
 _JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` from standard input and write an estimate,
 or `{"error": {"code", "message"}}`, for each."""
 
@@ -48,15 +60,11 @@ _FLAGS: Mapping[str, dict[str, object]] = {
 }
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("estimate", help="the memory a model would take", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", metavar="TARGET", help="a path, demo, or the id of a configured model")
     parser.add_argument("--jsonl", action="store_true", help=_JSONL)
     parser.add_argument("--config", metavar="FILE", help="the configuration file in which ids are looked up")
-    add_common(parser)
     _add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -104,5 +112,5 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
 
 
 def _with_projector(options: EstimateOptions, source: ModelReader, target: str) -> EstimateOptions:
-    """With the projector of a target of the hub, unless one is named."""
+    """Add the projector of a target of the hub, unless one is named."""
     return options if options.mmproj else replace(options, mmproj=source.projector_bytes(target) or None)

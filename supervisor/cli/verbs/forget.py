@@ -6,23 +6,24 @@ import argparse
 
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_common
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json
 
-_DESCRIPTION = """Take a model that a load added out of the list of models. Its files stay: `rm` removes those of the
-hub's cache. A loaded model is refused, and so is one of the configuration."""
+VERB = Verb(
+    summary="drop a model that a load added",
+    order=80,
+    description="""Take a model that a load added out of the list of models. Its files stay: `rm` removes those of the
+hub's cache. A loaded model is refused, and so is one of the configuration.""",
+    examples=(("forget qwen3-8b", "its files stay"),),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("forget", help="drop a model that a load added", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="its id or alias")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Forget it and say so."""
+    """Forget the model and say so."""
     was = connect(args).client.post("/api/v1/models/forget", {"model": args.model})
     if args.json:
         print_json(was)

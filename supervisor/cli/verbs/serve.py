@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import argparse
 
-from supervisor.cli.options import Subparsers, add_common, port
+from supervisor.cli.options import port
+from supervisor.cli.registry import Verb
 from supervisor.core.text.loglevel import LEVELS
 
+VERB = Verb(
+    summary="run the daemon in the foreground",
+    order=20,
+    description="Run the daemon here until Ctrl-C or `stop`.",
+    examples=(
+        ("serve", "on 127.0.0.1:8686, with the configuration that is found"),
+        ("serve --config models.yaml --port 9000", "with another configuration and port"),
+        ("serve --log-format json", "with a log for programs"),
+    ),
+)
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser(
-        "serve", help="run the daemon in the foreground", description="Run the daemon here until Ctrl-C or `stop`."
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration file (default: see docs/cli.md)")
     parser.add_argument("--host", metavar="ADDRESS", help="the address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=port, metavar="N", help="the port (default: 8686; 0: any free one)")
@@ -20,12 +28,10 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without a key")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of the log (default: text)")
     parser.add_argument("--log-level", choices=LEVELS, help="of the log (default: server.log_level, else info)")
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until told to stop."""
+    """Run the daemon until it is told to stop."""
     from supervisor.daemon.run import DaemonOptions, run_daemon  # noqa: PLC0415 - half a second that `serve --help` can spare
 
     return run_daemon(

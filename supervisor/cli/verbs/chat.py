@@ -9,34 +9,44 @@ import sys
 from collections.abc import Iterator
 
 from supervisor.cli.answer import Answer, show, stream
+from supervisor.cli.background import ensure
 from supervisor.cli.client import Client, Json
-from supervisor.cli.daemon import Daemon, ensure
+from supervisor.cli.daemon import Daemon
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import engine_of
 from supervisor.cli.loading import load, parse_target
-from supervisor.cli.options import Subparsers, add_background, add_common, require
+from supervisor.cli.options import add_background, require
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import dim, note, print_json
 from supervisor.errors import SupervisorError
 from supervisor.system.owned import own_folder
 from supervisor.system.paths import places
 
-_DESCRIPTION = """Talk to a model: a conversation on a terminal, one answer to what is piped in or given with -m. The
-model is loaded if need be, and a daemon started."""
+VERB = Verb(
+    summary="talk to a model",
+    order=150,
+    description="""Talk to a model: a conversation on a terminal, one answer to what is piped in or given with -m. The
+model is loaded if need be, and a daemon started.""",
+    examples=(
+        ("chat", "with the loaded model, else demo"),
+        ('chat demo -m "Who are you?"', "one answer"),
+        ("chat owner/repo < question.txt", "one answer to a file"),
+    ),
+    aliases=("run",),
+    exits=((4, "the model does not fit"),),
+)
+
 _HELP = "Ctrl-C cancels an answer · /clear forgets the conversation · /exit or Ctrl-D ends"
 _HISTORY_LINES = 1000
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("chat", help="talk to a model", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="what `load` takes (default: the one loaded model, else demo)"
     )
     parser.add_argument("-m", "--message", metavar="TEXT", help="send this, print the answer, end")
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _single_message(args: argparse.Namespace) -> str | None:
-    """The one message to send; None on a terminal without -m."""
+    """Return the one message to send; None on a terminal without -m."""
     if args.message is None and sys.stdin.isatty():
         require(not args.json, "A conversation has no JSON form; give a message with -m or pipe one in.")
         return None
@@ -87,7 +97,7 @@ def _converse(client: Client, model: str) -> None:
 
 
 def _turn(client: Client, model: str, messages: list[Json]) -> list[Json]:
-    """Answer the last message; what then stands in its place: with its answer, or nothing where it failed."""
+    """Answer the last message. Return what replaces it: the message and its answer, or nothing where it failed."""
     answer = Answer()
     try:
         show(client, _request(model, messages), answer)
@@ -100,7 +110,7 @@ def _turn(client: Client, model: str, messages: list[Json]) -> list[Json]:
 
 
 def _read_line() -> str:
-    """The next line typed; Ctrl-C starts over, Ctrl-D is `/exit`."""
+    """Return the next line typed; Ctrl-C starts over, Ctrl-D is `/exit`."""
     while True:
         try:
             return input("> ").strip()
@@ -121,7 +131,7 @@ def _request(model: str, messages: list[Json]) -> Json:
 
 @contextlib.contextmanager
 def _line_history() -> Iterator[None]:
-    """Line editing, and a history that outlives the program, where the platform has them."""
+    """Provide line editing and a history that outlives the program, where the platform has them."""
     try:
         import readline  # noqa: PLC0415 - absent on Windows; only a conversation needs it
     except ImportError:

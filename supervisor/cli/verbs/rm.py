@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import argparse
 
-from supervisor.cli.daemon import ensure
+from supervisor.cli.background import ensure
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Subparsers, add_background, add_common
+from supervisor.cli.options import add_background
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json, size
 
-_DESCRIPTION = """Remove a model's files from the hub's cache; what another revision or model shares stays. A loaded
-model is refused, files of other programs are never touched."""
+VERB = Verb(
+    summary="remove a model from the disk",
+    order=130,
+    description="""Remove a model's files from the hub's cache; what another revision or model shares stays. A loaded
+model is refused, files of other programs are never touched.""",
+    examples=(
+        ("rm owner/repo:Q4_K_M", "one quantisation"),
+        ("rm owner/repo", "all of a repository"),
+    ),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("rm", help="remove a model from the disk", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="as `models` shows it; owner/repo: all of the repository")
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Remove, say what that freed."""
+    """Remove the files, and print what that freed."""
     with progress() as report:
         daemon = ensure(args, report)
     found = daemon.client.delete("/api/v1/models", {"model": args.target}, timeout=None)

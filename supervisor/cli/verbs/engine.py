@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import run_until_signal, teller
-from supervisor.cli.options import Subparsers, positive, require
+from supervisor.cli.options import inner_verb, positive, require
 from supervisor.cli.progress import progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import ago, cell, print_json, print_table
 from supervisor.system.paths import places
 
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
     from supervisor.llamacpp.install import InstallRequest
     from supervisor.llamacpp.locate import EngineBinary
     from supervisor.llamacpp.store import Chosen, EngineStore, Manifest
+
+VERB = Verb(
+    summary="get, build and choose llama-server",
+    order=220,
+    description="Show which llama-server is used; get, build or choose one.",
+    examples=(
+        ("engine which", "the engine that would be used, and why"),
+        ("engine install", "the official build for this machine, else one from source"),
+        ("engine build --backend cuda", "from source, for NVIDIA GPUs"),
+        ("engine use --previous", "back to the one before"),
+    ),
+)
 
 _BACKENDS = ("auto", "cpu", "cuda", "hip", "vulkan", "metal")
 _ROUTES = {"auto": ("release", "registry", "git"), "release": ("release",), "source": ("registry", "git")}
@@ -35,30 +48,28 @@ none."""
 _USE = "Choose the engine for engines started from now on; running models keep theirs until they are loaded again."
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb and its own verbs."""
-    parser = subparsers.add_parser("engine", help="which llama-server is used; get, build, choose one")
+def add_options(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="engine_verb", required=True)
 
-    which = _verb(verbs, "which", "the engine that would be used", _WHICH, run_which)
+    which = inner_verb(verbs, "which", "show the engine that would be used", run_which, _WHICH)
     which.add_argument("--engine", metavar="PATH", help="a llama-server, its folder, or the name of an engine here")
-    _verb(verbs, "list", "the engines installed here", "Show the engines installed here.", run_list)
+    inner_verb(verbs, "list", "show the engines installed here", run_list)
 
-    install = _verb(verbs, "install", "get an engine by the first route that works", _INSTALL, run_install)
+    install = inner_verb(verbs, "install", "get an engine by the first route that works", run_install, _INSTALL)
     install.add_argument("--route", choices=tuple(_ROUTES), default="auto", help="which routes (default: %(default)s)")
     _add_making(install)
 
-    build = _verb(verbs, "build", "build an engine from source", _BUILD, run_build)
+    build = inner_verb(verbs, "build", "build an engine from source", run_build, _BUILD)
     build.add_argument("--from", dest="origin", metavar="{registry,git,DIR}", default="registry",
                        help="where the source comes from (default: %(default)s)")  # fmt: skip
     build.add_argument("--jobs", type=positive, metavar="N", help="compilers at once (default: one per core)")
     _add_making(build)
 
-    use = _verb(verbs, "use", "choose an engine, or go back to the previous one", _USE, run_use)
+    use = inner_verb(verbs, "use", "choose an engine, or go back to the previous one", run_use, _USE)
     use.add_argument("name", nargs="?", metavar="NAME", help="a name from `engine list`, or a path")
     use.add_argument("--previous", action="store_true", help="the engine used before this one")
 
-    remove = _verb(verbs, "remove", "delete an engine installed here", "Delete an engine installed here.", run_remove)
+    remove = inner_verb(verbs, "remove", "delete an engine installed here", run_remove)
     remove.add_argument("name", metavar="NAME", help="a name from `engine list`")
 
 
@@ -133,15 +144,6 @@ def run_remove(args: argparse.Namespace) -> int:
     return _print_chosen(args, store, store.remove(args.name))
 
 
-def _verb(
-    verbs: Subparsers, name: str, short: str, description: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=short, description=description)
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
-    parser.set_defaults(run=run)
-    return parser
-
-
 def _add_making(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", choices=_BACKENDS, default="auto",
                         help="auto: the best that this machine has (default: %(default)s)")  # fmt: skip
@@ -177,7 +179,7 @@ def _store() -> EngineStore:
 
 
 def _choosable(store: EngineStore, name: str) -> str:
-    """A name of the store as it is; anything else is a path, which is tried before it is chosen."""
+    """Return a name of the store as it is. Anything else is a path, which is tried before it is chosen."""
     if name in {manifest.name for manifest in store.engines()}:
         return name
     from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - start-up time

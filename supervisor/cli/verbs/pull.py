@@ -5,31 +5,38 @@ from __future__ import annotations
 import argparse
 import contextlib
 
+from supervisor.cli.background import ensure
 from supervisor.cli.client import Json, remote_error
-from supervisor.cli.daemon import Daemon, ensure
+from supervisor.cli.daemon import Daemon
 from supervisor.cli.exits import OK
 from supervisor.cli.loading import download_text
-from supervisor.cli.options import Subparsers, add_background, add_common
+from supervisor.cli.options import add_background
 from supervisor.cli.progress import Report, progress
+from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, print_json, size
 from supervisor.errors import DaemonError
 
-_DESCRIPTION = """Download a model of the hub without loading it; without a quantisation the best that fits here. What
-is on disk already is not fetched again. Ctrl-C calls it off; whole files are kept."""
+VERB = Verb(
+    summary="download a model from the hub",
+    order=120,
+    description="""Download a model from the hub without loading it; without a quantisation the best that fits here.
+What is on disk already is not fetched again. Ctrl-C calls it off; whole files are kept.""",
+    examples=(
+        ("pull owner/repo:Q4_K_M", "one quantisation"),
+        ("pull owner/repo", "the best that fits here"),
+        ("pull owner/repo:Q4_K_M --update", "the newest commit"),
+    ),
+)
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Register the verb."""
-    parser = subparsers.add_parser("pull", help="download a model of the hub", description=_DESCRIPTION)
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="owner/repo[:quant], owner/repo/file.gguf, @revision")
     parser.add_argument("--update", action="store_true", help="ask the hub whether there is a newer commit")
     add_background(parser)
-    add_common(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Download, say where it is."""
+    """Download, and print where the model is."""
     with progress() as report:
         daemon = ensure(args, report)
         found = _pulled(daemon, {"model": args.target, "update": args.update}, report)
