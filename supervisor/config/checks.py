@@ -18,10 +18,7 @@ from supervisor.errors import SupervisorError
 
 
 class Complaint(NamedTuple):
-    """A complaint and its place. `key`: it is about the key there, not its value.
-
-    `about`: the values it follows from.
-    """
+    """A complaint and its place. `key`: about the key there, not its value. `about`: the values it follows from."""
 
     loc: Loc
     message: str

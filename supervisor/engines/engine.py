@@ -307,7 +307,7 @@ class Engine:
         return self._outcome.done() and isinstance(self._outcome.result(), _Ready)
 
     async def _watch_for_stall(self, child: Child) -> None:
-        """Wait for a stall. Work that shows only in CPU time or I/O counts as a sign of life."""
+        """Return once the engine stalls. Work that shows only in CPU time or I/O counts as a sign of life."""
         loop = asyncio.get_running_loop()
         step = min(1.0, self._limits.stall_s / 10)
         before = processes.activity(child.pid)

@@ -69,10 +69,7 @@ def _defaults(settings: Settings) -> ModelDefaults:
 def _entry(
     settings: Settings, name: str, model: ModelSettings, found: FolderModel | None, policy: ModelPolicy
 ) -> ModelEntry:
-    """Return the entry of a configured model.
-
-    `found`, a model of `models_dir`, counts where it names no file itself.
-    """
+    """Return the entry of a configured model; `found`, of `models_dir`, counts where it names no file itself."""
     entry = ModelEntry(
         *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
         *(model.filters.filters(), model.tool_calls),

@@ -162,10 +162,7 @@ class Pool:
         return next(ready, None)
 
     def shut_down(self) -> None:
-        """Refuse everything from now on, and end engines after their requests, the second time at once.
-
-        Does not wait.
-        """
+        """Refuse everything from now on; end engines after their requests, the second time at once. Does not wait."""
         self._apply(ShutdownAsked())
 
     async def drained(self) -> None:

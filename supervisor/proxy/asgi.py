@@ -75,10 +75,7 @@ class Responder:
         self.ended = False
 
     def write_now(self, data: bytes) -> bool:
-        """Send a piece of a stream that has started at once.
-
-        Return False where it is not sent and `write` has to wait.
-        """
+        """Send a piece of a started stream at once; return False if `write` has to wait instead."""
         transport = self._transport
         if transport is None or transport.get_write_buffer_size() > _WRITE_BUFFER:
             return False

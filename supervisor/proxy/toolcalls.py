@@ -130,15 +130,12 @@ class ToolCalls:
         return self._facts[client]
 
     def forget(self, model: str) -> None:
-        """A model is not there any more."""
+        """Forget a model that is gone."""
         self.counts.pop(model, None)
         self._unparsable.discard(model)
 
     def unparsed(self, model: str) -> None:
-        """Note that the engine's parser has failed on this model; requests with mode `auto` leave it out from now on.
-
-        Requests with mode `auto` leave it out from now on.
-        """
+        """Note that the engine's parser failed on this model: requests with mode `auto` then leave it out."""
         if model not in self._unparsable:
             _log.warning("engine_parser_failed", model=model, then="raw")
         self._unparsable.add(model)

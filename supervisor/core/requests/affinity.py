@@ -43,5 +43,5 @@ def affinity_of(body: Mapping[str, object], heads: Callable[[object], object] = 
 
 
 def _begun(value: object) -> object:
-    """A list without what lies behind its beginning."""
+    """Return a list without what lies behind its beginning."""
     return value[:_MOST_PARTS] if isinstance(value, list) else value

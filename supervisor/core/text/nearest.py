@@ -30,7 +30,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def _most_alike(typed: str, names: Iterable[str]) -> str:
-    """The name that is most alike; empty where none is alike."""
+    """Return the name that is most alike; empty where none is alike."""
     places = _places(typed)
     left, best, found = _MOST_COMPARED, 0.0, ""
     for name in names:
@@ -46,7 +46,7 @@ def _most_alike(typed: str, names: Iterable[str]) -> str:
 
 
 def _places(text: str) -> dict[str, int]:
-    """Of each letter, where it stands, as bits."""
+    """Return the places of each letter, as bits."""
     places: dict[str, int] = {}
     for at, letter in enumerate(text):
         places[letter] = places.get(letter, 0) | 1 << at
