@@ -16,7 +16,7 @@ from supervisor.hub.access import HubAccess
 from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.models import Chosen, HubModels
 from supervisor.hub.threads import ask_hub
-from supervisor.models.subject import Subject, read_subject, remote_subject
+from supervisor.models.info import ModelInfo, read_info, remote_info
 from supervisor.system.paths import Places
 
 Siblings: TypeAlias = tuple[tuple[str, int], ...]
@@ -49,16 +49,16 @@ class Fetcher:
             self.progress.pop(entry.id, None)
         return _placed(entry, local.path, local.projector), siblings_of(chosen)
 
-    def subject(self, entry: ModelEntry) -> tuple[ModelEntry, Subject]:
+    def info(self, entry: ModelEntry) -> tuple[ModelEntry, ModelInfo]:
         """Return the model as a plan needs it, without a download. Blocks."""
         chosen = self.chosen(entry)
         vision = wants_projector(entry.options)
         return self._local(entry, chosen, vision) or (entry, self.of(entry, chosen))
 
-    def of(self, entry: ModelEntry, chosen: Chosen) -> Subject:
+    def of(self, entry: ModelEntry, chosen: Chosen) -> ModelInfo:
         """Return the model of one variant, which need not be the entry's. Blocks."""
         projector = self.hub.projector(chosen) if wants_projector(entry.options) else None
-        found = remote_subject(self.hub.model(chosen), projector, entry.options, self.headers)
+        found = remote_info(self.hub.model(chosen), projector, entry.options, self.headers)
         return replace(found, siblings=siblings_of(chosen))
 
     def chosen(self, entry: ModelEntry) -> Chosen:
@@ -72,7 +72,7 @@ class Fetcher:
         found = self.hub.look(reference)
         return found.choice(found.candidates[0])
 
-    def _local(self, entry: ModelEntry, chosen: Chosen, vision: bool) -> tuple[ModelEntry, Subject] | None:
+    def _local(self, entry: ModelEntry, chosen: Chosen, vision: bool) -> tuple[ModelEntry, ModelInfo] | None:
         """Return entry and model where all files are on disk, else None."""
         repository, files = chosen.repository, chosen.files(vision=vision)
         found = (self.hub.cache.file(repository.id, repository.commit, file.path) for file in files)
@@ -81,7 +81,7 @@ class Fetcher:
             return None
         projector = paths[-1] if len(paths) > len(chosen.variant.parts) else None
         placed = _placed(entry, paths[0], projector)
-        return placed, replace(read_subject(paths[0], placed.options, self.headers), siblings=siblings_of(chosen))
+        return placed, replace(read_info(paths[0], placed.options, self.headers), siblings=siblings_of(chosen))
 
     def _begin(self, model: str, progress: Progress) -> None:
         self.progress[model] = progress

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from supervisor.core.launch.fallback import Fallback
 from supervisor.core.learn.history import Observation
 from supervisor.core.models.registry import ModelEntry
-from supervisor.models.subject import Subject
+from supervisor.models.info import ModelInfo
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Known:
     """
 
     entry: ModelEntry
-    subject: Subject
+    info: ModelInfo
     observations: tuple[Observation, ...] = ()
     engine: str = ""
     build: int | None = None

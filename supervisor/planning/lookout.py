@@ -73,7 +73,7 @@ class Sight:
 
     def forecast(self, known: Known, residents: Sequence[Resident], scale: tuple[int, int]) -> Forecast:
         """Return the forecast of a quantisation of known size: `scale` is (its size, that of `known`)."""
-        request = known.subject.request(known.entry.id, known.entry.options)
+        request = known.info.request(known.entry.id, known.entry.options)
         return forecast(request, self.budgets, residents, self.rules.policy, scale)
 
     def placed(self, placement: Placement) -> Placed:
@@ -91,7 +91,7 @@ class Sight:
     def _taught(
         self, known: Known, options: LaunchOptions, residents: Sequence[Resident], short: Mapping[str, int]
     ) -> Placement | DoesNotFit:
-        request = replace(known.subject.request(known.entry.id, options), short=short)
+        request = replace(known.info.request(known.entry.id, options), short=short)
         found = self._plan(request, residents)
         if isinstance(found, Placement) and known.observations:
             taught = learned(known.observations, self._start(known, found), found.estimate)
@@ -103,7 +103,7 @@ class Sight:
 
     def _start(self, known: Known, placement: Placement) -> Start:
         intent = intent_of(placement, known.entry.options, self.devices_of(placement))
-        return start_of(known.subject.identity, intent, known.engine, known.build)
+        return start_of(known.info.identity, intent, known.engine, known.build)
 
 
 Look = Callable[[bool, Collection[str]], Machine]

@@ -75,7 +75,7 @@ class PoolLimits:
     growth: float = 0.5
 
 
-class Tender:
+class EngineLife:
     """The one that lives through engines for the pool.
 
     Args:

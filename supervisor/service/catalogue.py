@@ -37,7 +37,7 @@ class Catalogue:
         here, siblings = await self._fetcher.ensure(await self._variants.with_variant(entry, living))
         self._registry.locate(entry.id, here.path)
         known = await self._reading.on_disk(here)
-        return replace(known, subject=replace(known.subject, siblings=siblings))
+        return replace(known, info=replace(known.info, siblings=siblings))
 
     async def glance(self, entry: ModelEntry, living: Living) -> Known:
         """The same on a machine that may have no engine, and without a download."""

@@ -39,15 +39,15 @@ class Commands:
 
     def of(self, known: Known, placed: Placed, socket: str, keeper: SlotKeeper | None = None) -> LaunchSpec:
         """The command of an engine that listens on `socket`; `keeper` keeps its slots."""
-        entry, subject, found = known.entry, known.subject, self.program.usable()
+        entry, info, found = known.entry, known.info, self.program.usable()
         flags = found.able.flags if found else None
         return build_launch(
             str(found.path) if found else "llama-server",
-            str(subject.model.path),
+            str(info.model.path),
             socket,
             entry.id,
             entry.options if keeper is None else kept(entry.options, str(keeper.folder), flags),
-            subject.facts,
+            info.facts,
             flags,
             placed=placed,
             cores=self.cores,
@@ -102,16 +102,16 @@ class Launcher:
         types = placement.options.cache_type_k, placement.options.cache_type_v
         tokens = placement.options.ctx_size or placement.estimate.n_ctx or 1
         size = sum(part.kv_bytes for part in placement.parts)
-        key = slots_key(known.subject.identity, known.engine, options, types)
+        key = slots_key(known.info.identity, known.engine, options, types)
         return self.slots.keeper(key, known.entry.id, size // tokens)
 
     def _launch(
         self, known: Known, placed: Placed, devices: Sequence[Device], keeper: SlotKeeper | None
     ) -> tuple[LaunchSpec, StartNotes]:
-        entry, subject = known.entry, known.subject
+        entry, info = known.entry, known.info
         launch = self.commands.of(known, placed, str(fresh_socket(self.places.runtime)), keeper)
         intent = intent_of(placed.placement, entry.options, devices)
-        start = start_of(subject.identity, intent, known.engine, known.build)
+        start = start_of(info.identity, intent, known.engine, known.build)
         ours = {theirs: name for name, theirs in placed.names.items()}
-        notes = self.learning.begin(start, intent, ours, subject.model.header.n_ctx_train)
+        notes = self.learning.begin(start, intent, ours, info.model.header.n_ctx_train)
         return notes.asked(launch, self.program.find().able.flags), notes

@@ -53,7 +53,7 @@ class Plans:
         """
         answer = await self.resolver.resolve(Asked(target))
         known = await self.catalogue.glance(answer.entry, self.living)
-        return await self.lookout.aside(partial(estimates_json, known.subject.spec, options))
+        return await self.lookout.aside(partial(estimates_json, known.info.spec, options))
 
     async def plan(self, asked: Asked) -> dict[str, object]:
         """Plan where the model of a load target would go now, with these options (docs/rest.md).

@@ -12,7 +12,7 @@ from supervisor.hub.models import Chosen
 from supervisor.hub.threads import ask_hub
 from supervisor.llamacpp.program import Program
 from supervisor.models.fetch import Fetcher
-from supervisor.models.subject import Subject, read_subject
+from supervisor.models.info import ModelInfo, read_info
 from supervisor.planning.known import Known
 from supervisor.planning.learning import Learning
 
@@ -43,23 +43,23 @@ class Reading:
         return await asyncio.to_thread(self._on_disk, entry, path)
 
     async def of_hub(self, entry: ModelEntry) -> Known:
-        """A model of the hub, without a download. Raises as `Fetcher.subject`."""
+        """A model of the hub, without a download. Raises as `Fetcher.info`."""
         return await ask_hub(self._of_hub, entry)
 
     async def variant(self, entry: ModelEntry, chosen: Chosen) -> Known:
         """One variant of a repository, as the model that it would be. Raises as `Fetcher.of`."""
-        subject = await ask_hub(self._fetcher.of, entry, chosen)
-        return await asyncio.to_thread(self._known, entry, subject)
+        info = await ask_hub(self._fetcher.of, entry, chosen)
+        return await asyncio.to_thread(self._known, entry, info)
 
     def _on_disk(self, entry: ModelEntry, path: Path) -> Known:
-        return self._known(entry, read_subject(path, entry.options, self._headers))
+        return self._known(entry, read_info(path, entry.options, self._headers))
 
     def _of_hub(self, entry: ModelEntry) -> Known:
-        return self._known(*self._fetcher.subject(entry))
+        return self._known(*self._fetcher.info(entry))
 
-    def _known(self, entry: ModelEntry, subject: Subject) -> Known:
+    def _known(self, entry: ModelEntry, info: ModelInfo) -> Known:
         found = self._program.usable()
         if found is None:
-            return Known(entry, subject)
-        learned = self._learning.observations(subject.identity)
-        return Known(entry, subject, learned, self._program.digest(found), found.able.build)
+            return Known(entry, info)
+        learned = self._learning.observations(info.identity)
+        return Known(entry, info, learned, self._program.digest(found), found.able.build)

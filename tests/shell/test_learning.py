@@ -26,7 +26,7 @@ from supervisor.engines.engine import Engine, EngineLimits, ReadyInfo
 from supervisor.engines.log import OutputLog
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.probe import capabilities
-from supervisor.models.subject import read_subject
+from supervisor.models.info import read_info
 from supervisor.planning.known import Known
 from supervisor.planning.learning import Intent, Learning, StartNotes, intent_of, start_of
 from supervisor.planning.lookout import Lookout, Rules
@@ -77,10 +77,10 @@ class Workshop:
         return capabilities(self.binary, self.folder / "capabilities.json")
 
     def know(self, model: Path, options: LaunchOptions) -> Known:
-        subject = read_subject(model, options)
+        info = read_info(model, options)
         digest = engine_digest(self.binary, self.folder / "digests.json")
         entry = ModelEntry("test", Source.FILE, str(model), options)
-        return Known(entry, subject, self.learning.observations(subject.identity), digest, self.able.build)
+        return Known(entry, info, self.learning.observations(info.identity), digest, self.able.build)
 
     async def plan(self, model: Path, options: LaunchOptions, workers: Sequence[str] = ()) -> Planned:
         """Where it goes on this machine, with these RPC workers."""
@@ -95,20 +95,20 @@ class Workshop:
         placement = sight.decide(known, options, ())
         assert isinstance(placement, Placement), placement
         intent = intent_of(placement, options, sight.devices_of(placement))
-        start = start_of(known.subject.identity, intent, known.engine, known.build)
+        start = start_of(known.info.identity, intent, known.engine, known.build)
         return Planned(known, sight.placed(placement), intent, start)
 
     def launch(self, planned: Planned) -> LaunchSpec:
         known, socket = planned.known, str(fresh_socket(self.folder / "run"))
         return build_launch(
-            *(str(self.binary), str(known.subject.model.path), socket, "test", known.entry.options),
-            *(known.subject.facts, self.able.flags),
+            *(str(self.binary), str(known.info.model.path), socket, "test", known.entry.options),
+            *(known.info.facts, self.able.flags),
             placed=planned.placed,
         )
 
     def notes(self, planned: Planned) -> StartNotes:
         ours = {theirs: name for name, theirs in planned.placed.names.items()}
-        return self.learning.begin(planned.start, planned.intent, ours, planned.known.subject.spec.n_ctx_train)
+        return self.learning.begin(planned.start, planned.intent, ours, planned.known.info.spec.n_ctx_train)
 
     async def start(self, planned: Planned) -> ReadyInfo:
         notes = self.notes(planned)

@@ -23,7 +23,7 @@ from supervisor.files.projector import projector_beside
 
 
 @dataclass(frozen=True)
-class Subject:
+class ModelInfo:
     """A model as a plan, a launch and the store need it.
 
     Attributes:
@@ -54,7 +54,7 @@ class Subject:
         )
 
 
-def read_subject(path: Path, options: LaunchOptions, cache: HeaderCache | None = None) -> Subject:
+def read_info(path: Path, options: LaunchOptions, cache: HeaderCache | None = None) -> ModelInfo:
     """Open the model's file, and those that its options name. Raise ModelFileError and its subclasses."""
     model = open_model(path, cache=cache)
     beside = projector_beside(model) if options.mmproj_auto and options.mmproj is None else None
@@ -62,19 +62,19 @@ def read_subject(path: Path, options: LaunchOptions, cache: HeaderCache | None =
     projector = projector_of(options, facts)
     offloaded = projector if options.mmproj_offload is not False else None
     header = open_model(Path(offloaded), cache=cache).header if offloaded else None
-    return _subject(model, facts, header, _draft(options, cache))
+    return _info(model, facts, header, _draft(options, cache))
 
 
-def remote_subject(
+def remote_info(
     model: ModelFile, projector: GgufHeader | None, options: LaunchOptions, cache: HeaderCache | None = None
-) -> Subject:
-    """Return the subject of a model that is not on disk: `model` has its header, its paths are only names."""
+) -> ModelInfo:
+    """Return the info of a model that is not on disk: `model` has its header, its paths are only names."""
     header = projector if options.mmproj_offload is not False else None
-    return _subject(model, facts_of(model.header), header, _draft(options, cache))
+    return _info(model, facts_of(model.header), header, _draft(options, cache))
 
 
-def _subject(model: ModelFile, facts: ModelFacts, projector: GgufHeader | None, draft: ModelSpec | None) -> Subject:
-    return Subject(
+def _info(model: ModelFile, facts: ModelFacts, projector: GgufHeader | None, draft: ModelSpec | None) -> ModelInfo:
+    return ModelInfo(
         model,
         read_spec(model.header),
         facts,
