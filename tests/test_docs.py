@@ -82,12 +82,12 @@ def test_files_of_the_program_that_pages_name_are_there() -> None:
 
 
 def test_the_page_of_errors_is_made_from_the_classes() -> None:
-    assert shown() == table(), "python -m tests.support.error_table writes it anew"
+    assert shown() == table(), ".venv/bin/python -m tests.support.pages writes it anew"
     assert MEANINGS.keys() == CODES.keys()
 
 
 def test_the_table_of_dialects_is_made_from_the_records() -> None:
-    assert dialect_table.shown() == dialect_table.table(), "python -m tests.support.dialect_table writes it anew"
+    assert dialect_table.shown() == dialect_table.table(), ".venv/bin/python -m tests.support.pages writes it anew"
 
 
 def test_the_page_has_every_code_that_a_failure_is_given() -> None:
@@ -106,7 +106,7 @@ def test_the_page_has_every_code_that_a_failure_is_given() -> None:
 def test_codes_are_unique_and_drawn_in_the_tree() -> None:
     kinds = list(error_classes())
     assert len({kind.code for kind in kinds}) == len(kinds)
-    assert drawn() == tree(), "python -m tests.support.error_table draws it anew"
+    assert drawn() == tree(), ".venv/bin/python -m tests.support.pages writes it anew"
 
 
 def test_ci_calls_the_test_command_of_the_readme() -> None:

@@ -15,6 +15,7 @@ import pytest
 from supervisor.cli.main import main
 from supervisor.config import Settings, load_settings
 from supervisor.config.settings import ModelOptions, ModelSettings
+from supervisor.core.routes import SERVED
 from supervisor.probe.profiles import load_profile
 from tests.support import plan_example, rest_examples
 from tests.support.doc_blocks import ROOT, blocks
@@ -36,7 +37,9 @@ def yaml_blocks(kind: str) -> list[Any]:
 
 
 def test_the_plan_of_the_readme_is_what_the_command_prints() -> None:
-    assert blocks(plan_example.PAGE) == {plan_example.NAME: plan_example.made()}, "python -m tests.support.plan_example"
+    assert blocks(plan_example.PAGE) == {plan_example.NAME: plan_example.made()}, (
+        ".venv/bin/python -m tests.support.pages writes it anew"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,7 @@ def test_the_examples_of_the_rest_page_have_the_shape_of_real_answers(
     assert shown.keys() == answered.keys()
     for name, example in answered.items():
         assert rest_examples.shape_of(shown[name]) == rest_examples.shape_of(example.shown()), (
-            f"{name}: python -m tests.support.rest_examples writes it anew"
+            f"{name}: .venv/bin/python -m tests.support.rest_examples writes it anew"
         )
 
 
@@ -68,10 +71,17 @@ def test_every_field_of_an_answer_is_explained(answered: dict[str, rest_examples
 
 
 def test_every_call_is_on_the_rest_page() -> None:
-    known = {route.path for route in served_routes() if route.include_in_schema}
+    known = {route.path for route in served_routes() if route.include_in_schema} | SERVED.keys()
     assert len(known) > 30
     plain = REST.replace("{id}", "{}").replace("{model}", "{}")
-    assert [path for path in sorted(known) if re.sub(r"\{.*?\}", "{}", path) not in plain] == []
+    missing = [path for path in sorted(known) if re.sub(r"\{.*?\}", "{}", path) not in plain]
+    assert not missing, f"docs/rest.md does not name {missing}"
+
+
+def test_every_relayed_path_is_on_the_page_of_requests() -> None:
+    page = (ROOT / "docs" / "relay.md").read_text(encoding="utf-8")
+    missing = [path for path in SERVED if f"`{path}`" not in page]
+    assert not missing, f"docs/relay.md does not name {missing}"
 
 
 @pytest.mark.parametrize("text", yaml_blocks(""))

@@ -341,7 +341,7 @@ def test_every_floor_is_there() -> None:
 
 
 def test_the_map_in_the_docs_is_made_from_the_packages() -> None:
-    assert module_table.shown() == module_table.table(FLOORS), "python -m tests.support.module_table writes it anew"
+    assert module_table.shown() == module_table.table(FLOORS), ".venv/bin/python -m tests.support.pages writes it anew"
 
 
 # -- the rules on samples ----------------------------------------------------------------------------------------------

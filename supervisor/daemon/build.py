@@ -102,15 +102,15 @@ def build_engines(world: World) -> Engines:
     settings = current.settings
     changes = Changes()
     site = here(current, world.prober)
-    known = parts(current, world.places, world.env, learning, site, changes.tell)
-    planner = Planner(known.registry, known.catalogue.know, known.lookout)
-    pins = Pins(known.registry.policy_of)
+    built = parts(current, world.places, world.env, learning, site, changes.tell)
+    planner = Planner(built.registry, built.catalogue.know, built.lookout)
+    pins = Pins(built.registry.policy_of)
     scheduler = Scheduler(planner.plan, pins, settings.limits(), lambda: current.settings.limits())
     logs = EngineLogs(world.places.engine_log)
     slots = SlotStore(world.places.cache / "kv", settings.kv_store.max_mib << 20)
     launcher = Launcher(
-        program=known.program,
-        commands=known.commands,
+        program=built.program,
+        commands=built.commands,
         places=world.places,
         env=world.env,
         limits=lambda: _engine_limits(current.settings),
@@ -118,18 +118,18 @@ def build_engines(world: World) -> Engines:
         logs=logs,
         slots=slots,
     )
-    remembered = Remembered(learning, known.registry)
+    remembered = Remembered(learning, built.registry)
     share = settings.memory_watch.share
-    edges = Edges(known.registry, planner, known.lookout, launcher, remembered, share)
+    edges = Edges(built.registry, planner, built.lookout, launcher, remembered, share)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
-    return Engines(known, planner, pins, remembered, logs, slots, pool)
+    return Engines(built, planner, pins, remembered, logs, slots, pool)
 
 
 @contextmanager
 def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]:
     """Build the parts that serve clients, on a pool that runs."""
-    current, door, known, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
-    settings, registry, fetcher, program = current.settings, known.registry, known.fetcher, known.program
+    current, door, built, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
+    settings, registry, fetcher, program = current.settings, built.registry, built.fetcher, built.program
     identity = Identity(door.url, new_secret(), time.time())
     inflight, to_epoch = Inflight(lifetime), Epoch()
     calls = ToolCalls(settings.server.tool_calls)
@@ -146,12 +146,12 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     remarks = Remarks()
     statuses = Statuses(registry, pool, engines.planner, pins, remarks, fetcher.progress, to_epoch)
     requests = Requests(inflight, to_epoch)
-    resolver = known.resolver(pool)
-    plans = known.plans(resolver, pool, pins)
-    forget = Forgetting(registry, engines.planner, pool, pins, remarks, engines.logs, known.variants, calls)
+    resolver = built.resolver(pool)
+    plans = built.plans(resolver, pool, pins)
+    forget = Forgetting(registry, engines.planner, pool, pins, remarks, engines.logs, built.variants, calls)
     added = Added(registry, pool, statuses, reloader.configures, forget)
     trials = Trials(registry, pool)
-    pulls = Pulls(fetcher, registry, pool, resolver, known.variants)
+    pulls = Pulls(fetcher, registry, pool, resolver, built.variants)
     loads = Loads(
         registry=registry,
         pool=pool,

@@ -193,6 +193,6 @@ async def _drain(pool: Pool, stop: Stop) -> None:
 def _resumed(pool: Pool, lookout: Lookout, seconds: float) -> None:
     """After a suspension, ask every engine whether it lives, and look at all devices anew."""
     _log.warning("resumed", suspended_seconds=round(seconds, 1))
-    pool.check()
+    pool.probe()
     looking = asyncio.ensure_future(lookout.look(pool, again=True))
     looking.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -77,7 +77,7 @@ SupervisorError                     internal_error
    ├─ RequestNotFound               request_not_found
    └─ RouteNotFound                 route_not_found
 
-The tree is drawn by `python -m tests.support.error_table`. A class says its `code`, which is a promise to scripts, and
+The tree is drawn by `python -m tests.support.pages`. A class says its `code`, which is a promise to scripts, and
 the `status` of an HTTP answer; messages say what is wrong and what to do. Exit codes live in `cli/exits.py`.
 """
 

@@ -161,6 +161,16 @@ class Pool:
         )
         return next(ready, None)
 
+    def forget(self, model: ModelId) -> None:
+        """Drop a model that has no engine and that nobody will ask for again."""
+        self._scheduler.forget(model)
+
+    def probe(self) -> None:
+        """Ask every engine at once whether it lives, and see what time has done, trusting nothing. Does not wait."""
+        for running in self._running.values():
+            running.doubt.set()
+        self._apply(TimePassed())
+
     def shut_down(self) -> None:
         """Refuse everything from now on; end engines after their requests, the second time at once. Does not wait."""
         self._apply(ShutdownAsked())
@@ -171,6 +181,14 @@ class Pool:
             while self._running:
                 await changed.wait()
                 changed.clear()
+
+    def watch(self) -> AbstractContextManager[asyncio.Event]:
+        """Yield an event that is set on every change of any engine or queue; whoever waits clears it."""
+        return self._changes.watch()
+
+    def changed(self) -> None:
+        """Let those who follow a model look again."""
+        self._changes.tell()
 
     async def follow(self, model: ModelId) -> AsyncGenerator[PoolStatus]:
         """Yield the model's status now and after every change, the newest only."""
@@ -210,14 +228,6 @@ class Pool:
         self._call_off_checks()
         self.changed()
 
-    def forget(self, model: ModelId) -> None:
-        """Nobody will ask for the model again; it has no engine."""
-        self._scheduler.forget(model)
-
-    def changed(self) -> None:
-        """Let those who follow a model look again."""
-        self._changes.tell()
-
     def _call_off_checks(self) -> None:
         """Cancel what is read or downloaded for engines that nobody wants any more."""
         for engine, task in list(self._checks.items()):
@@ -251,6 +261,19 @@ class Pool:
                 waiter = self._waiters.pop(request)
                 if not waiter.done():
                     waiter.set_exception(error_of(failure))
+
+    async def _live(self, running: Running) -> None:
+        """Live through an engine's life, and give its room back, whatever becomes of it."""
+        failure, again = None, False
+        try:
+            failure = await ended_by(self._life.live(running))
+            if failure is None and len(self._scheduler.view(running.model).engines) == 1:
+                self._edges.emptied(running.model)
+            again = self._life.again(running, failure)
+        finally:
+            del self._running[running.number]
+            self._apply(EngineGone(running.number, failure, again=again))
+            running.gone.set()
 
     def _set_timer(self) -> None:
         wake = self._scheduler.next_wake
@@ -291,26 +314,3 @@ class Pool:
         if self._look is None or self._look.done():
             self._look = asyncio.ensure_future(self._edges.see_room(self))
         return await asyncio.shield(self._look)
-
-    async def _live(self, running: Running) -> None:
-        """Live through an engine's life, and give its room back, whatever becomes of it."""
-        failure, again = None, False
-        try:
-            failure = await ended_by(self._life.live(running))
-            if failure is None and len(self._scheduler.view(running.model).engines) == 1:
-                self._edges.emptied(running.model)
-            again = self._life.again(running, failure)
-        finally:
-            del self._running[running.number]
-            self._apply(EngineGone(running.number, failure, again=again))
-            running.gone.set()
-
-    def check(self) -> None:
-        """Ask every engine at once whether it lives, and see what time has done, trusting nothing. Does not wait."""
-        for running in self._running.values():
-            running.doubt.set()
-        self._apply(TimePassed())
-
-    def watch(self) -> AbstractContextManager[asyncio.Event]:
-        """Yield an event that is set on every change of any engine or queue; whoever waits clears it."""
-        return self._changes.watch()

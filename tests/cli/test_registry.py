@@ -101,7 +101,7 @@ def test_what_is_written_by_hand_is_kept(scratch: Registry) -> None:
 
 def test_the_page_is_made_from_the_verbs() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text == page(VERBS, text), "python -m tests.support.cli_page writes it anew"
+    assert text == page(VERBS, text), ".venv/bin/python -m tests.support.pages writes it anew"
 
 
 def test_the_records_that_are_cut_out_are_those_of_the_modules() -> None:

@@ -126,4 +126,6 @@ def test_saved_slots_survive_what_is_marked_so() -> None:
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.path.name)
 def test_what_people_read_is_made_from_the_table(part: Part) -> None:
-    assert part.shown() == part.make(options_of(LaunchOptions)), "python -m tests.support.option_tables writes it anew"
+    assert part.shown() == part.make(options_of(LaunchOptions)), (
+        ".venv/bin/python -m tests.support.pages writes it anew"
+    )

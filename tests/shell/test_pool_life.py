@@ -134,11 +134,11 @@ async def test_after_a_resume_every_engine_is_asked_at_once(bench: PoolBench) ->
         pid = pid_of(bench)
         os.kill(pid, signal.SIGSTOP)
         await until(lambda: stopped(pid), "it is stopped")  # a thread that still ran would answer
-        pool.check()
+        pool.probe()
         async with asyncio.timeout(PATIENCE):
             await pool._first("a", lambda status: status.view.state is EngineState.FAILED)
         assert await once(pool, "a") > 0
         seen = bench.answers
-        pool.check()
+        pool.probe()
         await until(lambda: bench.answers > seen, "the new one is asked at once, too, and answers")
         assert pool.status("a").view.state is EngineState.READY

@@ -1,4 +1,4 @@
-"""docs/cli.md, made from the verbs' records and parsers; `python -m tests.support.cli_page` writes it anew.
+"""docs/cli.md, made from the verbs' records and parsers.
 
 What stands before the table of verbs, and under a verb after `by hand`, is written by hand and kept.
 """
@@ -132,5 +132,6 @@ def _paragraph(text: str) -> str:
     return " ".join(text.split())
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write the page anew."""
     PAGE.write_text(page(VERBS, PAGE.read_text(encoding="utf-8")), encoding="utf-8")

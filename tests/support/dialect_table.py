@@ -1,4 +1,4 @@
-"""The table of dialects in docs/toolcalls.md, from the records: `python -m tests.support.dialect_table` writes it."""
+"""The table of dialects in docs/toolcalls.md, made from their records."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def shown() -> str:
     return found[0] if found else ""
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write the table anew."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(page.replace(shown(), table()), encoding="utf-8")

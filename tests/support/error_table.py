@@ -1,7 +1,4 @@
-"""The table of errors in docs/rest.md and the tree in supervisor/errors, made from the classes.
-
-`python -m tests.support.error_table` writes both anew.
-"""
+"""The table of errors in docs/rest.md and the tree in supervisor/errors, made from the classes."""
 
 from __future__ import annotations
 
@@ -61,13 +58,14 @@ def shown() -> str:
     return found[0] if found else ""
 
 
-def _line(code: str, status: int, meaning: str) -> str:
-    return f"| `{code}` | {status} | {meaning} |"
-
-
-if __name__ == "__main__":
+def write() -> None:
+    """Write both anew."""
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(page.replace(shown(), table()), encoding="utf-8")
     package = Path(errors.__file__)
     text = package.read_text(encoding="utf-8")
     package.write_text(text.replace("\n".join(drawn()), "\n".join(tree())), encoding="utf-8")
+
+
+def _line(code: str, status: int, meaning: str) -> str:
+    return f"| `{code}` | {status} | {meaning} |"

@@ -1,4 +1,4 @@
-"""What people read about launch options, made from their table: `python -m tests.support.option_tables` writes it anew.
+"""What people read about launch options, made from their table.
 
 The table in docs/launch.md, the options of the model in config.example.yaml. The flags in docs/cli.md
 are made from the parsers (`cli_page`).
@@ -102,7 +102,3 @@ def write() -> None:
     for part in PARTS:
         text = part.path.read_text(encoding="utf-8")
         part.path.write_text(text.replace(part.shown(), part.make(options_of(LaunchOptions))), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write()

@@ -1,4 +1,4 @@
-"""The plan in README.md, made by the command that it shows: `python -m tests.support.plan_example` writes it anew."""
+"""The plan in README.md, made by the command that it shows."""
 
 from __future__ import annotations
 
@@ -46,5 +46,6 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write the example anew."""
     write_blocks(PAGE, {NAME: made()})

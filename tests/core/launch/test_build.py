@@ -21,7 +21,8 @@ from supervisor.core.options import Option, Way, options_of
 from supervisor.errors import InvalidRequest, OptionNotSupported
 from tests.support.option_values import another
 
-FLAGS = parse_help((Path(__file__).parents[2] / "llamacpp/data/help-b11434.txt").read_text(encoding="utf-8"))
+HELP = Path(__file__).parents[2] / "llamacpp/data/help-b11434.txt"
+FLAGS = parse_help(HELP.read_text(encoding="utf-8"))
 BARE = ("/bin/llama-server", "-m", "/m/x.gguf", "--host", "/run/1.sock", "--alias", "x")
 OURS = ("--jinja", "--metrics", "--slots", "--no-ui", "--log-prefix", "--log-timestamps")
 
@@ -176,6 +177,7 @@ ROWS = [row for row in options_of(LaunchOptions) if row.way is not Way.NONE and 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_no_field_is_dropped(row: Option) -> None:
     """Each says something to a build that knows it, and is refused by its name for one that does not."""
+    assert FLAGS.keys() & {*row.on, *row.off}, f"{HELP.name}, the recorded help, has none of {row.on}"
     options = LaunchOptions(**{row.name: another(row)})
     argv = launch(options, flags=FLAGS).argv[len(BARE) :]
     assert argv != launch(flags=FLAGS).argv[len(BARE) :]

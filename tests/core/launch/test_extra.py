@@ -16,7 +16,8 @@ from supervisor.core.launch.rules import NEWER, RULES, rule_of
 from supervisor.core.options import Way, options_of
 from supervisor.errors import InvalidRequest, OptionNotSupported, SupervisorError
 
-FLAGS = parse_help((Path(__file__).parents[2] / "llamacpp/data/help-b11434.txt").read_text(encoding="utf-8"))
+HELP = Path(__file__).parents[2] / "llamacpp/data/help-b11434.txt"
+FLAGS = parse_help(HELP.read_text(encoding="utf-8"))
 FIELDS = {field.name for field in fields(LaunchOptions)}
 
 # In RULES, but not in b11434: spellings of older builds, which are known so that they are treated as their successors.
@@ -29,7 +30,9 @@ def test_every_option_of_the_build_is_classified(flag: str) -> None:
 
 
 def test_the_classes_say_what_they_mean() -> None:
-    assert RULES.keys() - FLAGS.keys() == OLDER
+    unknown = RULES.keys() - FLAGS.keys() - OLDER
+    assert not unknown, f"not in the recorded help ({HELP.name}): {sorted(unknown)}; is the spelling llama-server's?"
+    assert RULES.keys() - FLAGS.keys() >= OLDER
     assert {rule.text for rule in RULES.values() if rule.level == "field"} <= FIELDS
     assert all(rule.text for rule in RULES.values() if rule.level != "anybody")
 

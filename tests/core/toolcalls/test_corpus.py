@@ -197,7 +197,9 @@ def test_every_dialect_and_every_malformation_has_its_row() -> None:
 
 def test_every_dialect_id_is_reached() -> None:
     reached = {dialect for case in POSITIVE for dialect in recover(case).dialects}
-    assert reached == REGISTRY.dialects.keys()
+    silent = REGISTRY.dialects.keys() - reached
+    assert not silent, f"give these dialects cases in tests/core/toolcalls/corpus/dialects.py: {sorted(silent)}"
+    assert reached <= REGISTRY.dialects.keys()
 
 
 def test_arguments_are_always_openai_s_json() -> None:
