@@ -36,7 +36,7 @@ class Edges:
         """As the pool wants them."""
         return PoolEdges(
             prepare=self._prepare,
-            learn=self.planner.learn,
+            read=self.planner.read,
             see_room=self.lookout.see_room,
             clock=lifetime,
             observe=self._observe,

@@ -1,6 +1,6 @@
 """Plan where models go, here and now: by the newest look at the machine and what is known of each model.
 
-The pool has a model read (`learn`) and the machine looked at (`Lookout.see_room`) before the scheduler asks for a plan.
+The pool has a model read (`read`) and the machine looked at (`Lookout.see_room`) before the scheduler asks for a plan.
 What `plan` answers then is computed from these alone: it reads nothing and waits for nothing.
 """
 
@@ -39,7 +39,7 @@ class Planner:
         self._known: dict[str, Known] = {}
         self._fallbacks: dict[str, tuple[LaunchOptions, Fallback]] = {}
 
-    async def learn(self, model: str, living: Living) -> None:
+    async def read(self, model: str, living: Living) -> None:
         """Read the model's files. Raise what reading them does."""
         entry = self._registry.find(model)
         fallback = self.fallback(entry)
@@ -59,7 +59,7 @@ class Planner:
     def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
         """Take in that a start of the model failed.
 
-        Return whether there is something else to try, for the next `learn`.
+        Return whether there is something else to try, for the next `read`.
         """
         entry = self._registry.find(model)
         names = self._lookout.sight.placed(placement).names

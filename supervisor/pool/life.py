@@ -35,7 +35,7 @@ class PoolEdges:
 
     Attributes:
         prepare: the engine for a model and its place, not started.
-        learn: reads what the planner must know of the model, beside the engines that there are; raises a
+        read: reads what the planner must know of the model, beside the engines that there are; raises a
             SupervisorError where that cannot be.
         see_room: looks at the machine, lets the planner know, and returns the free bytes by device name. A device that
             is not in the answer counts as free. Runs one at a time.
@@ -47,7 +47,7 @@ class PoolEdges:
     """
 
     prepare: Callable[[ModelId, Plan], Awaitable[PooledEngine]]
-    learn: Callable[[ModelId, Living], Awaitable[None]]
+    read: Callable[[ModelId, Living], Awaitable[None]]
     see_room: Callable[[Living], Awaitable[Mapping[str, int]]]
     clock: Callable[[], float]
     observe: Callable[[str, ModelId, EngineId, Failure | None], None]

@@ -293,12 +293,12 @@ class Pool:
     # ── room ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _check_room(self, check: CheckRoom) -> None:
-        """Learn of the model and look at the machine, until ended engines' memory is free or it has taken too long."""
-        failure = await ended_by(self._learn_and_look(check))
+        """Read the model and look at the machine, until ended engines' memory is free or it has taken too long."""
+        failure = await ended_by(self._read_and_look(check))
         self._apply(RoomSeen(check.engine, failure))
 
-    async def _learn_and_look(self, check: CheckRoom) -> None:
-        await self._edges.learn(check.model, self)
+    async def _read_and_look(self, check: CheckRoom) -> None:
+        await self._edges.read(check.model, self)
         patience = self._edges.clock() + self._limits.room
         while True:
             free = await self._look_once()
