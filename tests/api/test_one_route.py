@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.api.schema import Documented
 from supervisor.core.routes import ROUTES, SERVED, UPSTREAM, api_of, kind_of, route_of
 from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES
 
@@ -98,7 +99,16 @@ def test_errors_have_the_form_of_the_path(path: str, api: object) -> None:
     assert api_of(path) is api
 
 
-def test_what_is_served_is_described() -> None:
-    for path, route in SERVED.items():
-        assert route.summary, path
-        assert route.takes, path
+@pytest.mark.parametrize("path", SERVED)
+def test_the_schema_says_what_the_row_says(path: str) -> None:
+    app = Documented()
+    operation = app.openapi()["paths"][path]["post"]
+    body = operation["requestBody"]["content"]["application/json"]["schema"]
+    route = SERVED[path]
+    assert route.summary
+    assert operation["summary"] == route.summary
+    assert body["required"] == ["model", *route.takes]
+    assert len(route.takes) == 1
+    assert all(body["properties"][name] == schema for name, schema in route.takes.items())
+    assert ("stream" in body["properties"]) == route.generates
+    assert ("tool_calls" in body["properties"]) == route.finds_calls

@@ -143,10 +143,10 @@ def _rank(dialect: Dialect, marks: Marks) -> tuple[int, int, int, str]:
 
 
 def _joined(parts: Iterable[Mapping[str, T]]) -> Mapping[str, T]:
-    """Return all of these in one. Raise ValueError where two of them map a key differently."""
+    """Return all of these in one, in the same order in every process. Raise ValueError if two map a key differently."""
     joined: dict[str, T] = {}
     for part in parts:
-        for key, value in part.items():
+        for key, value in sorted(part.items(), key=lambda item: item[0]):
             if joined.setdefault(key, value) != value:
                 raise ValueError(f"Two dialects claim {key!r}; one of them has to let go of it.")
     return joined

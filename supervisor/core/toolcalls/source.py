@@ -85,7 +85,7 @@ class Literals:
     """A set of strings to be recognised at a position."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        ordered = sorted(set(texts), key=len, reverse=True)
+        ordered = sorted(sorted(set(texts)), key=len, reverse=True)  # of one length, by letters: always the same
         self.pattern = re.compile("|".join(map(re.escape, ordered)))
         self.prefixes = frozenset(text[:length] for text in ordered for length in range(len(text)))
         self.texts = frozenset(ordered)
