@@ -75,8 +75,8 @@ class PoolLimits:
     growth: float = 0.5
 
 
-class EngineLife:
-    """The one that lives through engines for the pool.
+class EngineRunner:
+    """Runs engines for the pool, each from its preparation to its end.
 
     Args:
         edges, limits: the pool's.

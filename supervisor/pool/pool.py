@@ -44,7 +44,7 @@ from supervisor.core.schedule.lifecycle import LEAVING, STARTING
 from supervisor.engines.client import EngineClient
 from supervisor.pool.changes import Changes
 from supervisor.pool.lease import EngineStatus, Lease, PoolStatus, Running, error_of
-from supervisor.pool.life import EngineLife, PoolEdges, PoolLimits, ended_by, harmless
+from supervisor.pool.life import EngineRunner, PoolEdges, PoolLimits, ended_by, harmless
 
 __all__ = ["Lease", "Pool", "PoolEdges", "PoolLimits", "PoolStatus", "error_of"]
 
@@ -79,7 +79,7 @@ class Pool:
         self._look: asyncio.Future[Mapping[str, int]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_for: float | None = None
-        self._life = EngineLife(edges, self._limits, self._apply, self.changed)
+        self._runner = EngineRunner(edges, self._limits, self._apply, self.changed)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -266,10 +266,10 @@ class Pool:
         """Live through an engine's life, and give its room back, whatever becomes of it."""
         failure, again = None, False
         try:
-            failure = await ended_by(self._life.live(running))
+            failure = await ended_by(self._runner.live(running))
             if failure is None and len(self._scheduler.view(running.model).engines) == 1:
                 self._edges.emptied(running.model)
-            again = self._life.again(running, failure)
+            again = self._runner.again(running, failure)
         finally:
             del self._running[running.number]
             self._apply(EngineGone(running.number, failure, again=again))
