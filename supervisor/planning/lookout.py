@@ -56,9 +56,9 @@ class Sight:
         That a killed engine lacked memory is a guess: where nothing fits by it, the plan is made without.
         Raises InvalidRequest for options that cannot be planned.
         """
-        return self.decided(known, options, residents)[0]
+        return self.decide_with_guess(known, options, residents)[0]
 
-    def decided(
+    def decide_with_guess(
         self, known: Known, options: LaunchOptions, residents: Sequence[Resident]
     ) -> tuple[Placement | DoesNotFit, bool]:
         """Return the plan, and whether a guess, if there was one, counts in it."""

@@ -83,7 +83,7 @@ class Planner:
         ModelFileError for a file that none serves.
         """
         known = self._known[model]
-        found, by_guess = self._lookout.sight.decided(known, known.entry.options, residents)
+        found, by_guess = self._lookout.sight.decide_with_guess(known, known.entry.options, residents)
         if isinstance(found, Placement) and not by_guess and model in self._fallbacks:
             options, fallback = self._fallbacks[model]
             self._fallbacks[model] = options, unguessed(fallback)
