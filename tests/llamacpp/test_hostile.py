@@ -140,7 +140,7 @@ def test_a_download_that_leads_nowhere_leaves_nothing(reply: Reply, site: WebSer
 
 @pytest.mark.parametrize("name", ["../x", "/x", "", "a/b", "x\0", ".."])
 def test_no_archive_is_called_so(name: str) -> None:
-    with pytest.raises(EngineInstallFailed, match="no archive"):
+    with pytest.raises(EngineInstallFailed, match="is not an archive"):
         Archive(name, "https://x/y", SHA)
 
 
