@@ -93,6 +93,8 @@ SPEAK_HTTP = frozenset({"api", "proxy", "daemon"})  # the rest of the program do
 REASON = re.compile(r"\s+(?:-|–|#)\s*\w")  # what follows an ignore: a dash or a second comment, and words
 IGNORE = re.compile(r"#\s*(?:noqa\b(?::\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*)?|type:\s*ignore\b(?:\[[^\]]*\])?)")
 
+MODULE = re.compile(r"`(?:supervisor/)?(?P<module>[a-z_]+(?:/[a-z_]+)+)(?:\.py)?`")
+
 # Nothing of the machine it was written on, and no package index: an index is the user's choice. Written so that this
 # file does not match itself.
 PLACES = re.compile(
@@ -246,6 +248,18 @@ def bare_ignores(text: str, name: str) -> list[str]:
     ]
 
 
+def lost_modules(text: str, name: str) -> list[str]:
+    """Modules of the program that a text names in backticks and that are not there."""
+    found = ((at, named["module"]) for at, line in enumerate(text.splitlines(), 1) for named in MODULE.finditer(line))
+    here = ROOT / "supervisor"
+    return [
+        f"{name}:{at}: names `{module}`, which is not there"
+        for at, module in found
+        if (here / module.partition("/")[0]).is_dir()
+        and not ((here / module).is_dir() or (here / f"{module}.py").is_file())
+    ]
+
+
 def named_places(text: str, name: str) -> list[str]:
     return [
         f"{name}:{number}: names a machine or a package index: {found.group()}"
@@ -324,6 +338,12 @@ def test_no_module_is_too_long() -> None:
 
 def test_every_ignore_has_its_reason() -> None:
     complain([fault for path in source_files() for fault in bare_ignores(path.read_text("utf-8"), path.name)])
+
+
+def test_the_modules_that_texts_name_are_there() -> None:
+    paths = [*source_files(), *(ROOT / "docs").glob("*.md")]
+    ours = [path for path in paths if path.relative_to(ROOT).parts[0] in {"supervisor", "docs"}]
+    complain([fault for path in ours for fault in lost_modules(path.read_text("utf-8"), path.name)])
 
 
 def test_no_file_names_a_machine_or_a_package_index() -> None:
@@ -467,6 +487,11 @@ def test_one_reason_serves_two_ignores_on_a_line() -> None:
 
 def test_the_word_noqa_in_a_text_is_no_ignore() -> None:
     assert bare_ignores('x = "# noqa"\n', "sample") == []
+
+
+def test_a_module_that_is_not_there_is_found() -> None:
+    assert len(lost_modules("see `core/nowhere` and `probe/nowhere.py`, not `owner/repo`", "sample")) == 2
+    assert lost_modules("see `core/gguf`, `core/text/units.py` and `supervisor/core/text/units.py`", "sample") == []
 
 
 @pytest.mark.parametrize("place", ["/" + "home/jo/x", "/" + "root/x", "/tmp/" + "wt/x", "https://pypi" + ".org/simple"])

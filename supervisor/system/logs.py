@@ -1,8 +1,8 @@
 """The daemon's own log: structlog to standard error, one line an event, for people or as JSON.
 
 What libraries log (tracebacks of failed requests above all) goes the same way. A line is shown, never obeyed
-(`core/plaintext`), has a longest length, and one cause writes so many lines and no more (`core/flood`). What models
-write is logged at level debug alone.
+(`core/text/plaintext`), has a longest length, and one cause writes so many lines and no more (`core/text/flood`). What
+models write is logged at level debug alone.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ engines  engines and what builds leave                 $SUPERVISOR_ENGINES, else
 runtime  sockets, short and private                    $XDG_RUNTIME_DIR, else a private folder in the temp folder
 config   supervisor.yaml                               the user's config folder
 
-`Places` is built once from an environment mapping and handed in; only `wiring` and the CLI read `os.environ`.
+`Places` is built once from an environment mapping and handed in.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read NVIDIA's GPUs from the output of our helper process, which reads them through NVML (`probe/nvml.py`).
+"""Read NVIDIA's GPUs from the output of our helper process, which reads them through NVML (`probe/nvml_helper.py`).
 
 The helper writes one JSON object: `gpus`, a list of objects with `name`, `uuid`, `pci`, `total`, `free` (bytes),
 `capability` (major, minor), `utilization` (percent), `temperature` (°C), `processes` ([pid, bytes], …; the same pid may
