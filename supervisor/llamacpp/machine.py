@@ -17,7 +17,7 @@ from supervisor.errors import UsageError
 
 BACKENDS = ("cpu", "cuda", "hip", "vulkan", "metal")
 AUTO = "auto"
-_CUDA_VERSION = re.compile(r"CUDA Version:\s*(\d+)\.(\d+)")
+_CUDA_VERSION = re.compile(r"CUDA (?:UMD )?Version:\s*(\d+)\.(\d+)")  # since driver 610 with UMD
 _SMI_SECONDS = 20
 
 
