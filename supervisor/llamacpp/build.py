@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.errors import BuildFailed
+from supervisor.llamacpp.cuda import DEFAULT_ARCHITECTURES, CudaToolkit, cuda_flags, put_beside
 from supervisor.llamacpp.machine import Machine
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.run_tool import run_tool
@@ -32,13 +34,18 @@ _BACKEND_FLAGS = {
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The plan of a build: its source, tools and options; `jobs` compilers at once."""
+    """The plan of a build: its source, tools and options; `jobs` compilers at once.
+
+    `cuda` and `architectures` (as CMAKE_CUDA_ARCHITECTURES) are for that back end.
+    """
 
     source: Source
     backend: str
     machine: Machine
     tools: Tools
     jobs: int
+    cuda: CudaToolkit | None = None
+    architectures: str = DEFAULT_ARCHITECTURES
 
 
 async def compile_engine(plan: BuildPlan, scratch: Path, env: Mapping[str, str], log: Path, report: Report) -> Path:
@@ -53,6 +60,8 @@ async def compile_engine(plan: BuildPlan, scratch: Path, env: Mapping[str, str],
     await _step(build_command(plan, build), env, log, report)
     for folder in (build / "bin", build / "bin" / "Release"):
         if (folder / SERVER).is_file():
+            if plan.cuda:
+                await asyncio.to_thread(put_beside, plan.cuda, folder)
             return folder
     raise BuildFailed(f"the build ended without a {SERVER}; its output is in {log}")
 
@@ -77,9 +86,7 @@ def configure_command(plan: BuildPlan, build: Path) -> list[str]:
         f"-DLLAMA_BUILD_COMMIT={plan.source.commit or 'unknown'}",
         *_BACKEND_FLAGS[plan.backend],
     ]
-    if plan.backend == "cuda" and plan.machine.nvcc:
-        command.append(f"-DCMAKE_CUDA_COMPILER={plan.machine.nvcc}")
-    return command
+    return [*command, *cuda_flags(plan.cuda, plan.architectures)] if plan.cuda else command
 
 
 def build_command(plan: BuildPlan, build: Path) -> list[str]:

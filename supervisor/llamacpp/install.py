@@ -18,6 +18,7 @@ from pathlib import Path
 from supervisor.errors import BuildFailed, BuildToolMissing, EngineInstallFailed, EngineUnusable, SupervisorError
 from supervisor.llamacpp.archive import unpack_all
 from supervisor.llamacpp.build import BuildPlan, compile_engine, default_jobs
+from supervisor.llamacpp.cuda import CudaToolkit, architectures, cuda_toolkit
 from supervisor.llamacpp.download import fetch, file_digest, make_client
 from supervisor.llamacpp.lock import engine_lock
 from supervisor.llamacpp.machine import AUTO, Machine, backend_to_build, backend_to_download, survey
@@ -171,10 +172,16 @@ async def _build(shop: _Workshop, route: str, scratch: Path) -> _Made:
     backend = backend_to_build(shop.machine, shop.request.backend)
     check_compilers(shop.machine, backend, shop.env, read_os_release())
     tools = await build_tools(shop.store, shop.env, shop.log, shop.report)
+    cuda = await _cuda(shop) if backend == "cuda" else None
     source = await _source(shop, route, scratch)
-    plan = BuildPlan(source, backend, shop.machine, tools, shop.request.jobs or default_jobs())
+    jobs = shop.request.jobs or default_jobs()
+    plan = BuildPlan(source, backend, shop.machine, tools, jobs, cuda, architectures(shop.machine, shop.env))
     programs = await compile_engine(plan, scratch, shop.env, shop.log, shop.report)
     return _Made(programs, source.build, source.commit, backend, source.origin)
+
+
+async def _cuda(shop: _Workshop) -> CudaToolkit:
+    return await cuda_toolkit(shop.store, shop.machine, shop.env, shop.log, shop.report)
 
 
 async def _source(shop: _Workshop, route: str, scratch: Path) -> Source:
