@@ -44,7 +44,7 @@ def main() -> int:
         with _folder(options.folder) as folder:
             started = time.monotonic()
             engine = options.engine or _engine(options.backend)
-            check = Check(engine.resolve(), folder, options.ctx, options.tokens)
+            check = Check(engine.resolve(), folder, options.ctx, options.tokens, int(options.address_space * GIB))
             models = [model_of(family, gib, TYPES[options.type]) for family, gib in options.models]
             loads, scenes = load_all(check, models)
             facts = _facts(engine, options.backend, check, time.monotonic() - started)
@@ -70,6 +70,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--type", choices=TYPES, default="q8_0", help="of the models' matrices (default: q8_0)")
     parser.add_argument("--ctx", type=int, default=8192, help="tokens of context (default: 8192)")
     parser.add_argument("--tokens", type=int, default=128, help="tokens of an answer; prompts are 4 times as long")
+    parser.add_argument(
+        "--address-space",
+        type=float,
+        default=0,
+        metavar="GIB",
+        help="of the engine that takes too much; for devices whose memory is the host's, such as a software driver",
+    )
     parser.add_argument("--minutes", type=float, default=60, help="the most that all of it may take (default: 60)")
     parser.add_argument("--folder", type=Path, help="where models are written (default: the folder of temporary files)")
     parser.add_argument("--title", help="of the section that is printed (default: the machine's name)")

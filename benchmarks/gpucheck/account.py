@@ -10,6 +10,7 @@ from supervisor.core.engine_output.footprint import AccountReader, Footprint, re
 
 MIB = 1 << 20
 HOST = "CPU"
+_ROUNDING = MIB // 200 + 1  # the log's figures have two digits
 PARTS = ("weights", "kv", "recurrent", "compute", "output")
 
 
@@ -24,7 +25,9 @@ class Row:
 
     @property
     def percent(self) -> float | None:
-        """The plan's error; None where the engine took nothing."""
+        """The plan's error, 0 within the log's rounding; None where the engine took nothing."""
+        if abs(self.planned - self.engine) <= _ROUNDING:
+            return 0.0
         return 100 * (self.planned - self.engine) / self.engine if self.engine else None
 
 

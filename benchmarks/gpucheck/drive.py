@@ -78,11 +78,15 @@ def daemon(engine: Path, folder: Path, models: Mapping[str, Mapping[str, object]
         yield Daemon(url, folder)
 
 
-def greedy_engine(engine: Path, folder: Path, model: Path, n_ctx: int) -> Path:
-    """A program that starts the engine for one model with another context than it is told: its plans are wrong."""
+def greedy_engine(engine: Path, folder: Path, model: Path, n_ctx: int, address_space: int = 0) -> Path:
+    """A program that starts the engine for one model with another context than it is told: its plans are wrong.
+
+    address_space: bytes that it may then have; 0: no limit.
+    """
+    limit = f"ulimit -v {address_space >> 10}; " if address_space else ""
     path = folder / "llama-server"
     path.write_text(
-        f'#!/bin/sh\ncase " $* " in\n*" -m {model} "*) exec \'{engine}\' "$@" --ctx-size {n_ctx};;\nesac\n'
+        f'#!/bin/sh\ncase " $* " in\n*" -m {model} "*) {limit}exec \'{engine}\' "$@" --ctx-size {n_ctx};;\nesac\n'
         f"exec '{engine}' \"$@\"\n",
         encoding="utf-8",
     )

@@ -29,6 +29,8 @@ class Check:
     folder: Path
     ctx: int
     tokens: int
+    address_space: int = 0
+    """Bytes that the engine whose plans are wrong may have; 0: no limit."""
     devices: dict[str, str] = field(default_factory=dict)
     memory: int = 64 * GIB
     """Of the largest device; the value stands where there is none."""
@@ -178,7 +180,7 @@ def _too_much(check: Check, model: Model, first: Path, second: Path) -> Scene:
     title = "an engine that takes more than was planned"
     say(title)
     n_ctx = _tokens_for(model, _GREED * check.memory) or check.ctx
-    greedy = greedy_engine(check.engine, check.folder, first, n_ctx)
+    greedy = greedy_engine(check.engine, check.folder, first, n_ctx, check.address_space)
     models = {"one": check.settings(first), "two": check.settings(second)}
     with daemon(greedy, check.folder / "g.home", models) as running:
         try:

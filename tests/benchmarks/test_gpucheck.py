@@ -100,6 +100,7 @@ def test_the_accounts_side_by_side() -> None:
     )
     assert Row("CUDA3", "kv", MIB, 2 * MIB).percent == -50
     assert Row("CUDA3", "kv", MIB, 0).percent is None
+    assert Row("CPU", "output", 17984, round(0.02 * MIB)).percent == 0
     assert placed(PLAN) == "CUDA3: 9 layers, experts of 2 on the host"
     assert engine_account(["nothing"], PLAN) is None
 
@@ -119,16 +120,16 @@ def test_the_page() -> None:
 
 def test_an_engine_that_takes_more_than_it_is_told(tmp_path: Path) -> None:
     real = tmp_path / "real"
-    real.write_text('#!/bin/sh\necho "$@"\n', encoding="utf-8")
+    real.write_text('#!/bin/sh\necho "$@" $(ulimit -v)\n', encoding="utf-8")
     real.chmod(0o755)
-    greedy = greedy_engine(real, tmp_path, Path("/m/one.gguf"), 4096)
+    greedy = greedy_engine(real, tmp_path, Path("/m/one.gguf"), 4096, 1 << 30)
 
     def said(*argv: str) -> str:
         return subprocess.run([greedy, *argv], capture_output=True, text=True, check=True).stdout.strip()
 
-    assert said("-m", "/m/one.gguf", "--ctx-size", "8") == "-m /m/one.gguf --ctx-size 8 --ctx-size 4096"
-    assert said("-m", "/m/two.gguf", "--ctx-size", "8") == "-m /m/two.gguf --ctx-size 8"
-    assert said("--list-devices") == "--list-devices"
+    assert said("-m", "/m/one.gguf", "--ctx-size", "8") == "-m /m/one.gguf --ctx-size 8 --ctx-size 4096 1048576"
+    assert said("-m", "/m/two.gguf", "--ctx-size", "8") == "-m /m/two.gguf --ctx-size 8 unlimited"
+    assert said("--list-devices") == "--list-devices unlimited"
 
 
 def test_it_can_be_cancelled(tmp_path: Path) -> None:
