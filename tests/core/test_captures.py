@@ -36,6 +36,8 @@ FAILURES = {  # code, device, bytes that could not be had
     "oom-sycl.log": ("out_of_memory", None, 2303168640),
     "oom-sycl-runtime.log": ("out_of_memory", None, None),
     "oom-sycl-older.log": ("out_of_memory", None, None),
+    "oom-jetson.log": ("out_of_memory", None, None),
+    "lost-jetson.log": ("device_lost", None, None),
     "lost-vulkan.log": ("device_lost", None, None),
     "lost-sycl.log": ("device_lost", None, None),
     "lost-cuda.log": ("device_lost", None, None),

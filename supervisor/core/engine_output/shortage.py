@@ -40,7 +40,7 @@ _SIZED = (
 _ON_HOST = re.compile(r"bad_alloc|ErrorOutOfHostMemory")
 _ANY = re.compile(
     r"std::bad_alloc|[Oo]ut of memory|OutOfMemory|ErrorOutOf(?:Device|Host)Memory|Insufficient Memory"
-    r"|ERROR_OUT_OF_(?:DEVICE_MEMORY|HOST_MEMORY|RESOURCES)|Cannot allocate memory"
+    r"|ERROR_OUT_OF_(?:DEVICE_MEMORY|HOST_MEMORY|RESOURCES)|Cannot allocate memory|NvMapMemAlloc\w*:.* error 12\b"
     r"|unable to allocate \S+ buffer|failed to allocate (?:compute \w+ buffers|buffer for \w+ cache|output buffer)"
 )
 _BESIDE = ("pinned", "host buffer for async", "WARNING:", "skipping reorder")  # it goes on without these
