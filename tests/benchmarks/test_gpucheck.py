@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from benchmarks.gpucheck.drive import greedy_engine
 from benchmarks.gpucheck.models import FAMILIES, GIB, TYPES, model_of, tensors_of, write_model
 from supervisor.core.gguf import read_header
 from supervisor.core.spec import read_spec
+from tests.support.vulkan import VulkanEngine
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -152,15 +154,42 @@ def test_it_can_be_cancelled(tmp_path: Path) -> None:
     assert list(made.iterdir()) == []
 
 
+def run(tmp_path: Path, *arguments: str, env: dict[str, str] | None = None) -> list[list[str]]:
+    """The cells of every row that a check printed; it leaves nothing in its folder."""
+    made = tmp_path / "made"
+    made.mkdir()
+    command = [sys.executable, "-P", "-m", "benchmarks.gpucheck", *arguments, "--title", "here", "--folder", str(made)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=280, env={**os.environ, **(env or {})}, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(made.iterdir()) == []
+    return [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.gpu
+@pytest.mark.full
+def test_on_a_gpu_back_end(vulkan_engine: VulkanEngine, tmp_path: Path) -> None:
+    """Real device buffers, and a real shortage of them: the engine that takes too much may have 3 GiB."""
+    engine = ["--engine", str(vulkan_engine.path), "--backend", "vulkan"]
+    sizes = ["--models", "llama:0.01", "--ctx", "256", "--tokens", "1", "--address-space", "3"]
+    rows = run(tmp_path, *engine, *sizes, env=vulkan_engine.environment(1))
+    parts = {tuple(row[1:3]): row[5] for row in rows if len(row) == 6}
+    assert parts["Vulkan0", "weights"] == parts["Vulkan0", "kv"] == "+0.0 %"
+    scenes = {row[0]: row[1] for row in rows if len(row) == 2}
+    assert "neighbour: ready" in scenes["another program holds 60% of a device"]
+    greedy = scenes["an engine that takes more than was planned"]
+    assert "kept free on Vulkan0" in greedy
+    assert "Afterwards the other model answered (4 tokens)" in greedy
+
+
 @pytest.mark.engine
 @pytest.mark.full
 def test_a_small_run(engine_binary: Path, tmp_path: Path) -> None:
     """On the processor, in halves: no scene is left out but the one that needs a device."""
-    command = [sys.executable, "-P", "-m", "benchmarks.gpucheck", "--engine", str(engine_binary), "--backend", "cpu"]
+    engine = ["--engine", str(engine_binary), "--backend", "cpu"]
     sizes = ["--models", "llama:0.02,qwen3moe:0.02", "--type", "f16", "--ctx", "512", "--tokens", "4"]
-    done = subprocess.run([*command, *sizes, "--title", "here"], cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if line.startswith("| ")]
+    rows = run(tmp_path, *engine, *sizes)
     weights = [row for row in rows if row[1:3] == ["CPU", "weights"]]
     assert [row[0] for row in weights] == ["llama-0.02g", "qwen3moe-0.02g"]
     assert all(row[5] == "+0.0 %" for row in rows if row[1:3] == ["CPU", "kv"])
