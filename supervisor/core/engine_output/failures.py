@@ -28,6 +28,7 @@ UNSUPPORTED = "device_unsupported"
 DEVICE_LOST = "device_lost"
 WORKER = "rpc_worker_lost"
 
+_ILLEGAL_SIGNAL = 4
 _KILL_SIGNAL = 9
 _LONGEST = 1000  # characters of a line that are looked at; the model's own names may make one longer
 _NOT_FOUND = 127  # of a shell, and of the dynamic loader
@@ -51,8 +52,8 @@ CODES: Mapping[str, str] = {
     "`supervisor doctor` shows what is missing.",
     SOCKET: "The engine's socket could not be made: check that the runtime folder exists, belongs to you, is on a disk "
     "with space and has a short path.",
-    UNSUPPORTED: "Use an engine that was built for this GPU: `supervisor engine install`, or `supervisor engine build` "
-    "on this machine; or leave the GPU out (device).",
+    UNSUPPORTED: "Use an engine that was built for this hardware: `supervisor engine install`, or `supervisor engine "
+    "build` on this machine. A GPU can be left out (device).",
     DEVICE_LOST: "Look at the kernel's log for the driver's own words. A newer driver or engine, a smaller ubatch_size "
     "or flash_attn: off may help; a GPU that does not come back needs a restart of the machine.",
     WORKER: "Look at the worker's own log and start it again; it may have run out of memory. Both sides must be of one "
@@ -71,7 +72,7 @@ MEANINGS: Mapping[str, str] = {
     OPTION: "The engine refuses an option or its value.",
     LIBRARY: "The engine lacks a library.",
     SOCKET: "The engine could not listen on its socket.",
-    UNSUPPORTED: "The engine has no code for this GPU.",
+    UNSUPPORTED: "The engine has no code for this GPU, or code that this processor cannot run.",
     DEVICE_LOST: "A GPU failed, or its driver gave it up, while the engine loaded.",
     WORKER: "An RPC worker ended, or does not speak the engine's protocol.",
 }
@@ -127,6 +128,8 @@ def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | Non
             return found
     if signal == _KILL_SIGNAL:
         return Cause(KILLED, "The engine was killed from outside while it loaded", HOST)
+    if signal == _ILLEGAL_SIGNAL:
+        return Cause(UNSUPPORTED, "The engine used an instruction that this processor does not run (SIGILL)")
     if code == _NOT_FOUND:
         return Cause(LIBRARY, "The engine's program, or something it needs, was not found (exit code 127)")
     return None
