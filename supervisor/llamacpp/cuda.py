@@ -24,7 +24,7 @@ from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.wheels import install_wheels
 
-# All of one version: the wheels do not hold each other to it, and compilers of two versions do not work together.
+# All of one version. The wheels ask for any of each other, and ptxas refuses what a newer cicc writes.
 WHEELS = (
     *("nvidia-cuda-nvcc==13.0.*", "nvidia-cuda-crt==13.0.*", "nvidia-nvvm==13.0.*"),
     *("nvidia-cuda-runtime==13.0.*", "nvidia-cuda-cccl==13.0.*", "nvidia-cublas==13.0.*"),
