@@ -196,6 +196,84 @@ def late_imports(text: str, module: str) -> list[str]:
     return [f"{module}:{line}: an import inside a function" for line in sorted(late)]
 
 
+class _Settings(ast.NodeVisitor):
+    """The attributes of one module's classes that may be set, and those that the module sets.
+
+    Attributes:
+        settable: attributes that a class sets on itself, and the fields of dataclasses that are not frozen.
+        set: (line, attribute) that it sets on something else than `self`. Arguments that are declared as objects of
+            another library, or as Any, do not count.
+    """
+
+    def __init__(self, tree: ast.Module, module: str) -> None:
+        self.settable: set[str] = set()
+        self.set: list[tuple[int, str]] = []
+        self._arguments: list[dict[str, str]] = []
+        names = (name for _, name in imports_of(tree, module, is_package=False))
+        self._libraries = {name.partition(".")[0] for name in names} - {"supervisor"}
+        self.visit(tree)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        fields = {one.id for part in node.body for one in _targets(part) if isinstance(one, ast.Name)}
+        made = [ast.unparse(one) for one in node.decorator_list if "dataclass" in ast.unparse(one)]
+        if made and "frozen=True" not in made[0]:
+            self.settable |= fields
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        self._arguments.append({one.arg: ast.unparse(one.annotation) for one in given if one.annotation})
+        self.generic_visit(node)
+        self._arguments.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit(self, node: ast.AST) -> None:
+        for target in _targets(node):
+            if isinstance(target, ast.Attribute):
+                self._note(target)
+        super().visit(node)
+
+    def _note(self, target: ast.Attribute) -> None:
+        if not isinstance(target.value, ast.Name):
+            self.set.append((target.lineno, target.attr))
+        elif target.value.id == "self":
+            self.settable.add(target.attr)
+        elif not self._is_foreign(target.value.id):
+            self.set.append((target.lineno, target.attr))
+
+    def _is_foreign(self, name: str) -> bool:
+        kind = next((found[name] for found in reversed(self._arguments) if name in found), "")
+        return kind == "Any" or ("." in kind and kind.partition(".")[0] in self._libraries)
+
+
+def _targets(node: ast.AST) -> Iterator[ast.expr]:
+    """The places that a statement assigns to."""
+    found = node.targets if isinstance(node, ast.Assign) else []
+    if isinstance(node, ast.AugAssign | ast.AnnAssign):
+        found = [node.target]
+    for target in found:
+        yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+
+
+def foreign_attributes(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
+    """Attributes that a module sets on an object of another package: by their names, as no package of its own has them.
+
+    What an object needs it gets when it is built; what may change later it asks for, or it has a method that says so.
+    """
+    found = {module: _Settings(ast.parse(text), module) for module, text, _ in modules}
+    known = {name for one in found.values() for name in one.settable}
+    own: dict[str | None, set[str]] = {}
+    for module, one in found.items():
+        own.setdefault(floor_of(module), set()).update(one.settable)
+    return [
+        f"{module}:{line}: sets `.{name}` of an object of another package"
+        for module, one in found.items()
+        for line, name in one.set
+        if name in known and name not in own[floor_of(module)]
+    ]
+
+
 def opened_files(text: str, module: str) -> list[str]:
     """Calls of `open` in the core."""
     if not is_within(module, "core"):
@@ -316,6 +394,10 @@ def test_only_the_command_line_imports_late() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in late_imports(text, module)])
 
 
+def test_no_object_is_patched_from_another_package() -> None:
+    complain(foreign_attributes(PROGRAM))
+
+
 def test_the_core_opens_no_file() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in opened_files(text, module)])
 
@@ -433,6 +515,39 @@ def test_a_late_import_is_found_outside_the_command_line() -> None:
     assert late_imports(text, "hub.worker") == ["hub.worker:6: an import inside a function"]
     assert late_imports(text, "cli.main") == []
     assert late_imports("import os", "hub.worker") == []
+
+
+OWNER = """
+import httpx
+
+class Engine:
+    def __init__(self):
+        self.keeper = None
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["engine.keeper = k", "self.engine.keeper = k", "a, engine.keeper = 1, 2", "engine.keeper += 1"],
+)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_object_that_is_patched_is_found(line: str, kind: str) -> None:
+    patching = f"{kind} f(engine):\n    {line}"
+    assert len(foreign_attributes([("engines.engine", OWNER, False), ("service.launcher", patching, False)])) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(engine):\n    engine.other = 1\n    keeper = engine.keeper",
+        "class C:\n    def f(self):\n        self.keeper = 1\n\ndef g(c):\n    c.keeper = 2",
+        "@dataclass\nclass C:\n    keeper: int = 0\n\ndef g(c):\n    c.keeper = 2",
+        "import httpx\n\ndef f(answer: httpx.Response):\n    answer.keeper = 1",
+        "def f(answer: Any):\n    answer.keeper = 1",
+    ],
+)
+def test_what_a_package_sets_of_its_own_and_of_libraries_is_not_found(text: str) -> None:
+    assert foreign_attributes([("engines.engine", OWNER, False), ("service.launcher", text, False)]) == []
 
 
 @pytest.mark.parametrize("call", ["open(path)", "path.open('rb')", "io.open(path)"])
