@@ -77,6 +77,13 @@ READ_THEIR_OWN: frozenset[str] = frozenset(
     | {"proxy.asgi", "proxy.relay", "proxy.server"}  # envelopes of our errors
 )
 
+# Names that one module of another theme uses and that are at home where they are: what a tool prints, what the core may
+# compute for the shell, the two ends of one protocol.
+AT_HOME: frozenset[str] = frozenset(
+    {"core.devices.amd.with_names", "core.engine_output.statelines.ENV_SPEAK", "core.learn.history.typical_seconds"}
+    | {"core.recovery.raw.COMPLETION_PATH", "system.proof.new_secret"}
+)
+
 IMPURE = frozenset(  # what touches the world
     {"asyncio", "logging", "os", "pathlib", "random", "secrets"}
     | {"socket", "structlog", "subprocess", "threading", "time"}
@@ -274,6 +281,70 @@ def foreign_attributes(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
     ]
 
 
+class _Names:
+    """The functions and constants of one module, and which of them are used together.
+
+    Attributes:
+        all: their names, and those of classes.
+        imported: (module, name) of what it takes from others.
+    """
+
+    def __init__(self, text: str, module: str, is_package: bool) -> None:
+        tree = ast.parse(text)
+        self.is_package = is_package
+        self.all: dict[str, ast.stmt] = {name: part for part in tree.body for name in _defined(part)}
+        names = (name.removeprefix("supervisor.") for _, name in imports_of(tree, module, is_package))
+        self.imported = {(name.rpartition(".")[0], name.rpartition(".")[2]) for name in names}
+        self._used = [{*_defined(part), *_read(part)} & self.all.keys() for part in tree.body]
+
+    def with_it(self, name: str) -> set[str]:
+        """The names that use this one or are used by it, directly or through others."""
+        found, before = {name}, set[str]()
+        while found != before:
+            before = set(found)
+            found = found.union(*(used for used in self._used if used & found))
+        return found
+
+
+def _defined(part: ast.stmt) -> set[str]:
+    if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {part.name}
+    return {one.id for one in _targets(part) if isinstance(one, ast.Name)}
+
+
+def _read(part: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+
+
+def strays(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
+    """Functions and constants that only one module uses, and that have nothing to do with their own.
+
+    Nothing else of their module uses them or is used by them; who imports them takes nothing else from there, and what
+    is left is the larger part, for others.
+    """
+    found = {module: _Names(text, module, is_package) for module, text, is_package in modules}
+    users: dict[tuple[str, str], set[str]] = {}
+    for module, one in found.items():
+        for taken in one.imported:
+            users.setdefault(taken, set()).add(module)
+    return [
+        f"{module}: {name} is used in {next(iter(users[module, name]))} alone and has nothing to do with its own module"
+        for module, one in found.items()
+        for name in one.all
+        if f"{module}.{name}" not in AT_HOME and _is_stray(module, name, one, users)
+    ]
+
+
+def _is_stray(module: str, name: str, names: _Names, users: dict[tuple[str, str], set[str]]) -> bool:
+    own = users.get((module, name), set())
+    together = names.with_it(name)
+    if len(own) != 1 or isinstance(names.all[name], ast.ClassDef) or len(together) > len(names.all) / 2:
+        return False
+    others = [users.get((module, other), set()) for other in names.all.keys() - together]
+    used_as_one = all(users.get((module, other), own) <= own for other in together)
+    return used_as_one and any(others) and not any(own & other for other in others)
+
+
 def opened_files(text: str, module: str) -> list[str]:
     """Calls of `open` in the core."""
     if not is_within(module, "core"):
@@ -396,6 +467,15 @@ def test_only_the_command_line_imports_late() -> None:
 
 def test_no_object_is_patched_from_another_package() -> None:
     complain(foreign_attributes(PROGRAM))
+
+
+def test_what_one_module_uses_lives_there() -> None:
+    complain(strays(PROGRAM))
+
+
+def test_what_is_at_home_is_there() -> None:
+    there = {f"{module}.{name}" for module, text, package in PROGRAM for name in _Names(text, module, package).all}
+    assert there >= AT_HOME
 
 
 def test_the_core_opens_no_file() -> None:
@@ -548,6 +628,30 @@ def test_an_object_that_is_patched_is_found(line: str, kind: str) -> None:
 )
 def test_what_a_package_sets_of_its_own_and_of_libraries_is_not_found(text: str) -> None:
     assert foreign_attributes([("engines.engine", OWNER, False), ("service.launcher", text, False)]) == []
+
+
+TOOLBOX = "LIMIT = 1\n\ndef saw(): ...\n\ndef plane(): return saw()\n\ndef drill(): ..."
+SHOPS = [("b", "from supervisor.a import plane", False), ("c", "from supervisor.a import saw", False)]
+
+
+@pytest.mark.parametrize("taken", ["drill", "LIMIT"])
+def test_a_stray_is_found(taken: str) -> None:
+    assert len(strays([("a", TOOLBOX, False), *SHOPS, ("d", f"from supervisor.a import {taken}", False)])) == 1
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        [("d", "from supervisor.a import drill, saw", False)],
+        [("d", "from supervisor.a import drill", False), ("e", "from supervisor.a import drill", False)],
+        [("d", "from supervisor.a import plane", False)],
+        [],
+    ],
+)
+def test_what_belongs_to_its_module_is_no_stray(users: list[tuple[str, str, bool]]) -> None:
+    assert strays([("a", TOOLBOX, False), *SHOPS, *users]) == []
+    alone = [("a", "def drill(): ...", False), ("d", "from supervisor.a import drill", False)]
+    assert strays(alone) == []
 
 
 @pytest.mark.parametrize("call", ["open(path)", "path.open('rb')", "io.open(path)"])
