@@ -17,7 +17,7 @@ from supervisor.config import Settings, load_settings
 from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.routes import SERVED
 from supervisor.probe.profiles import load_profile
-from tests.support import plan_example, rest_examples
+from tests.support import rest_examples
 from tests.support.doc_blocks import ROOT, blocks
 from tests.support.routes import served_routes
 
@@ -34,12 +34,6 @@ def yaml_blocks(kind: str) -> list[Any]:
         for number, text in enumerate(re.findall(rf"```yaml{kind}\n(.*?)```", page.read_text("utf-8"), re.DOTALL), 1):
             found.append(pytest.param(text, id=f"{page.name}-{number}"))
     return found
-
-
-def test_the_plan_of_the_readme_is_what_the_command_prints() -> None:
-    assert blocks(plan_example.PAGE) == {plan_example.NAME: plan_example.made()}, (
-        ".venv/bin/python -m tests.support.pages writes it anew"
-    )
 
 
 @pytest.fixture(scope="module")

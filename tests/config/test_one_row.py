@@ -19,7 +19,7 @@ from supervisor.core.options import LaunchOptions, Mark, option, options_of
 from supervisor.core.options.kinds import File, Slots, Tokens
 from supervisor.errors import OptionNotSupported
 from tests.support.cli_page import groups_of
-from tests.support.option_tables import PARTS, Part, example, table
+from tests.support.option_tables import example, table
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,3 @@ def test_saved_slots_survive_what_is_marked_so() -> None:
 
     assert key(Scratch(scratch_size=1)) == key(Scratch())
     assert key(Scratch(scratch_pages=1)) != key(Scratch())
-
-
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.path.name)
-def test_what_people_read_is_made_from_the_table(part: Part) -> None:
-    assert part.shown() == part.make(options_of(LaunchOptions)), (
-        ".venv/bin/python -m tests.support.pages writes it anew"
-    )
