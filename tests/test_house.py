@@ -164,7 +164,7 @@ def _faults(floor: str, name: str) -> Iterator[str]:
 
 
 def import_circle(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
-    """A circle of modules that import each other, at their top, in a function or for types; empty where there is none."""
+    """A circle of modules that import each other, in a function and for types, too; empty where there is none."""
     program = {module: (text, is_package) for module, text, is_package in modules}
     imported: dict[str, set[str]] = {module: set() for module in program}
     for module, (text, is_package) in program.items():
