@@ -36,7 +36,7 @@ FLOORS: tuple[str, ...] = (
     "core.launch",
     "core.learn",
     "core.models",
-    "core.catalog",
+    "core.repository",
     "core.stream",
     "core.recovery",
     "core.routes",
