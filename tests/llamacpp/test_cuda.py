@@ -24,13 +24,14 @@ from supervisor.llamacpp.cuda import (
     cuda_toolkit,
     put_beside,
 )
+from supervisor.llamacpp.install import InstallRequest, install
 from supervisor.llamacpp.machine import Machine, parse_architectures, survey
 from supervisor.llamacpp.source import Source
 from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.toolchain import Tools
 from supervisor.system.paths import Places
 from supervisor.system.paths import places as places_of
-from tests.llamacpp.fakes import silent
+from tests.llamacpp.fakes import make_source, silent
 
 LINUX = Machine("linux", "x86_64")
 INSIDE = Path("nvidia") / "cu13"
@@ -160,6 +161,35 @@ def test_an_engine_gets_the_libraries_that_no_system_has(tmp_path: Path) -> None
         put_beside(CudaToolkit("nvcc", tmp_path, driver=True, libraries=(library,)), programs)
     assert (programs / library.name).read_text(encoding="utf-8") == "code"
     assert (programs / library.name).stat().st_nlink == 2
+
+
+needs_tools = pytest.mark.skipif(
+    not all(map(shutil.which, ("cc", "c++", "as", "ld", "cmake", "ninja"))),
+    reason="there is no compiler, no cmake or no ninja",
+)
+
+
+@needs_tools
+def test_an_engine_is_built_with_what_the_wheels_bring(places: Places, tmp_path: Path) -> None:
+    make_wheels(tmp_path / "wheels")
+    programs = tmp_path / "path"
+    programs.mkdir()
+    for name in ("cc", "c++", "as", "ld", "cmake", "ninja"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    env = {**index_of(tmp_path), "PATH": str(programs), "CUDA_HOME": str(tmp_path / "none"), "CUDAARCHS": "90"}
+
+    async def passes(_: Path) -> None:
+        pass
+
+    request = InstallRequest((str(make_source(tmp_path / "source")),), "cuda")
+    manifest = asyncio.run(install(places, env, request, smoke_test=passes, progress=silent))
+    assert manifest.backend == "cuda"
+    engine = EngineStore(places.engines).binary(manifest.name).parent
+    assert {"libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13"} <= {path.name for path in engine.iterdir()}
+    (log,) = (places.engines / "logs").iterdir()
+    assert f"-DCUDAToolkit_ROOT={places.engines / 'cuda' / INSIDE} -DCMAKE_CUDA_ARCHITECTURES=90" in log.read_text(
+        "utf-8"
+    )
 
 
 def source_here(tmp_path: Path) -> Path:
