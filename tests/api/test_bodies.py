@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from starlette.types import ASGIApp, Message
 
-from supervisor.api.app import create_app
+from supervisor.api.app import Proxied, create_app
 from supervisor.api.errors import render_error
 from supervisor.api.guard import Access
 from supervisor.api.services import Services
@@ -21,9 +21,10 @@ from supervisor.core.routes import SERVED
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 
 RELAYED = 2 << 20
@@ -43,11 +44,12 @@ def application() -> ASGIApp:
     registry, inflight = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),)), Inflight(lambda: 0.0)
     pool = cast(Pool, None)
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting)
+    naming = Naming(registry, frozenset, lambda: None)
+    relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting, naming)
     access = Access(AccessRules((), (), (), check_host=False, any_address=True))
-    return create_app(
-        cast(Services, _NoServices()), relay_endpoints(relaying), upstream_endpoint(relaying, lambda: 0), access
-    )
+    upstream = upstream_endpoint(relaying, lambda: 0)
+    proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
+    return create_app(cast(Services, _NoServices()), proxied, access)
 
 
 def endless() -> Iterator[bytes]:
