@@ -16,6 +16,8 @@ from supervisor.core.stream.outgoing import Kind
 UPSTREAM: Final = "/upstream/"
 """The path before `MODEL/PATH` by which a client gets the engine's own answer."""
 
+_NEVER: Final = frozenset({"/tools", "/cors-proxy"})  # run programs, fetch any address
+
 _TEXT: Final = {"type": "string"}
 _MESSAGES: Final = {"messages": {"type": "array", "items": {"type": "object"}}}
 _INPUT: Final = {"input": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
@@ -182,6 +184,12 @@ def asked_of(path: str) -> Asked | None:
 
 
 _ASKED: Final[Mapping[str, Asked]] = {row.path: row for row in ASKED}
+
+
+def is_withheld(method: str, path: str) -> bool:
+    """Return whether an engine's path is for nobody: its tools, its proxy, and changes of its settings."""
+    plain = path.rstrip("/")
+    return plain in _NEVER or (plain == "/props" and method != "GET")
 
 
 def route_of(path: str) -> Route | None:

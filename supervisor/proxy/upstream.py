@@ -18,11 +18,11 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.requests.browsers import from_unknown_page
-from supervisor.core.routes import UPSTREAM, api_of, kind_of, route_of
+from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
-from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
+from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
@@ -84,6 +84,8 @@ class UpstreamEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 model, path = self._split(scope)
+                if is_withheld(scope["method"], unquote(path)):
+                    raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 generates = scope["method"] == "POST" and _generates(path)
                 body, said = await read_any(receive, room, declared_size(scope), as_json=generates)
                 await while_connected(receive, self._answer(scope, (model, path), (body, said), responder))

@@ -47,6 +47,15 @@ def test_every_path_of_llama_server_is_served_or_has_its_reason() -> None:
     assert theirs - ours() == set(ELSEWHERE)
 
 
+@pytest.mark.engine
+@pytest.mark.parametrize("path", ["/tools", "/tools/", "/%74ools", "/cors-proxy", "/props"])
+def test_what_is_for_nobody_is_not_passed_on(daemon: RunningDaemon, path: str) -> None:
+    daemon.load("talker")
+    answer = daemon.http.post(f"/upstream/talker{path}", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+    assert path != "/props" or daemon.http.get(f"/upstream/talker{path}").status_code == 200
+
+
 HI = [{"role": "user", "content": "Hi"}]
 ASKING: Mapping[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": HI, "max_tokens": 4},
