@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
@@ -17,11 +17,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor import __version__
 from supervisor.api import files, inflight, manage, openai, pages, peers
 from supervisor.api.errors import error_response
-from supervisor.api.guard import Access, Guard
+from supervisor.api.guard import Guard
 from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
+from supervisor.core.requests.access import AccessRules
 from supervisor.core.routes import UPSTREAM, asked_of
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
@@ -39,9 +40,9 @@ class Proxied:
     upstream: ASGIApp
 
 
-def create_app(services: Services, proxied: Proxied, access: Access) -> Guard:
-    """The application."""
-    return Guard(_Dispatch(framework(services), proxied), access)
+def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules]) -> Guard:
+    """The application. `rules`: who may use it, asked for every request."""
+    return Guard(_Dispatch(framework(services), proxied), rules)
 
 
 def framework(services: Services) -> FastAPI:

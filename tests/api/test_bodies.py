@@ -12,7 +12,6 @@ from starlette.types import ASGIApp, Message
 
 from supervisor.api.app import Proxied, create_app
 from supervisor.api.errors import render_error
-from supervisor.api.guard import Access
 from supervisor.api.services import Services
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
@@ -46,10 +45,10 @@ def application() -> ASGIApp:
     waiting = Waiting(pool, inflight, lambda: 0.0)
     naming = Naming(registry, frozenset, lambda: None)
     relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting, naming)
-    access = Access(AccessRules((), (), (), check_host=False, any_address=True))
+    rules = AccessRules((), (), (), check_host=False, any_address=True)
     upstream = upstream_endpoint(relaying, lambda: 0)
     proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
-    return create_app(cast(Services, _NoServices()), proxied, access)
+    return create_app(cast(Services, _NoServices()), proxied, lambda: rules)
 
 
 def endless() -> Iterator[bytes]:
