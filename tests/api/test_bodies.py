@@ -16,7 +16,7 @@ from supervisor.api.services import Services
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.requests.access import AccessRules
-from supervisor.core.routes import SERVED
+from supervisor.core.routes import SERVED, asked_of
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
@@ -92,7 +92,7 @@ async def ask(method: str, path: str, body: Iterator[bytes], *headers: tuple[byt
 def routes() -> list[tuple[str, str]]:
     """Every path that there is, with each method."""
     (_, schema), _ = asyncio.run(ask("GET", "/openapi.json", iter(())))
-    found = {path.replace("{model}", "m").replace("{number}", "1") for path in schema["paths"]}
+    found = {path.replace("{model}", "m").replace("{number}", "1").replace("{slot}", "0") for path in schema["paths"]}
     found |= {*SERVED, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
     return [(method, path) for path in sorted(found) for method in METHODS if waits_for_body(method, path)]
 
@@ -103,7 +103,8 @@ def waits_for_body(method: str, path: str) -> bool:
 
 
 def limit_of(method: str, path: str) -> int:
-    return RELAYED if path.startswith("/upstream/") or (path in SERVED and method == "POST") else MOST
+    relayed = path.startswith("/upstream/") or (method == "POST" and (path in SERVED or asked_of(path) is not None))
+    return RELAYED if relayed else MOST
 
 
 ROUTES = routes()
