@@ -116,9 +116,7 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
         own_folder(tmp_path / "theirs")
 
 
-@pytest.mark.parametrize(
-    ("most", "most_bytes", "kept"), [(9, None, 4), (3, None, 3), (9, 25, 2), (1, 25, 1)]
-)
+@pytest.mark.parametrize(("most", "most_bytes", "kept"), [(9, None, 4), (3, None, 3), (9, 25, 2), (1, 25, 1)])
 def test_of_many_files_the_newest_stay(tmp_path: Path, most: int, most_bytes: int | None, kept: int) -> None:
     files = [tmp_path / str(number) for number in range(4)]
     for number, file in enumerate(files):
