@@ -170,7 +170,7 @@ async def test_a_download_from_elsewhere_does_not_lead_to_this_machine(
 ) -> None:
     told = {"X-Repo-Commit": COMMIT, "ETag": f'"{"a" * 40}"', "X-Linked-Size": "3"}
     hub.spoil(Fault("/resolve/", status=302, headers={**told, says: f"http://localhost:{hub.port}/x"}))
-    access = client.access(HF_ENDPOINT=FAR, **proxied(hub))
+    access = client.access(None, HF_ENDPOINT=FAR, **proxied(hub))
     chosen = asked_for(RepoFile("m-Q4_0.gguf", 3, None, "a" * 40))
     with pytest.raises(HubError, match="inside this network or this machine"):
         await Downloads(access).fetch(chosen.repository, chosen.variant.parts)
