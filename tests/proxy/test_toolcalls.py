@@ -14,7 +14,7 @@ from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.engines.client import EngineClient, EngineResponse
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.spoken import PLAIN as PLAIN_WAY
-from supervisor.proxy.toolcalls import Prepared, ToolCalls
+from supervisor.proxy.toolcalls import Prepared, ToolCalls, Watch
 from tests.core.toolcalls.corpus import TOOLS
 
 CHAT = "/v1/chat/completions"
@@ -39,7 +39,7 @@ def prepared(path: str, **asked: Any) -> Prepared:
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_where_no_tool_is_offered(path: str, asks: str, mode: str) -> None:
     """The engine's own `/v1/messages` reports no progress of the prompt, so it is asked for a chat even then."""
-    found = prepared(path, supervisor={"tool_calls": mode})
+    found = prepared(path, tool_calls=mode)
     assert found.path == asks
     assert (found.way is PLAIN_WAY) == (path == asks)
 
@@ -91,3 +91,15 @@ def test_a_prompt_of_which_the_template_makes_megabytes_is_left_to_the_engine(si
     assert (payload is not None) == way.raw == raw
     if payload is not None:
         assert json.loads(payload)["prompt"] == "x" * size
+
+
+@pytest.mark.parametrize(("size", "raw"), [(1 << 20, True), ((1 << 20) + 1, False)])
+def test_a_large_request_does_not_go_raw(size: int, raw: bool) -> None:
+    fields = {**PLAIN[CHAT], "tools": TOOLS, "tool_calls": "raw"}
+    short = json.dumps(fields).encode()
+    fields["user"] = "x" * (size - len(short) - len(b', "user": ""'))
+    body = json.dumps(fields).encode()
+    assert len(body) == size
+    found = ToolCalls().prepare(CHAT, ClientJson(body, fields, len(body), Bodies(4 << 20, 4 << 20)), ENTRY)
+    assert isinstance(found.way, Watch)
+    assert found.way.raw == raw
