@@ -20,6 +20,7 @@ from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorE
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -78,7 +79,8 @@ async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completion
     inflight = Inflight(lambda: 0.0)
     pool = cast(Pool, engine)
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
+    naming = Naming(registry, frozenset, lambda: None)
+    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting, naming)
     endpoint = RelayEndpoint(SERVED[path], relaying)
     body = json.dumps({"model": "m", "stream": stream, "max_tokens": 1, "messages": [], **more}).encode()
     sent = await answer_of(endpoint, {}, body)
