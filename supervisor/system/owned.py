@@ -21,6 +21,7 @@ from supervisor.errors import FolderRefused
 
 MARKER = ".llama-supervisor"
 _MADE_BY = "llama-supervisor"
+_MOST_MARKER = 16 << 20  # bytes; one of ours lists the names that lay in a folder
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _INSTEAD = (
     "name a folder that does not exist yet or is yours alone (SUPERVISOR_HOME; for sockets XDG_RUNTIME_DIR), "
@@ -85,15 +86,27 @@ def keep_newest(files: Iterable[Path], most: int, most_bytes: int | None = None)
 
 
 def read_marker(path: Path) -> Marker | None:
-    """Read the marker in a folder; None where there is none of ours, or it cannot be read."""
+    """Read the marker in a folder.
+
+    None where there is none of ours, or it cannot be read, or it or the folder is another user's: in a shared temp
+    folder anybody can make a folder of our name.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        with open(os.open(path / MARKER, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), encoding="utf-8") as stream:
-            found = json.load(stream)
+        with open(os.open(path / MARKER, flags), "rb") as stream:
+            status = os.fstat(stream.fileno())
+            if not (stat.S_ISREG(status.st_mode) and _is_mine(status) and _is_mine(path.stat())):
+                return None
+            found = json.loads(stream.read(_MOST_MARKER))
         if found["made_by"] != _MADE_BY:
             return None
         return Marker(str(found["id"]), found["made"] is True, frozenset(map(str, found["before"])))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def _is_mine(found: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or found.st_uid == os.getuid()
 
 
 def _check(path: Path, forbidden: int) -> None:

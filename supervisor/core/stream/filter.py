@@ -20,13 +20,12 @@ The engine ends lines with LF only; a stream with other line ends is for `core/s
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
 from supervisor.core.stream.apis import OPENAI, RESPONSES, Api
 from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
-from supervisor.core.text.foreignjson import NotJson, parse
+from supervisor.core.text.foreignjson import NotJson, compact, parse
 from supervisor.errors import EngineStreamInvalid
 
 _END = b"\n\n"
@@ -227,7 +226,7 @@ def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]
 
 
 def _compact(value: Mapping[str, object]) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return compact(value)
 
 
 def _carries_text(delta: Mapping[str, object]) -> bool:
