@@ -142,6 +142,10 @@ def _marked(path: Path, *, made: bool) -> Path:
         content = json.dumps({"made_by": _MADE_BY, "id": uuid.uuid4().hex, "made": made, "before": before})
         with contextlib.suppress(FileExistsError):
             handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(handle, "w", encoding="utf-8") as stream:
-                stream.write(content)
+            try:
+                with open(handle, "w", encoding="utf-8") as stream:
+                    stream.write(content)
+            except BaseException:  # a full disk: half a marker would be none for ever
+                marker.unlink(missing_ok=True)
+                raise
     return path

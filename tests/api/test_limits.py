@@ -139,6 +139,16 @@ def test_a_length_of_thousands_of_digits_is_a_length(daemon: RunningDaemon, path
     assert status < 500 or path.startswith("/upstream")
 
 
+@pytest.mark.parametrize("path", ["/props", "/api/v1/status", "/v1/chat/completions", "/upstream/demo/slots"])
+def test_a_query_of_very_many_fields_is_not_read(daemon: RunningDaemon, path: str) -> None:
+    for fields, refused in ((256, False), (257, True)):
+        with connected(daemon) as client:
+            query = "&".join(["a"] * fields)
+            client.sendall(f"GET {path}?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            answer = read_all(client)
+        assert (b"more than 256 fields" in answer) is refused
+
+
 def lines(count: int, size: int) -> bytes:
     """So many headers of so many bytes, and the end."""
     return b"".join(b"x%03d: " % n + b"y" * (size - 8) + b"\r\n" for n in range(count)) + b"\r\n"
