@@ -14,9 +14,7 @@ from typing import TypeAlias
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_INNER = tuple(
-    map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fd00::/8", "fec0::/10"))
-)
+_INNER = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fd00::/8", "fec0::/10")))
 """RFC 1918, 4193 and 3879; other reserved networks stand for the internet behind some proxies."""
 
 _WRAPPED = tuple(map(ipaddress.ip_network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))

@@ -78,7 +78,7 @@ def test_a_chunk_of_any_shape_raises_only_the_documented_error(
 
 @pytest.mark.parametrize("index", [b"1e999", b"NaN", b'"x"', b"[]"])
 def test_a_choice_with_an_index_that_is_none(index: bytes) -> None:
-    with pytest.raises(EngineStreamInvalid, match="unknown shape|is not JSON"):
+    with pytest.raises(EngineStreamInvalid, match=r"unknown shape|is not JSON"):
         StreamFold(ChatFold()).feed(b'data: {"choices": [{"index": ' + index + b"}]}\n\n")
 
 

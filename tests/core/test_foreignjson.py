@@ -26,7 +26,18 @@ def nested(depth: int) -> str:
 
 
 DEEP = [nested(MOST_NESTED + 1), nested(100_000), "[" * 100_000]
-BROKEN = [*DEEP, "", "{", '{"a": 1,}', "1" * 5000, "NaN", '{"a": [-Infinity]}', b"Infinity", "\ud800".encode("utf-8", "surrogatepass"), b"\xff"]
+BROKEN = [
+    *DEEP,
+    "",
+    "{",
+    '{"a": 1,}',
+    "1" * 5000,
+    "NaN",
+    '{"a": [-Infinity]}',
+    b"Infinity",
+    "\ud800".encode("utf-8", "surrogatepass"),
+    b"\xff",
+]
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))

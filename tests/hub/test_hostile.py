@@ -171,7 +171,12 @@ def test_the_host_that_is_looked_at_is_the_one_that_is_connected_to(
     for name, value in proxied(hub).items():
         monkeypatch.setenv(name, value)
     looked: list[str] = []
-    monkeypatch.setattr("supervisor.system.outside.leads_inside", lambda _, target: looked.append(target) or True)
+
+    def inside(_: str, target: str) -> bool:
+        looked.append(target)
+        return True
+
+    monkeypatch.setattr("supervisor.system.outside.leads_inside", inside)
     hub.spoil(Fault("/api/models/", status=302, headers={"Location": "http://xn--fa-hia.example/"}))
     found = HubClient(client.access(HF_ENDPOINT=FAR), sleep=lambda _: None)
     with pytest.raises(HubError, match="inside this network"):

@@ -98,9 +98,7 @@ def test_the_real_pip_states_its_default() -> None:
     assert default.endswith("/simple")
 
 
-def test_a_program_called_pip_in_the_present_folder_is_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_called_pip_in_the_present_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pip.py").write_text("open('ran', 'w').close()")
     monkeypatch.chdir(tmp_path)
     assert "pip" in asyncio.run(run_pip("--version"))
