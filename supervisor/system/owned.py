@@ -91,18 +91,26 @@ def read_marker(path: Path) -> Marker | None:
     None where there is none of ours, or it cannot be read, or it or the folder is another user's: in a shared temp
     folder anybody can make a folder of our name.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        with open(os.open(path / MARKER, flags), "rb") as stream:
-            status = os.fstat(stream.fileno())
-            if not (stat.S_ISREG(status.st_mode) and _is_mine(status) and _is_mine(path.stat())):
-                return None
-            found = json.loads(stream.read(_MOST_MARKER))
+        found = json.loads(read_own(path / MARKER, _MOST_MARKER))
         if found["made_by"] != _MADE_BY:
             return None
         return Marker(str(found["id"]), found["made"] is True, frozenset(map(str, found["before"])))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def read_own(path: Path, most: int) -> bytes:
+    """Return the beginning, up to `most` bytes, of a file that this user has written.
+
+    Raises OSError, PermissionError among them where the file or its folder is another user's, or it is no plain file.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with open(os.open(path, flags), "rb") as stream:
+        found = os.fstat(stream.fileno())
+        if not (stat.S_ISREG(found.st_mode) and _is_mine(found) and _is_mine(path.parent.stat())):
+            raise PermissionError(f"{path} is not a file of this user's.")
+        return stream.read(most)
 
 
 def _is_mine(found: os.stat_result) -> bool:
