@@ -63,6 +63,7 @@ def test_doctor_is_content_with_a_good_machine(equipped: Cli) -> None:
     assert shown.code == 0, shown.out
     assert all(line[:4].strip() in {"ok", "warn"} for line in shown.out.splitlines())
     found = checks(equipped("doctor", "--json").json())
+    assert equipped("doctor", "--json").json()["ok"] is True
     assert "back ends: cpu" in found["engine"][1]
     assert found["probe engine"][1].endswith(" ms")
     assert found["daemon"] == ("ok", "none runs; it starts when it is needed")

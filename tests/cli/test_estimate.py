@@ -80,6 +80,8 @@ def test_the_table_for_people(cli: Cli, demo_model: Path) -> None:
     for word in ("weights", "cache", "compute", "total", "█", "32768", "q8_0", "prompt cache"):
         assert word in shown
     assert "4 slots share 32768 tokens" in shown
+    assert ", context 8192: 8192 tokens\n" in cli("estimate", str(demo_model), "-c", "8192", "-np", "1").out
+    assert "2 slots of 4096 tokens" in cli("estimate", str(demo_model), "-c", "8192", "-np", "2", "--no-kv-unified").out
 
 
 def test_it_is_said_that_a_gpu_is_assumed(cli: Cli, demo_model: Path) -> None:

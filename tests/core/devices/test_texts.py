@@ -143,6 +143,8 @@ def test_apples_texts() -> None:
     assert (gpu.name, gpu.total_bytes, gpu.shares_host) == ("Apple M2 Max", 48 * GIB, True)
     (raised,) = parse_apple(displays, f"hw.memsize: {64 * GIB}\niogpu.wired_limit_mb: 57344\n")
     assert raised.total_bytes == 56 * GIB
+    named_twice = json.dumps({"SPDisplaysDataType": [{"sppci_model": "Apple M4", "_name": "Built-in"}]})
+    assert [gpu.name for gpu in parse_apple(named_twice, "")] == ["Apple M4"]
     assert parse_apple(displays.replace("Apple M2 Max", "Intel UHD Graphics 630"), "hw.memsize: 1\n") == ()
 
 

@@ -106,6 +106,12 @@ def test_its_markup_is_shown_by_the_engine() -> None:
     assert SCRATCHED.turn_tokens("A prompt") == ()
 
 
+@pytest.mark.parametrize("tag", ["arg_key", "arg_value", "longcat_arg_key", "longcat_arg_value", "tool_call", "think"])
+def test_the_engine_is_asked_to_show_both_tags_of_what_stands_in_tags(tag: str) -> None:
+    """Each may be one token, which an engine that is not asked for it leaves out."""
+    assert {f"<{tag}>", f"</{tag}>"} <= {*REGISTRY.tokens}
+
+
 def test_the_page_and_the_command_show_it() -> None:
     assert "| `scratch` | Scratch 1 |\n" in table(SCRATCHED.dialects)
     asked: Asked = {"text": f"%%call get_weather {PARIS}%%end", "tools": TOOLS}

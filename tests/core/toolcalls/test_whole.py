@@ -43,6 +43,12 @@ def test_statements_of_a_fence_lose_no_character_to_what_divides_them(between: s
     assert [json.loads(call.arguments) for call in answer.calls] == [{"city": "Paris"}, {"city": "Rome"}]
 
 
+@pytest.mark.parametrize("line", ["`x````", "a ~~~", "a ```", "Use `x` ```", "~~ ~~~", "``x`` ~~~"])
+def test_a_fence_begins_a_line(line: str) -> None:
+    """What looks like one within a line hides no call on the next."""
+    assert [call.name for call in read(f"{line}\n<tool_call>{CALL}</tool_call>").calls] == ["get_weather"]
+
+
 @pytest.mark.parametrize("text", ["get_weather(", "[1, x]", "{1", "'a", "Paris", "", "1 2"])
 def test_what_is_no_literal_is_not_the_literal_none(text: str) -> None:
     assert read_literal(text) is INVALID
