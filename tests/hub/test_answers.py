@@ -11,6 +11,7 @@ import pytest
 
 from supervisor.config import Settings
 from supervisor.demo.maker import write_scripted_gguf
+from supervisor.hub.partials import SUFFIX
 from supervisor.probe.profiles import load_profile
 from supervisor.service.build import plans_alone, without_daemon
 from supervisor.service.resolve import Asked
@@ -83,7 +84,13 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
         ask("post", "/api/v1/estimate", target="demo")
         ask("post", "/api/v1/models", model="a/b:Q4_0")
         ask("post", "/api/v1/models/verify", model=None)
-        ask("get", "/api/v1/disk")
+        begun = home / "hf" / "hub" / "models--a--c" / "blobs"
+        begun.mkdir(parents=True)
+        (begun / f"{'5a' * 32}{SUFFIX}").write_bytes(b"GGUF")
+        on_disk = ask("get", "/api/v1/disk")["models"]
+        assert {one["repo"]: (one["commit"] is None, one["missing"]) for one in on_disk} == {
+            "a/b": (False, []), "a/c": (True, []),
+        }  # fmt: skip
         assert daemon.http.post("/api/v1/models/load", json={"target": "broken"}).status_code == 422
         ask("post", "/api/v1/models/load", 202, target="demo", wait=False)
         ask("post", "/api/v1/models/load", target="a/b", options={"parallel": 1, "ctx_size": 131072})

@@ -187,6 +187,12 @@ def test_a_gemma_string_ends_where_another_call_begins(opener: str, quote: str) 
         assert (result.parsed(), result.content) == (expected, "")
 
 
+def test_thoughts_that_are_not_split_off_stay_content() -> None:
+    text = "<think>Hm. <tool_call>x</think>\n\nHello."
+    result = recover(Case("x", text), split_think=False)
+    assert (result.content, result.reasoning, result.raw) == (text, "", {"content": text, "reasoning": ""})
+
+
 def test_every_dialect_and_every_malformation_has_its_row() -> None:
     rows = {re.match(r"[A-Z]+\d*", case.id)[0] for case in CASES}  # type: ignore[index]  # every id matches
     missing = {f"D{number}" for number in range(1, 47)} | {f"M{number}" for number in range(1, 44)}

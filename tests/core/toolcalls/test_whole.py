@@ -36,10 +36,11 @@ def test_an_answer_without_calls_says_what_stayed_text() -> None:
     assert finish_reason_of(answer, "stop") == "stop"
 
 
+@pytest.mark.parametrize("around", [("```tool_code\n", "\n```"), ("<function_calls>", "</function_calls>")])
 @pytest.mark.parametrize("between", [";", ",", " ; ", "\n"])
-def test_statements_of_a_fence_lose_no_character_to_what_divides_them(between: str) -> None:
+def test_statements_lose_no_character_to_what_divides_them(between: str, around: tuple[str, str]) -> None:
     calls = ('get_weather(city="Paris")', 'get_weather(city="Rome")')
-    answer = read(f"```tool_code\n{between.join(calls)}\n```")
+    answer = read(between.join(calls).join(around))
     assert [json.loads(call.arguments) for call in answer.calls] == [{"city": "Paris"}, {"city": "Rome"}]
 
 
