@@ -44,6 +44,17 @@ def test_statements_lose_no_character_to_what_divides_them(between: str, around:
     assert [json.loads(call.arguments) for call in answer.calls] == [{"city": "Paris"}, {"city": "Rome"}]
 
 
+M3 = "]<]minimax[>["
+
+
+@pytest.mark.parametrize("rest", [f"{M3}</tool_call>", "", f'{M3}<invoke name="get_time">'])
+def test_an_invocation_without_an_end_or_an_argument_is_no_call_of_a_tool_that_is_missing(rest: str) -> None:
+    text = f'{M3}<tool_call>{M3}<invoke name="get_weather">{rest}'
+    answer = read(text)
+    assert (answer.content, answer.calls) == (text, [])
+    assert {left.why for left in answer.left} == {"not_a_call"}
+
+
 @pytest.mark.parametrize("line", ["`x````", "a ~~~", "a ```", "Use `x` ```", "~~ ~~~", "``x`` ~~~"])
 def test_a_fence_begins_a_line(line: str) -> None:
     """What looks like one within a line hides no call on the next."""
