@@ -44,6 +44,22 @@ def test_statements_lose_no_character_to_what_divides_them(between: str, around:
     assert [json.loads(call.arguments) for call in answer.calls] == [{"city": "Paris"}, {"city": "Rome"}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_call"),
+    [("function", True), ("function_call", True), ("tool_call", True), ("tool_use", True), ("text", False), ("", False)],
+)
+def test_an_object_that_says_its_type_is_a_call_of_these(kind: str, is_call: bool) -> None:
+    assert bool(read(f'<tool_call>{{"type": "{kind}", {CALL[1:]}</tool_call>').calls) is is_call
+
+
+@pytest.mark.parametrize("name", ["name", "tool_name"])
+@pytest.mark.parametrize("arguments", ["arguments", "parameters", "args"])
+@pytest.mark.parametrize("number", ["id", "tool_call_id"])
+def test_keys_of_a_call_have_these_names(name: str, arguments: str, number: str) -> None:
+    [call] = read(f'<tool_call>{{"{name}": "ping", "{arguments}": {{}}, "{number}": "c1"}}</tool_call>').calls
+    assert (call.name, call.arguments, call.id) == ("ping", "{}", "c1")
+
+
 M3 = "]<]minimax[>["
 
 
