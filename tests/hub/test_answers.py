@@ -67,6 +67,13 @@ def test_an_answer_with_another_key_or_without_one_is_found() -> None:
     assert "ModelStatus" in schema()["components"]["schemas"]
 
 
+def test_the_schema_of_errors_has_every_key_that_they_have() -> None:
+    for name in ("Error", "AnthropicError"):
+        error = schema()["components"]["schemas"][name]["properties"]["error"]
+        assert {*error["properties"]} == {"message", "type", "code", "param", "log_lines"}
+        assert {*error["required"]} == {"message", "type", "code", "param"}
+
+
 def test_what_a_daemon_answers_is_as_the_schema_says(
     home: Path, engine_binary: Path, hub: LocalHub, tmp_path: Path
 ) -> None:

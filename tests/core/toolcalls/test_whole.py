@@ -60,10 +60,17 @@ def test_keys_of_a_call_have_these_names(name: str, arguments: str, number: str)
     assert (call.name, call.arguments, call.id) == ("ping", "{}", "c1")
 
 
+@pytest.mark.parametrize(("end", "repaired"), [("<|close|>call<|sep|>", False), ("", True)])
+def test_a_kimi_call_without_its_end_counts_as_repaired(end: str, repaired: bool) -> None:
+    argument = '<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|>'
+    [call] = read(f'<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|>{argument}{end}').calls
+    assert (json.loads(call.arguments), call.repaired) == ({"city": "Paris"}, repaired)
+
+
 M3 = "]<]minimax[>["
 
 
-@pytest.mark.parametrize("rest", [f"{M3}</tool_call>", "", f'{M3}<invoke name="get_time">'])
+@pytest.mark.parametrize("rest", [f"{M3}</tool_call>", "", f'{M3}<invoke name="get_time">', f"Paris{M3}</invoke>"])
 def test_an_invocation_without_an_end_or_an_argument_is_no_call_of_a_tool_that_is_missing(rest: str) -> None:
     text = f'{M3}<tool_call>{M3}<invoke name="get_weather">{rest}'
     answer = read(text)
