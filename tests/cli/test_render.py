@@ -13,8 +13,8 @@ KIB, MIB, GIB, TIB = (1 << power for power in (10, 20, 30, 40))
     ("count", "text"),
     [
         (None, "-"), (0, "0 B"), (9, "9 B"), (512, "512 B"), (1023, "1023 B"), (KIB, "1.0 KiB"), (1536, "1.5 KiB"),
-        (10 * KIB, "10 KiB"), (1023 * KIB, "1023 KiB"), (MIB - 1, "1.0 MiB"), (12 * GIB, "12 GiB"), (2 * TIB, "2.0 TiB"),
-        (5000 * TIB, "5000 TiB"),
+        (10 * KIB, "10 KiB"), (1023 * KIB, "1023 KiB"), (MIB - 1, "1.0 MiB"), (12 * GIB, "12 GiB"),
+        (2 * TIB, "2.0 TiB"), (5000 * TIB, "5000 TiB"),
     ],
 )  # fmt: skip
 def test_bytes_in_the_unit_that_leaves_few_digits(count: int | None, text: str) -> None:

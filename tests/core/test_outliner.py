@@ -203,7 +203,7 @@ def test_any_request_comes_out_as_it_went_in(
     ],
 )
 def test_what_is_no_object_is_refused(body: bytes) -> None:
-    with pytest.raises(InvalidRequest, match="The request body is not valid JSON: |must be a JSON object"):
+    with pytest.raises(InvalidRequest, match=r"is not valid JSON: \w+|must be a JSON object"):
         outline_of(body)
 
 

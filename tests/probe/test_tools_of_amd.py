@@ -13,7 +13,6 @@ from supervisor.probe.places import Surroundings
 from supervisor.probe.tool import ProbeFailed
 from tests.core.devices.support import DATA
 
-
 ASKED = {
     "amd_smi": "static --asic --bus --vram --json",
     "rocm_smi": "--showproductname --showbus --showuniqueid --showmeminfo vram --json",

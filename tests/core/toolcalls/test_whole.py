@@ -46,7 +46,14 @@ def test_statements_lose_no_character_to_what_divides_them(between: str, around:
 
 @pytest.mark.parametrize(
     ("kind", "is_call"),
-    [("function", True), ("function_call", True), ("tool_call", True), ("tool_use", True), ("text", False), ("", False)],
+    [
+        ("function", True),
+        ("function_call", True),
+        ("tool_call", True),
+        ("tool_use", True),
+        ("text", False),
+        ("", False),
+    ],
 )
 def test_an_object_that_says_its_type_is_a_call_of_these(kind: str, is_call: bool) -> None:
     assert bool(read(f'<tool_call>{{"type": "{kind}", {CALL[1:]}</tool_call>').calls) is is_call
