@@ -101,4 +101,7 @@ def test_doctor_looks_at_the_daemon(bare: Cli, tmp_path: Path) -> None:
         state, message = checks(bare("doctor", "--json").json())["daemon"]
         assert state == "warn"
         assert "x.yaml:1:1: no" in message
+        same.config.update(error=None, restart_needed=["server.port", "engine.path"])
+        state, message = checks(bare("doctor", "--json").json())["daemon"]
+        assert (state, message.partition(";")[0]) == ("warn", "server.port, engine.path: changed")
     assert checks(bare("doctor", "--json", "--url", "http://127.0.0.1:1").json())["daemon"][0] == "fail"

@@ -77,7 +77,16 @@ def test_a_kimi_call_without_its_end_counts_as_repaired(end: str, repaired: bool
 M3 = "]<]minimax[>["
 
 
-@pytest.mark.parametrize("rest", [f"{M3}</tool_call>", "", f'{M3}<invoke name="get_time">', f"Paris{M3}</invoke>"])
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f"{M3}</tool_call>",
+        "",
+        f'{M3}<invoke name="get_time">',
+        f"Paris{M3}</invoke>",
+        f"{M3}<city>Paris{M3}</city>more{M3}</invoke>{M3}</tool_call>",
+    ],
+)
 def test_an_invocation_without_an_end_or_an_argument_is_no_call_of_a_tool_that_is_missing(rest: str) -> None:
     text = f'{M3}<tool_call>{M3}<invoke name="get_weather">{rest}'
     answer = read(text)
