@@ -60,7 +60,7 @@ class EstimateGiven(Strict):
     draft_n_max: Natural = _DEFAULT.draft_n_max
     cache_type_k_draft: Name = _DEFAULT.cache_type_k_draft
     cache_type_v_draft: Name = _DEFAULT.cache_type_v_draft
-    cuda: Flag = _DEFAULT.cuda
+    backend: BackendName = _DEFAULT.backend
     repack: Flag = _DEFAULT.repack
     op_offload: Flag = _DEFAULT.op_offload
     mmproj: Bytes | None = None

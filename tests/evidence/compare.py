@@ -69,7 +69,8 @@ def spec_of(subject: str) -> ModelSpec:
 
 def options_of(setting: Setting, backend: str = RPC) -> EstimateOptions:
     """The setting's flags, as the estimate wants them."""
-    found: dict[str, object] = {"devices": tuple(f"{PREFIXES[backend]}{number}" for number in range(setting.devices))}
+    names = tuple(f"{PREFIXES[backend]}{number}" for number in range(setting.devices))
+    found: dict[str, object] = {"devices": names, "backend": "" if backend == RPC else backend}
     flags = list(setting.arguments)
     while flags:
         flag = flags.pop(0)

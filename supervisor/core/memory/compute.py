@@ -10,17 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from supervisor.core.memory.cache import Cache
+from supervisor.core.memory.carried import carries
+from supervisor.core.memory.chunks import in_chunks
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.graph import core_of, input_bytes
 from supervisor.core.memory.graph_sparse import leaf_bytes
 from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.memory.refused import refused_bytes, refused_host_bytes
 from supervisor.core.spec import ModelSpec
 
 _MARGIN_BYTES = 104858  # 0.1 MiB: small inputs, padding between tensors
 _MARGIN_PARTS = 5000  # and 0.02 %
 _F16_BYTES = 2
-_EXPERT_COPIES = 2
+_STREAMS_MADE = 28  # rows of four residual streams in four copies where they are made, and
+_STREAMS_SENT = 35  # where they arrive, twice
+_PARTIAL = 32  # tokens and groups of threads that Metal keeps partial results of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,9 @@ class Cut:
 
 _ON_HOST = Cut(copies=1, first=0, others=0, host=5, host_core="all")
 _ON_ONE_DEVICE = Cut(copies=1, first=4, others=4, host=4)
+_CARRIED = Cut(copies=1, first=6, others=6, host=4, scans=(4, 4), per_layer=2, host_core="scans")
+_CARRIED_EXPERTS = Cut(copies=1, first=5, others=5, host=4, device_core="bare")
+_CARRIED_SOME = Cut(copies=1, first=9, others=9, host=4)
 _BOTH = Cut(copies=1, first=6, others=6, host=5, per_layer=2, host_core="all")
 _HOST_CACHE = Cut(copies=1, first=8, others=8, host=5, states=12, per_layer=5)
 _SOME_EXPERTS = Cut(copies=1, first=9, others=9, host=5, host_core="experts")
@@ -68,9 +76,9 @@ def compute_buffers(
     everywhere: bool = False,
 ) -> list[int]:
     """Return bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
-    core = core_of(facts.spec, facts.widths, context, caches)
+    core = core_of(facts.spec, facts.widths, context, caches, options.traits)
     row = 4 * context.n_tokens * facts.widths.embd
-    cut = _cut(options, places)
+    cut = _cut(options, context, places)
     inputs = input_bytes(facts.spec, context, caches)
     known = facts.spec.architecture.graph.scan_rows if cut is _PIPELINE else None
     scans, amid = known or cut.scans, cut.amid if len(options.devices) > 2 and not known else 0
@@ -83,14 +91,19 @@ def compute_buffers(
         size = max(getattr(core, cut.device_core) + rows * row, beside)
         size += cut.copies * input_bytes(facts.spec, context, near)
         size += leaf_bytes(facts.spec, context, _here(places, device, everywhere))
-        size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
+        size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut)
         if cut is _PIPELINE:
+            size += refused_bytes(facts, options, context, _here(places, device, everywhere), cut.copies)
+            size += _lent_bytes(facts, context, caches, places, device)
             last = device == used[-1] and not everywhere
             size += _shift_bytes(facts, context, row, 0 if device == used[0] else 1 + last)
-        found[device] = _with_margin(size + _cuda_copies(options, context, caches))
+        size += _attention_bytes(facts, options, context, caches)
+        found[device] = _with_margin(in_chunks(facts, options.traits, context, caches, size))
     host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
     if used and facts.widths.per_layer:
         host += 4 * context.n_tokens * facts.widths.per_layer + row
+    if used:
+        host += refused_host_bytes(facts, options, context, places, cut.copies)
     host += cut.states * facts.widths.state + (_gathered(facts, context) if cut is _HOST_CACHE else 0)
     if -1 in places[:-1] or cut is _HOST_CACHE:
         host += leaf_bytes(facts.spec, context, _here(places, -1, everywhere or cut is _HOST_CACHE))
@@ -126,34 +139,49 @@ def _shift_bytes(facts: Facts, context: Context, row: int, place: int) -> int:
     return rows[place] * row + facts.widths.state * context.states if rows else 0
 
 
-def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[int], device: int) -> int:
-    copies = cut.per_layer
-    if cut is _PIPELINE:
-        near, far = facts.spec.architecture.graph.per_layer_copies
-        copies = far if _borrows(facts, places, device) else near
-    return copies * 4 * context.n_tokens * facts.widths.per_layer
+def _per_layer_bytes(facts: Facts, context: Context, cut: Cut) -> int:
+    return cut.per_layer * 4 * context.n_tokens * facts.widths.per_layer
 
 
-def _borrows(facts: Facts, places: Sequence[int], device: int) -> bool:
-    """Return whether layers here share the cache, with a window or without, of a layer on another device."""
+def _lent_bytes(
+    facts: Facts, context: Context, caches: Sequence[Cache], places: Sequence[int], device: int
+) -> int:
+    """Return what travels for the layers on a device in a pipeline of layers that share caches (Gemma 3n, Gemma 4).
+
+    Each layer has copies of its own: of the cache that it borrows from a layer elsewhere, and of its embeddings.
+    """
     spec = facts.spec
+    if not facts.widths.per_layer and all(spec.kv_layers[: spec.n_layer]):
+        return 0
     lenders = {spec.swa_layers[layer]: layer for layer, owns in enumerate(spec.kv_layers) if owns}
     first = max(lenders.values(), default=0) + 1
-    far = any(places[lender] != device for lender in lenders.values())
-    return far and device in places[first : spec.n_layer]
+    sizes: dict[int, int] = {}
+    for cache in caches:
+        sizes |= cache.layer_bytes()
+    here = [layer for layer in range(spec.n_layer) if places[layer] == device]
+    borrowed = [lenders.get(spec.swa_layers[layer], -1) for layer in here if layer >= first]
+    far = sum(sizes.get(lender, 0) for lender in borrowed if lender >= 0 and places[lender] != device)
+    row, copies = 4 * context.n_tokens, _PIPELINE.copies
+    if device == places[0]:
+        made = (copies - 1) * facts.widths.per_layer + (_STREAMS_MADE if spec.architecture.graph.altup else 0) * facts.widths.embd
+    else:
+        made = copies * spec.per_layer_embd * len(here)
+        made += (_STREAMS_SENT if spec.architecture.graph.altup else 0) * facts.widths.embd
+    return copies * far + row * made
 
 
-def _cut(options: EstimateOptions, places: Sequence[int]) -> Cut:
+def _cut(options: EstimateOptions, context: Context, places: Sequence[int]) -> Cut:
     if max(places) < 0:
         return _ON_HOST
+    carried = carries(options, context, places)
     if min(places) < 0:
-        return _BOTH
+        return _CARRIED if carried else _BOTH
     if not options.offload_kv:
         return _HOST_CACHE
     if options.cpu_moe:
-        return _NO_EXPERTS
+        return _CARRIED_EXPERTS if carried else _NO_EXPERTS
     if options.n_cpu_moe > 0 or options.override_tensors:
-        return _SOME_EXPERTS
+        return _CARRIED_SOME if carried else _SOME_EXPERTS
     return _ON_ONE_DEVICE if len(options.devices) == 1 else _PIPELINE
 
 
@@ -161,19 +189,17 @@ def _with_margin(size: int) -> int:
     return size + _MARGIN_BYTES + size // _MARGIN_PARTS
 
 
-def _cuda_copies(options: EstimateOptions, context: Context, caches: Sequence[Cache]) -> int:
-    """Return the bytes of CUDA's F16 copy of the largest layer of other caches, as its flash attention reads F16."""
-    if not options.cuda or not context.flash_attn:
+def _attention_bytes(facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache]) -> int:
+    """Return what flash attention has beside its output: F16 copies of a layer's cache, partial results."""
+    traits = options.traits
+    if not context.flash_attn:
         return 0
-    return max((_copy(cache) for cache in caches if cache.name != "index"), default=0)
+    copied = [_copy(cache, traits.copies) for cache in caches if cache.name != "index" and traits.copies is not None]
+    partial = 4 * min(context.n_tokens, _PARTIAL) * _PARTIAL * (facts.widths.queries + 2 * facts.widths.heads)
+    return max(copied, default=0) + (partial if traits.pads_attention else 0)
 
 
-def _copy(cache: Cache) -> int:
-    keys = 0 if cache.type_k == "f16" else max(row.k_width for row in cache.layers)
-    values = 0 if cache.type_v == "f16" else max(row.v_width for row in cache.layers)
+def _copy(cache: Cache, kept: frozenset[str]) -> int:
+    keys = 0 if cache.type_k in kept else max(row.k_width for row in cache.layers)
+    values = 0 if cache.type_v in kept else max(row.v_width for row in cache.layers)
     return _F16_BYTES * cache.cells * cache.streams * (keys + values)
-
-
-def offloaded_experts(options: EstimateOptions, largest: int) -> int:
-    """Return the bytes on CUDA's first device, beside its buffer, for large batches with the host's experts."""
-    return _EXPERT_COPIES * largest if options.cuda and options.op_offload and options.devices else 0

@@ -230,7 +230,7 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
     if places[-1] >= 0:
         outside.append((weights.tied, places[-1]))
     for part, device in outside:
-        found.outside += sum(found.add(piece, target, options.cuda) for piece, target in route.split(part, device))
+        found.outside += sum(found.add(piece, target, route.cuda) for piece, target in route.split(part, device))
     return found
 
 
@@ -269,4 +269,5 @@ def router(options: EstimateOptions) -> Router:
     given, devices = options.override_tensors, options.devices
     patterns = matcher(tuple(pattern for pattern, _ in given)) if given else None
     targets = tuple(devices.index(place) if place in devices else -1 for _, place in given)
-    return Router(patterns, targets, _ALL if options.cpu_moe else options.n_cpu_moe, options.cuda)
+    padded = options.traits.pads_weights
+    return Router(patterns, targets, _ALL if options.cpu_moe else options.n_cpu_moe, padded)

@@ -113,7 +113,7 @@ ROWS: Final = (
         swa=SwaRule(5, key=_REQUIRED),
         kv_layers=20,
         per_layer_embd=256,
-        graph=Graph(altup=True, per_layer_copies=(11, 20)),
+        graph=Graph(altup=True),
     ),
     Architecture(
         "gemma4",
@@ -121,7 +121,6 @@ ROWS: Final = (
         swa=SwaRule(None, key=_REQUIRED),
         shared_kv=True,
         per_layer_embd=-1,
-        graph=Graph(per_layer_copies=(3, 15)),
     ),
     Architecture(
         "gemma4-assistant",

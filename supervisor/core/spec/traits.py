@@ -144,8 +144,6 @@ class Graph:
             many as with any other.
         shift_rows: in a pipeline, rows beside one state more, on the first device, on those after it, and on the last:
             from RWKV 7 on the values of the first layer travel to every other. None: nothing travels.
-        per_layer_copies: in a pipeline, copies of the per-layer embeddings on a device, and on one whose layers share
-            the cache of a layer elsewhere.
     """
 
     more_rows: int = 0
@@ -164,7 +162,6 @@ class Graph:
     gathers_convolutions: bool = False
     scan_rows: tuple[int, int] | None = None
     shift_rows: tuple[int, int, int] | None = None
-    per_layer_copies: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
