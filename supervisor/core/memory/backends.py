@@ -28,6 +28,8 @@ class Backend:
         scans: states of a head of Mamba that it computes; None: all.
         older_scans: it computes Mamba's older kind.
         streams: it multiplies a matrix with one for each slot, as latent attention does.
+        mixes: residual streams that it mixes in one node (`DSV4_HC_PRE`); None: any number.
+        index_head: the head of an indexer that it computes; None: any.
         precise_experts: it computes experts in F32 where a graph wants that.
         experts_apart: what experts put out stays beside the same weighted (`graph_optimize`).
     """
@@ -43,6 +45,8 @@ class Backend:
     scans: frozenset[int] | None = None
     older_scans: bool = True
     streams: bool = True
+    mixes: int | None = None
+    index_head: int | None = None
     precise_experts: bool = True
     experts_apart: bool = False
 
@@ -70,6 +74,8 @@ _KNOWN = {
         scans=frozenset({128, 256}),
         older_scans=False,
         streams=False,
+        mixes=4,
+        index_head=128,
         precise_experts=False,
     ),
     # ggml-metal/ggml-metal.cpp: get_alloc_size :220, offload_op :780; ggml-metal-common.cpp: graph_optimize :537
@@ -104,6 +110,8 @@ def _joined(name: str, parts: Iterable[Backend]) -> Backend:
         scans=frozenset.intersection(*scans) if scans else None,
         older_scans=all(part.older_scans for part in found),
         streams=all(part.streams for part in found),
+        mixes=min((part.mixes for part in found if part.mixes), default=None),
+        index_head=min((part.index_head for part in found if part.index_head), default=None),
         precise_experts=all(part.precise_experts for part in found),
         experts_apart=any(part.experts_apart for part in found),
     )

@@ -44,6 +44,8 @@ def carried_bytes(
     found = [_experts(facts, options, context, caches, other, whole)] if facts.widths.routed else []
     if whole:
         found.append(_layer(facts, context, caches))
+        if facts.spec.indexer:  # what it scores and chooses is alive beside the copies
+            found.append(other + sum(_low(facts, context, caches)))
     if not found:
         return 0
     return max(found) + input_bytes(facts.spec, context, caches) + _MARGIN_BYTES
@@ -59,16 +61,25 @@ def _experts(
         whole: layers are on the host altogether.
     """
     widths, spec = facts.widths, facts.spec
-    weight = max((layer.experts.largest for layer in facts.weights.layers), default=0)
+    weight = _largest(facts, options.traits.largest)
     one, row = widths.routed // 3, _F32 * context.n_tokens
     inside = row * max(3 * one if weight < one * row else 2 * one, one + widths.routed_out)
-    low, hole = _low(facts, context, caches) if whole else (4 * widths.embd * row, 0)
+    rows = 4 if weight >= 4 * one * row else 8
+    low, hole = _low(facts, context, caches) if whole else (rows * widths.embd * row, 0)
     chunk = options.traits.chunk
     if chunk and weight >= chunk:
-        return max(low + hole + inside, other) + weight * (2 if _is_late(spec) else 1)
+        return max(low + inside, other) + hole + weight * (2 if _is_late(spec) else 1)
     if _is_late(spec) and _is_fused(spec):
         weight += weight // 2
     return low + hole + _above(hole, weight, inside)
+
+
+def _largest(facts: Facts, limit: int | None) -> int:
+    """Return the bytes of the largest tensor of experts that a device takes."""
+    if limit is None or facts.largest_expert <= limit:
+        return facts.largest_expert
+    sizes = [tensor.n_bytes or 0 for layer in facts.weights.layers for tensor in layer.experts.tensors]
+    return max((size for size in sizes if size <= limit), default=0)
 
 
 def _is_late(spec: ModelSpec) -> bool:

@@ -7,24 +7,28 @@ place of the graph too. How many rows of the stream depends on how the graph is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.carried import carries
 from supervisor.core.memory.chunks import in_chunks
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
+from supervisor.core.memory.fallback import scores_at_border, scores_on_host
 from supervisor.core.memory.graph import core_of, input_bytes
 from supervisor.core.memory.graph_sparse import leaf_bytes
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.refused import refused_bytes, refused_host_bytes
-from supervisor.core.spec import ModelSpec
+from supervisor.core.spec import Layout, ModelSpec
 
 _MARGIN_BYTES = 104858  # 0.1 MiB: small inputs, padding between tensors
 _MARGIN_PARTS = 5000  # and 0.02 %
 _F16_BYTES = 2
 _STREAMS_MADE = 28  # rows of four residual streams in four copies where they are made, and
-_STREAMS_SENT = 35  # where they arrive, twice
+_STREAMS_SENT = 48  # where they arrive, twice
+_SCAN_ROWS = 4  # of Mamba's layers in a pipeline, where nodes are computed ahead
+_STATE_ROWS = 3  # of states on the host
+_PARALLEL_ROWS = 5  # of parallel blocks that are computed ahead while the host attends
 _PARTIAL = 32  # tokens and groups of threads that Metal keeps partial results of
 
 
@@ -76,6 +80,8 @@ def compute_buffers(
     everywhere: bool = False,
 ) -> list[int]:
     """Return bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
+    if scores_at_border(facts, options, places):
+        context = replace(context, flash_attn=False)
     core = core_of(facts.spec, facts.widths, context, caches, options.traits)
     row = 4 * context.n_tokens * facts.widths.embd
     cut = _cut(options, context, places)
@@ -86,29 +92,46 @@ def compute_buffers(
     found = [0] * (len(options.devices) + 1)
     for device in used:
         rows, more = (cut.first, scans[0]) if device == used[0] else (cut.others, scans[1] + amid)
+        more += _SCAN_ROWS if more and cut is _PIPELINE and options.traits.reorders else 0
         beside = core.scans + (rows + more) * row if more and core.scans else 0
         near = caches if everywhere or cut is _HOST_CACHE else _attended(facts.spec, caches, places, device)
+        rows += _PARALLEL_ROWS if cut is _HOST_CACHE and _is_ahead(facts.spec, options) else 0
         size = max(getattr(core, cut.device_core) + rows * row, beside)
         size += cut.copies * input_bytes(facts.spec, context, near)
         size += leaf_bytes(facts.spec, context, _here(places, device, everywhere))
         size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut)
         if cut is _PIPELINE:
-            size += refused_bytes(facts, options, context, _here(places, device, everywhere), cut.copies)
+            size += refused_bytes(facts, options, context, caches, _here(places, device, everywhere), cut.copies)
+            size += _choice_bytes(facts.spec, context, caches) if device != used[0] else 0
             size += _lent_bytes(facts, context, caches, places, device)
             last = device == used[-1] and not everywhere
             size += _shift_bytes(facts, context, row, 0 if device == used[0] else 1 + last)
         size += _attention_bytes(facts, options, context, caches)
         found[device] = _with_margin(in_chunks(facts, options.traits, context, caches, size))
     host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
+    host += _host_rows(facts.spec, cut, bool(used)) * row
+    if used and facts.largest_expert > (options.traits.largest or facts.largest_expert):
+        host += core.experts
     if used and facts.widths.per_layer:
         host += 4 * context.n_tokens * facts.widths.per_layer + row
     if used:
-        host += refused_host_bytes(facts, options, context, places, cut.copies)
-    host += cut.states * facts.widths.state + (_gathered(facts, context) if cut is _HOST_CACHE else 0)
+        host += refused_host_bytes(facts, options, context, caches, places, cut.copies)
+    host += cut.states * facts.widths.state + (_beside_host_cache(facts, options, context, caches) if cut is _HOST_CACHE else 0)
     if -1 in places[:-1] or cut is _HOST_CACHE:
         host += leaf_bytes(facts.spec, context, _here(places, -1, everywhere or cut is _HOST_CACHE))
     found[-1] = _with_margin(host + cut.copies * inputs)
     return found
+
+
+def _host_rows(spec: ModelSpec, cut: Cut, used: bool) -> int:
+    """Return rows more on the host beside devices: of states and of whole queries, keys and values, of positions."""
+    carried = any(spec.recurrent_layers) or spec.architecture.graph.whole_qkv
+    positions = any(tensor.name.startswith("position_embd") for tensor in spec.groups.loose)
+    return (_STATE_ROWS if cut is _CARRIED and carried else 0) + (1 if used and positions else 0)
+
+
+def _is_ahead(spec: ModelSpec, options: EstimateOptions) -> bool:
+    return spec.architecture.graph.parallel and options.traits.reorders
 
 
 def _here(places: Sequence[int], device: int, everywhere: bool) -> list[int]:
@@ -123,6 +146,18 @@ def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], d
         return caches
     here = {layer for layer, place in enumerate(places) if place == device}
     return [cache for cache in caches if any(row.layer in here for row in cache.layers)]
+
+
+def _beside_host_cache(facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache]) -> int:
+    """Return what the host has beside caches that it keeps for the devices.
+
+    With recurrent layers, whose states are there too, llama.cpp may find flash attention on the host and turn it off.
+    """
+    scores = 0
+    if scores_on_host(facts, options) and caches:
+        cells = max(cache.cells for cache in caches)
+        scores = 4 * context.n_tokens * cells * (facts.widths.heads + 1) + 4 * context.n_tokens * facts.widths.queries
+    return _gathered(facts, context) + scores
 
 
 def _gathered(facts: Facts, context: Context) -> int:
@@ -141,6 +176,15 @@ def _shift_bytes(facts: Facts, context: Context, row: int, place: int) -> int:
 
 def _per_layer_bytes(facts: Facts, context: Context, cut: Cut) -> int:
     return cut.per_layer * 4 * context.n_tokens * facts.widths.per_layer
+
+
+def _choice_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> int:
+    """Return what travels of an indexer in a pipeline: a mask or a choice of cells for layers that have none."""
+    indexer, layout = spec.indexer, spec.architecture.layout
+    if indexer is None or not (layout is Layout.MSA or not all(indexer.layers[: spec.n_layer])):
+        return 0
+    cells = max((cache.cells for cache in caches), default=0)
+    return _PIPELINE.copies * 4 * context.n_tokens * (5 * cells // 4 + spec.hyper_connections * spec.n_embd)
 
 
 def _lent_bytes(

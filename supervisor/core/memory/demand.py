@@ -156,7 +156,7 @@ def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
 
 def _own(part: Part, route: Router, options: EstimateOptions, named: dict[str, int]) -> tuple[int, int]:
     """Return the bytes of a part that go where its layer goes, on a device and on the host; add the rest to `named`."""
-    if route.patterns is None:
+    if route.is_whole(part):
         return part.bytes_on(0, route.cuda), part.n_bytes
     found = (0, 0)
     for piece, target in route.split(part, _ANYWHERE):

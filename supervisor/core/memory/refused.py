@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.spec import ModelSpec, RecurrentFamily
 
 _F32 = 4
+_MIXED = 2  # of attention, and of the feed-forward part
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +29,19 @@ class _Node:
 
 
 def refused_bytes(
-    facts: Facts, options: EstimateOptions, context: Context, layers: Sequence[int], copies: int
+    facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache], layers: Sequence[int], copies: int
 ) -> int:
-    """Return a device's bytes in a pipeline: what comes back from the host, for each of its layers."""
-    node = _node(facts, options, context)
-    return copies * node.output * _count(facts.spec, options, layers)
+    """Return a device's bytes for what comes back from the host; in a pipeline, for each of its layers."""
+    node = _node(facts, options, context, caches)
+    count = _count(facts.spec, options, layers)
+    return copies * node.output * count if copies > 1 else 0
 
 
 def refused_host_bytes(
-    facts: Facts, options: EstimateOptions, context: Context, places: Sequence[int], copies: int
+    facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache], places: Sequence[int], copies: int
 ) -> int:
     """Return the host's bytes for the layers of the devices; two rows of the residual stream are not needed then."""
-    node = _node(facts, options, context)
+    node = _node(facts, options, context, caches)
     layers = [layer for layer, place in enumerate(places[:-1]) if place >= 0]
     count = _count(facts.spec, options, layers)
     if not count:
@@ -53,20 +56,31 @@ def _count(spec: ModelSpec, options: EstimateOptions, layers: Sequence[int]) -> 
     return sum(layer < spec.n_layer for layer in layers)
 
 
-def _node(facts: Facts, options: EstimateOptions, context: Context) -> _Node:
+def _node(facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache]) -> _Node:
     spec, widths, traits = facts.spec, facts.widths, options.traits
     row = _F32 * context.n_tokens
     if _scans_older(spec, options):
         states = widths.state * context.states
-        inner = spec.ssm.inner
-        return _Node(row * (2 * inner + 2 * spec.ssm.group * spec.ssm.state) + states, row * inner + states)
+        inner, mixed = spec.ssm.inner, 2 * spec.ssm.state * max(spec.ssm.group, 1)
+        viewed = 2 * (mixed + spec.ssm.dt_rank)
+        return _Node(row * (2 * inner + viewed) + states, row * inner + states)
     if spec.mla and context.streams > 1 and not traits.streams:
         weights = spec.n_head[0] * spec.kv_lora_rank * spec.head_v_mla * _F32
         return _Node(row * widths.heads * spec.kv_lora_rank, row * widths.heads * spec.head_v_mla, weights)
+    if spec.indexer and spec.indexer.kpool and traits.index_head not in {None, spec.indexer.head_dim}:
+        pools = max((cache.cells for cache in caches), default=0) // spec.indexer.kpool
+        return _Node(row * (pools + widths.indexer), row * (2 * pools + widths.queries))
+    if _mixes_alone(spec, options):
+        return _Node(output=_MIXED * row * widths.embd)
     if not traits.precise_experts and spec.architecture.name == "mistral4" and widths.routed:
         largest = max((layer.experts.largest for layer in facts.weights.layers), default=0)
         return _Node(row * widths.routed // 3, row * widths.routed_out, largest)
     return _Node()
+
+
+def _mixes_alone(spec: ModelSpec, options: EstimateOptions) -> bool:
+    """Return whether residual streams are mixed in a number that the back end does not know."""
+    return options.traits.mixes is not None and spec.architecture.graph.mixed_streams not in {0, options.traits.mixes}
 
 
 def _scans_older(spec: ModelSpec, options: EstimateOptions) -> bool:

@@ -236,7 +236,7 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
 
 def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, route: Router) -> int:
     experts = -1 if layer < route.host_experts else device
-    if experts == device and route.patterns is None:
+    if experts == device and route.is_whole(parts.whole):
         return found.add(parts.whole, device, route.cuda)
     if experts != device:
         found.host_expert = max(found.host_expert, parts.experts.largest)
@@ -252,15 +252,22 @@ class Router:
     targets: tuple[int, ...]
     host_experts: int
     cuda: bool
+    largest: int | None = None
+
+    def is_whole(self, part: Part) -> bool:
+        """Return whether all of a part goes to one place."""
+        return self.patterns is None and (self.largest is None or part.largest <= self.largest)
 
     def split(self, part: Part, device: int) -> Iterable[tuple[Part, int]]:
         """Return the part, in pieces where patterns split it."""
-        if self.patterns is None or not part.tensors:
+        if self.is_whole(part) or not part.tensors:
             return ((part, device),)
         targets: dict[int, list[TensorInfo]] = {}
         for tensor in part.tensors:
-            found = self.patterns.first(tensor.name)
-            targets.setdefault(device if found is None else self.targets[found], []).append(tensor)
+            found = self.patterns.first(tensor.name) if self.patterns else None
+            target = device if found is None else self.targets[found]
+            too_large = self.largest is not None and (tensor.n_bytes or 0) > self.largest
+            targets.setdefault(-1 if too_large else target, []).append(tensor)
         return [(_part(tensors), target) for target, tensors in targets.items()]
 
 
@@ -270,4 +277,5 @@ def router(options: EstimateOptions) -> Router:
     patterns = matcher(tuple(pattern for pattern, _ in given)) if given else None
     targets = tuple(devices.index(place) if place in devices else -1 for _, place in given)
     padded = options.traits.pads_weights
-    return Router(patterns, targets, _ALL if options.cpu_moe else options.n_cpu_moe, padded)
+    experts = _ALL if options.cpu_moe else options.n_cpu_moe
+    return Router(patterns, targets, experts, padded, options.traits.largest if devices else None)

@@ -32,6 +32,7 @@ class Widths:
         squeezed: of queries or keys of low rank, before they are spread out.
         single_expert: just one of the experts is used.
         gate: the dense feed-forward part has a gate.
+        sandwich: what attention puts out has a norm of its own.
     """
 
     embd: int
@@ -53,6 +54,7 @@ class Widths:
     squeezed: int
     single_expert: bool
     gate: bool
+    sandwich: bool
 
 
 def read_widths(spec: ModelSpec) -> Widths:
@@ -83,6 +85,7 @@ def read_widths(spec: ModelSpec) -> Widths:
         squeezed=_squeezed(spec),
         single_expert=used == 1,
         gate=_has_gate(spec),
+        sandwich=any(".post_attention_norm." in tensor.name for tensor in chain(*spec.groups.one_of_each())),
     )
 
 

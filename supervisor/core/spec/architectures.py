@@ -35,7 +35,7 @@ _PLAIN = """
 
 _BERT = ("bert", "eurobert", "jina-bert-v2", "jina-bert-v3", "neo-bert", "nomic-bert", "nomic-bert-moe")
 _DIFFUSION = (("dream", 0), ("llada", 0), ("llada-moe", 1), ("rnd1", 1))
-_WHOLE_QKV = ("bloom", "gpt2", "jais", "mpt", "starcoder", "talkie")
+_WHOLE_QKV = ("bloom", "gpt2", "jais", "mpt", "starcoder")
 
 _REQUIRED, _DEFAULTED = WindowKey.REQUIRED, WindowKey.DEFAULTED
 
@@ -46,7 +46,9 @@ _GATES = r"\.attn_(?:q_norm|k_norm|gate)\."
 ROWS: Final = (
     *(Architecture(name) for name in _PLAIN.split()),
     *(Architecture(name, graph=Graph(whole_qkv=True)) for name in _WHOLE_QKV),
-    *(Architecture(name, graph=Graph(more_rows=1)) for name in ("hrm_text", "minicpm3", "phi2")),
+    Architecture("talkie", graph=Graph(whole_qkv=True, ahead_rows=3)),
+    Architecture("hrm_text", graph=Graph(more_rows=1, ahead_rows=4)),
+    *(Architecture(name, graph=Graph(more_rows=1)) for name in ("minicpm3", "phi2")),
     *(Architecture(name, graph=Graph(parallel=True)) for name in ("command-r", "plamo")),
     Architecture("chameleon", graph=Graph(masked_logits=True)),
     Architecture("cogvlm", graph=Graph(all_logits=True, second_branch=SecondBranch.IMAGES)),
@@ -226,7 +228,7 @@ ROWS: Final = (
             ("arwkv7", (1, 4, 4)),
             ("rwkv6", (0, 1, 1)),
             ("rwkv6qwen2", (0, 1, 1)),
-            ("rwkv7", (2, 9, 5)),
+            ("rwkv7", (2, 9, 8)),
         )
     ),
     # hybrid
@@ -262,7 +264,7 @@ ROWS: Final = (
         recurrent_rule=RecurrentRule.NO_KV_HEADS,
         kv=KvRule.ATTENTION,
         head_lengths_always=True,
-        graph=Graph(parallel=True),
+        graph=Graph(parallel=True, ahead_rows=6),
     ),
     *(
         Architecture(
@@ -335,6 +337,7 @@ ROWS: Final = (
         recurrent_rule=RecurrentRule.INTERVAL,
         interval=8,
         kv=KvRule.TRUNK_ATTENTION,
+        graph=Graph(ahead_rows=1),
     ),
     Architecture(
         "kimi-linear",
@@ -355,7 +358,7 @@ ROWS: Final = (
         mla_required=True,
         latent_values=True,
         rollback=True,
-        graph=Graph(situ=True),
+        graph=Graph(situ=True, mixed_streams=1, ahead_rows=2),
     ),
     Architecture(
         "bailingmoe3",
