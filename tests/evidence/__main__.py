@@ -93,7 +93,9 @@ def _tensor_file(kind: str) -> Path:
 def _measure(engine: Path, only: re.Pattern[str]) -> int:
     server = Server(engine)
     wanted = [subject for subject in recorded_subjects() if only.search(subject)]
-    matrix.save(server.build(), _merge(server, matrix.recorded(), wanted, matrix.run(server, wanted, matrix.settings_of)))
+    matrix.save(
+        server.build(), _merge(server, matrix.recorded(), wanted, matrix.run(server, wanted, matrix.settings_of))
+    )
     return 0
 
 

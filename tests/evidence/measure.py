@@ -206,9 +206,7 @@ class Server:
         listed = parse_device_list(done.stdout + done.stderr)
         return {one.name: one.description for one in listed if one.backend == backend}
 
-    def _projection(
-        self, subject: str, setting: Setting, lines: list[str], code: int | None
-    ) -> Measurement:
+    def _projection(self, subject: str, setting: Setting, lines: list[str], code: int | None) -> Measurement:
         fields = parse_log(lines)
         for unallocated in ("model", "kv", "output"):  # the breakdown has them
             fields.pop(unallocated, None)

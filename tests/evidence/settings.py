@@ -102,7 +102,9 @@ SMALL_EXPERTS: tuple[Setting, ...] = (
 
 EVERY = {
     setting.name: setting
-    for settings in (TEN, MORE, NEXTN, ONE_DEVICE, TWO_DEVICES, TWO_DEVICES_EXPERTS)
-    + (PARTS, PARTS_EXPERTS, SMALL, SMALL_EXPERTS)
+    for settings in (
+        *(TEN, MORE, NEXTN, ONE_DEVICE, TWO_DEVICES, TWO_DEVICES_EXPERTS),
+        *(PARTS, PARTS_EXPERTS, SMALL, SMALL_EXPERTS),
+    )
     for setting in settings
 }

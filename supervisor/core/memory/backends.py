@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ _KNOWN = {
     # ggml-metal/ggml-metal.cpp: get_alloc_size :220, offload_op :780; ggml-metal-common.cpp: graph_optimize :537
     "metal": Backend("metal", offloads=True, reorders=True, copies=frozenset(), pads_attention=True),
 }
-NAMES = ("cpu", "cuda", "hip", "metal", "musa", "rpc", "vulkan")
+BackendName = Literal["cpu", "cuda", "hip", "metal", "musa", "rpc", "vulkan"]
 """Back ends that an estimate may be asked for; what else a plan meets is as `rpc`."""
 
 

@@ -14,6 +14,7 @@ from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.graph import input_bytes
+from supervisor.core.memory.graph_sparse import leaf_bytes
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.widths import Widths
 from supervisor.core.spec import ModelSpec
@@ -43,9 +44,15 @@ def carried_bytes(
     whole = -1 in places[:-1]
     found = [_experts(facts, options, context, caches, other, whole)] if facts.widths.routed else []
     if whole:
-        found.append(_layer(facts, context, caches))
+        found.append(_layer(facts, context, caches) + _looped(facts, places))
         if facts.spec.indexer:  # what it scores and chooses is alive beside the copies
-            found.append(other + sum(_low(facts, context, caches)))
+            here = [layer for layer, place in enumerate(places[:-1]) if place < 0]
+            found.append(
+                other
+                + 6 * _F32 * context.n_tokens * facts.widths.embd
+                + sum(_low(facts, context, caches))
+                + leaf_bytes(facts.spec, context, here)
+            )
     if not found:
         return 0
     return max(found) + input_bytes(facts.spec, context, caches) + _MARGIN_BYTES
@@ -64,11 +71,14 @@ def _experts(
     weight = _largest(facts, options.traits.largest)
     one, row = widths.routed // 3, _F32 * context.n_tokens
     inside = row * max(3 * one if weight < one * row else 2 * one, one + widths.routed_out)
-    rows = 4 if weight >= 4 * one * row else 8
-    low, hole = _low(facts, context, caches) if whole else (rows * widths.embd * row, 0)
+    low, hole = _low(facts, context, caches) if whole else (6 * widths.embd * row, 0)
     chunk = options.traits.chunk
     if chunk and weight >= chunk:
-        return max(low + inside, other) + hole + weight * (2 if _is_late(spec) else 1)
+        return (
+            max(low + inside, other + (6 * widths.embd * row if spec.indexer else 0))
+            + hole
+            + weight * (2 if _is_late(spec) else 1)
+        )
     if _is_late(spec) and _is_fused(spec):
         weight += weight // 2
     return low + hole + _above(hole, weight, inside)
@@ -102,6 +112,13 @@ def _layer(facts: Facts, context: Context, caches: Sequence[Cache]) -> int:
     inside = widths.ffn * row if weight < widths.ffn * row // 3 else _two_of(widths) * row
     above = _above(cache, weight, inside)
     return low + cache + max(above, 2 * widths.queries * row)
+
+
+def _looped(facts: Facts, places: Sequence[int]) -> int:
+    """Return the bytes of the host's layers if they are run again: then copies of their weights are kept."""
+    if not facts.spec.architecture.graph.looped:
+        return 0
+    return sum(part.whole.n_bytes for part, place in zip(facts.weights.layers, places, strict=False) if place < 0)
 
 
 def _low(facts: Facts, context: Context, caches: Sequence[Cache]) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from supervisor.core.memory.fallback import scores_at_border, scores_on_host
 from supervisor.core.memory.graph import core_of, input_bytes
 from supervisor.core.memory.graph_sparse import leaf_bytes
 from supervisor.core.memory.options import EstimateOptions
-from supervisor.core.memory.refused import refused_bytes, refused_host_bytes
+from supervisor.core.memory.refused import refused_nodes
 from supervisor.core.spec import Layout, ModelSpec
 
 _MARGIN_BYTES = 104858  # 0.1 MiB: small inputs, padding between tensors
@@ -60,7 +60,7 @@ class Cut:
 
 _ON_HOST = Cut(copies=1, first=0, others=0, host=5, host_core="all")
 _ON_ONE_DEVICE = Cut(copies=1, first=4, others=4, host=4)
-_CARRIED = Cut(copies=1, first=6, others=6, host=4, scans=(4, 4), per_layer=2, host_core="scans")
+_CARRIED = Cut(copies=1, first=7, others=7, host=4, scans=(4, 4), per_layer=2, host_core="scans")
 _CARRIED_EXPERTS = Cut(copies=1, first=5, others=5, host=4, device_core="bare")
 _CARRIED_SOME = Cut(copies=1, first=9, others=9, host=4)
 _BOTH = Cut(copies=1, first=6, others=6, host=5, per_layer=2, host_core="all")
@@ -80,19 +80,20 @@ def compute_buffers(
     everywhere: bool = False,
 ) -> list[int]:
     """Return bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
+    row, cut = 4 * context.n_tokens * facts.widths.embd, _cut(options, context, places)
     if scores_at_border(facts, options, places):
-        context = replace(context, flash_attn=False)
+        context, cut = replace(context, flash_attn=False), replace(cut, host_core="all")
     core = core_of(facts.spec, facts.widths, context, caches, options.traits)
-    row = 4 * context.n_tokens * facts.widths.embd
-    cut = _cut(options, context, places)
     inputs = input_bytes(facts.spec, context, caches)
+    refused = refused_nodes(facts, options, context, caches)
     known = facts.spec.architecture.graph.scan_rows if cut is _PIPELINE else None
     scans, amid = known or cut.scans, cut.amid if len(options.devices) > 2 and not known else 0
     used = sorted({place for place in places if place >= 0})
     found = [0] * (len(options.devices) + 1)
     for device in used:
         rows, more = (cut.first, scans[0]) if device == used[0] else (cut.others, scans[1] + amid)
-        more += _SCAN_ROWS if more and cut is _PIPELINE and options.traits.reorders else 0
+        ahead = _SCAN_ROWS + facts.spec.architecture.graph.ahead_rows
+        more += ahead if more and cut is _PIPELINE and options.traits.reorders else 0
         beside = core.scans + (rows + more) * row if more and core.scans else 0
         near = caches if everywhere or cut is _HOST_CACHE else _attended(facts.spec, caches, places, device)
         rows += _PARALLEL_ROWS if cut is _HOST_CACHE and _is_ahead(facts.spec, options) else 0
@@ -100,8 +101,8 @@ def compute_buffers(
         size += cut.copies * input_bytes(facts.spec, context, near)
         size += leaf_bytes(facts.spec, context, _here(places, device, everywhere))
         size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut)
+        size += refused.on_device(_here(places, device, everywhere), cut.copies)
         if cut is _PIPELINE:
-            size += refused_bytes(facts, options, context, caches, _here(places, device, everywhere), cut.copies)
             size += _choice_bytes(facts.spec, context, caches) if device != used[0] else 0
             size += _lent_bytes(facts, context, caches, places, device)
             last = device == used[-1] and not everywhere
@@ -110,14 +111,14 @@ def compute_buffers(
         found[device] = _with_margin(in_chunks(facts, options.traits, context, caches, size))
     host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
     host += _host_rows(facts.spec, cut, bool(used)) * row
-    if used and facts.largest_expert > (options.traits.largest or facts.largest_expert):
-        host += core.experts
     if used and facts.widths.per_layer:
         host += 4 * context.n_tokens * facts.widths.per_layer + row
     if used:
-        host += refused_host_bytes(facts, options, context, caches, places, cut.copies)
-    host += cut.states * facts.widths.state + (_beside_host_cache(facts, options, context, caches) if cut is _HOST_CACHE else 0)
-    if -1 in places[:-1] or cut is _HOST_CACHE:
+        host = refused.on_host(places, cut.copies, host + cut.copies * inputs) - cut.copies * inputs
+    host += cut.states * facts.widths.state + (
+        _beside_host_cache(facts, options, context, caches) if cut is _HOST_CACHE else 0
+    )
+    if (-1 in places[:-1] and cut.host_core != "scans") or cut is _HOST_CACHE:
         host += leaf_bytes(facts.spec, context, _here(places, -1, everywhere or cut is _HOST_CACHE))
     found[-1] = _with_margin(host + cut.copies * inputs)
     return found
@@ -127,7 +128,9 @@ def _host_rows(spec: ModelSpec, cut: Cut, used: bool) -> int:
     """Return rows more on the host beside devices: of states and of whole queries, keys and values, of positions."""
     carried = any(spec.recurrent_layers) or spec.architecture.graph.whole_qkv
     positions = any(tensor.name.startswith("position_embd") for tensor in spec.groups.loose)
-    return (_STATE_ROWS if cut is _CARRIED and carried else 0) + (1 if used and positions else 0)
+    carried = carried or bool(spec.architecture.graph.ahead_rows)
+    least = max(_STATE_ROWS, spec.architecture.graph.ahead_rows)
+    return (least if cut is _CARRIED and carried else 0) + (1 if used and positions else 0)
 
 
 def _is_ahead(spec: ModelSpec, options: EstimateOptions) -> bool:
@@ -184,12 +187,10 @@ def _choice_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) ->
     if indexer is None or not (layout is Layout.MSA or not all(indexer.layers[: spec.n_layer])):
         return 0
     cells = max((cache.cells for cache in caches), default=0)
-    return _PIPELINE.copies * 4 * context.n_tokens * (5 * cells // 4 + spec.hyper_connections * spec.n_embd)
+    return _PIPELINE.copies * 4 * context.n_tokens * (3 * cells // 2 + spec.hyper_connections * spec.n_embd)
 
 
-def _lent_bytes(
-    facts: Facts, context: Context, caches: Sequence[Cache], places: Sequence[int], device: int
-) -> int:
+def _lent_bytes(facts: Facts, context: Context, caches: Sequence[Cache], places: Sequence[int], device: int) -> int:
     """Return what travels for the layers on a device in a pipeline of layers that share caches (Gemma 3n, Gemma 4).
 
     Each layer has copies of its own: of the cache that it borrows from a layer elsewhere, and of its embeddings.
@@ -203,11 +204,14 @@ def _lent_bytes(
     for cache in caches:
         sizes |= cache.layer_bytes()
     here = [layer for layer in range(spec.n_layer) if places[layer] == device]
-    borrowed = [lenders.get(spec.swa_layers[layer], -1) for layer in here if layer >= first]
+    shares = [layer for layer in here if layer >= first and spec.n_head_kv[layer] and not spec.recurrent_layers[layer]]
+    borrowed = [lenders.get(spec.swa_layers[layer], -1) for layer in shares]
     far = sum(sizes.get(lender, 0) for lender in borrowed if lender >= 0 and places[lender] != device)
     row, copies = 4 * context.n_tokens, _PIPELINE.copies
     if device == places[0]:
-        made = (copies - 1) * facts.widths.per_layer + (_STREAMS_MADE if spec.architecture.graph.altup else 0) * facts.widths.embd
+        made = (copies - 1) * facts.widths.per_layer + (
+            _STREAMS_MADE if spec.architecture.graph.altup else 0
+        ) * facts.widths.embd
     else:
         made = copies * spec.per_layer_embd * len(here)
         made += (_STREAMS_SENT if spec.architecture.graph.altup else 0) * facts.widths.embd

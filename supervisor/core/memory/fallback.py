@@ -23,7 +23,8 @@ def scores_at_border(facts: Facts, options: EstimateOptions, places: Sequence[in
     """Return whether the border between the layers of the host and those of the devices turns it off."""
     if not _may_move(facts, options):
         return False
-    return any(places[attention] < 0 <= places[recurrent] for attention, recurrent in _pairs(facts))
+    pairs = [pair for pair in _pairs(facts) if not facts.spec.recurrent_layers[pair[0]]]
+    return any(places[attention] < 0 <= places[recurrent] for attention, recurrent in pairs)
 
 
 def _may_move(facts: Facts, options: EstimateOptions) -> bool:

@@ -1,8 +1,8 @@
 """What the order of a graph's nodes changes: some back ends compute nodes that are ready before their turn.
 
-Vulkan's and Metal's `graph_optimize` take nodes ahead that depend on nothing before them, so that they run at once. What
-those put out is alive for longer: beside attention the feed-forward part of a parallel block, beside routed experts
-the shared one. CUDA's keeps what experts put out until it is added up.
+Vulkan's and Metal's `graph_optimize` take nodes ahead that depend on nothing before them, so that they run at once.
+What those put out is alive for longer: beside attention the feed-forward part of a parallel block, beside routed
+experts the shared one. CUDA's keeps what experts put out until it is added up.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ def _rows(spec: ModelSpec, widths: Widths, context: Context) -> int:
         return 3 - min(graph.more_rows, 1) + scores
     if widths.per_layer:
         return 2 + scores
-    apart = widths.least_queries < widths.embd or bool(spec.mla) or (spec.architecture.layout is Layout.ISWA and widths.sandwich)
+    apart = (
+        widths.least_queries < widths.embd
+        or bool(spec.mla)
+        or (spec.architecture.layout is Layout.ISWA and widths.sandwich)
+    )
     apart = apart or graph.whole_qkv
     return int(apart) + (2 if graph.more_rows and widths.queries >= widths.embd else 0) + scores
 

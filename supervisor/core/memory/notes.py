@@ -37,6 +37,6 @@ def _notes_on_backend(options: EstimateOptions, context: Context) -> Iterator[st
     traits = options.traits
     if traits.pads_weights:
         yield "CUDA's own memory (context, libraries: 300 to 600 MiB per device) is not counted."
-    if traits.copies is not None and context.flash_attn:
-        if not {options.cache_type_k, options.cache_type_v} <= traits.copies:
-            yield "F16 copies for flash attention are counted as the source says, not as measured."
+    kept = traits.copies
+    if kept is not None and context.flash_attn and not {options.cache_type_k, options.cache_type_v} <= kept:
+        yield "F16 copies for flash attention are counted as the source says, not as measured."

@@ -106,7 +106,9 @@ def _feed_forward(spec: ModelSpec) -> dict[str, int]:
 
 def _has_gate(spec: ModelSpec) -> bool:
     names = [tensor.name for tensor in chain(*spec.groups.one_of_each()) if ".ffn_" in tensor.name]
-    return not any(name.endswith(".ffn_up.weight") for name in names) or any(".ffn_gate.weight" in name for name in names)
+    return not any(name.endswith(".ffn_up.weight") for name in names) or any(
+        ".ffn_gate.weight" in name for name in names
+    )
 
 
 def _squeezed(spec: ModelSpec) -> int:

@@ -44,7 +44,9 @@ def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refus
         named = [place for _, place in request.options.override_tensors if place != HOST]
         if not named:
             single = explicit.split_mode == "none"
-            return tuple(Pool(found, single=single, backend=_backend(budgets, found)) for found in _lists(budgets.devices))
+            return tuple(
+                Pool(found, single=single, backend=_backend(budgets, found)) for found in _lists(budgets.devices)
+            )
     return _listed(request, budgets)
 
 

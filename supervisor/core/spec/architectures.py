@@ -29,7 +29,7 @@ _PLAIN = """
     apertus arcee arctic baichuan bailingmoe bailingmoe2 bitnet chatglm codeshell dbrx deci deepseek deepseek2-ocr
     dots1 ernie4_5 ernie4_5-moe exaone falcon gemma glm4 gptj gptneox granite granitemoe grovemoe hunyuan-dense
     hunyuan-moe hunyuan_vl internlm2 jais2 llama maincoder minicpm minimax-m2 mistral3 nemotron olmo olmoe openelm
-    orion paddleocr pangu-embedded phi3 phimoe plm pockettts qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3tts
+    orion paddleocr pangu-embedded phi3 phimoe plm pockettts qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3tts
     qwen3vl qwen3vlmoe seed_oss smollm3 stablelm starcoder2 xverse
 """
 
@@ -47,18 +47,21 @@ ROWS: Final = (
     *(Architecture(name) for name in _PLAIN.split()),
     *(Architecture(name, graph=Graph(whole_qkv=True)) for name in _WHOLE_QKV),
     Architecture("talkie", graph=Graph(whole_qkv=True, ahead_rows=3)),
-    Architecture("hrm_text", graph=Graph(more_rows=1, ahead_rows=4)),
+    Architecture("hrm_text", graph=Graph(more_rows=1, ahead_rows=4, looped=True)),
+    Architecture("qwen", graph=Graph(ahead_rows=1)),
     *(Architecture(name, graph=Graph(more_rows=1)) for name in ("minicpm3", "phi2")),
     *(Architecture(name, graph=Graph(parallel=True)) for name in ("command-r", "plamo")),
     Architecture("chameleon", graph=Graph(masked_logits=True)),
-    Architecture("cogvlm", graph=Graph(all_logits=True, second_branch=SecondBranch.IMAGES)),
+    Architecture("cogvlm", graph=Graph(all_logits=True, second_branch=SecondBranch.IMAGES, ahead_rows=1)),
     Architecture("glm4moe", mtp=True),
     Architecture("grok", flash_attention=False, graph=Graph(more_rows=3)),
     Architecture("hy_v3", mtp=True, kept_nextn=re.compile(f"{_HEAD}|{_FEED_FORWARD}")),
     Architecture("llama-embed", graph=Graph(more_rows=1, uncached=True)),
     Architecture("refact", graph=Graph(idle_experts=True)),
     Architecture("t5", all_outputs=True, keeps_embeddings=True, graph=Graph(relative_bias=True)),
-    Architecture("t5encoder", encoder=True, all_outputs=True, graph=Graph(relative_bias=True, uncached=True)),
+    Architecture(
+        "t5encoder", encoder=True, all_outputs=True, graph=Graph(relative_bias=True, uncached=True, ahead_rows=7)
+    ),
     Architecture("eagle3", ties=False, all_outputs=True, drafts_only=DraftRule.WITHOUT_OUTPUT),
     Architecture("nanbeige", loops=True),
     Architecture("graniteswitch", kv=KvRule.ALL, router_layer=True, graph=Graph(whole_qkv=True)),
@@ -152,7 +155,7 @@ ROWS: Final = (
     ),
     # latent keys
     Architecture("deepseek2", Layout.MLA, mla=True, mtp=True),
-    Architecture("mistral4", Layout.MLA, mla=True, mtp=True, graph=Graph(more_rows=1)),
+    Architecture("mistral4", Layout.MLA, mla=True, mtp=True, graph=Graph(more_rows=1, precise_experts=True)),
     # sparse attention
     Architecture(
         "deepseek32",
@@ -264,7 +267,7 @@ ROWS: Final = (
         recurrent_rule=RecurrentRule.NO_KV_HEADS,
         kv=KvRule.ATTENTION,
         head_lengths_always=True,
-        graph=Graph(parallel=True, ahead_rows=6),
+        graph=Graph(parallel=True, ahead_rows=10),
     ),
     *(
         Architecture(
@@ -384,6 +387,7 @@ ROWS: Final = (
         rollback=True,
         mtp=True,
         nextn_graph=False,
+        graph=Graph(ahead_rows=16),
     ),
 )
 

@@ -139,6 +139,8 @@ class Graph:
             (`build_qkvz`).
         idle_experts: files may have tensors of experts, which the graph does not use.
         situ: an activation of both gate and up, which takes one tensor more.
+        precise_experts: what experts put out is computed in F32.
+        looped: layers are run again with the same weights.
         mixed_streams: residual streams that one node of a layer mixes; 0: none does.
         late_rows: rows of the residual stream beside the states that Mamba's layers write; None: the family's.
         gathers_convolutions: with its states on the host, all that Mamba's layers convolve goes there first.
@@ -161,6 +163,8 @@ class Graph:
     split_qkvz: bool = False
     idle_experts: bool = False
     situ: bool = False
+    precise_experts: bool = False
+    looped: bool = False
     mixed_streams: int = 0
     late_rows: int | None = None
     gathers_convolutions: bool = False
