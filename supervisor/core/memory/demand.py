@@ -134,7 +134,7 @@ def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
     Only `backend`, `override_tensors`, `devices` (for overrides) and `speculative` of the options count.
     """
     facts = facts_of(spec)
-    route = router(options)
+    route = router(options, spec)
     weights = facts.weights
     rows = loaded_layers(spec, weights, options)
     named: dict[str, int] = {}

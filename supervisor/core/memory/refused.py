@@ -14,7 +14,8 @@ from supervisor.core.memory.context import Context
 from supervisor.core.memory.facts import Facts
 from supervisor.core.memory.graph import input_bytes
 from supervisor.core.memory.options import EstimateOptions
-from supervisor.core.spec import ModelSpec, RecurrentFamily
+from supervisor.core.memory.scans import scans_on_host
+from supervisor.core.spec import ModelSpec
 
 _F32 = 4
 _MIXED = 4  # times that a layer mixes residual streams
@@ -91,15 +92,8 @@ def refused_nodes(facts: Facts, options: EstimateOptions, context: Context, cach
 
 def _scans(facts: Facts, options: EstimateOptions, context: Context) -> _Node | None:
     """Mamba's scans, of the older kind or with states of another size."""
-    spec, traits = facts.spec, options.traits
-    match spec.architecture.recurrent:
-        case RecurrentFamily.MAMBA:
-            known = traits.older_scans
-        case RecurrentFamily.MAMBA2:
-            known = traits.scans is None or spec.ssm.state in traits.scans
-        case _:
-            known = True
-    if known:
+    spec = facts.spec
+    if not scans_on_host(spec, options.traits):
         return None
     row, states = _F32 * context.n_tokens, facts.widths.state * context.states
     viewed = 2 * (2 * spec.ssm.state * max(spec.ssm.group, 1) + spec.ssm.dt_rank)

@@ -26,7 +26,7 @@ from supervisor.core.spec.traits import (
 )
 
 _PLAIN = """
-    apertus arcee arctic baichuan bailingmoe bailingmoe2 bitnet chatglm codeshell dbrx deci deepseek deepseek2-ocr
+    apertus arcee arctic baichuan bailingmoe bailingmoe2 chatglm codeshell dbrx deci deepseek deepseek2-ocr
     dots1 ernie4_5 ernie4_5-moe exaone falcon gemma glm4 gptj gptneox granite granitemoe grovemoe hunyuan-dense
     hunyuan-moe hunyuan_vl internlm2 jais2 llama maincoder minicpm minimax-m2 mistral3 nemotron olmo olmoe openelm
     orion paddleocr pangu-embedded phi3 phimoe plm pockettts qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3tts
@@ -48,6 +48,7 @@ ROWS: Final = (
     *(Architecture(name, graph=Graph(whole_qkv=True)) for name in _WHOLE_QKV),
     Architecture("talkie", graph=Graph(whole_qkv=True, ahead_rows=3)),
     Architecture("hrm_text", graph=Graph(more_rows=1, ahead_rows=4, looped=True)),
+    Architecture("bitnet", ties=False),  # its output is computed with the embedding where that is
     Architecture("qwen", graph=Graph(ahead_rows=1)),
     *(Architecture(name, graph=Graph(more_rows=1)) for name in ("minicpm3", "phi2")),
     *(Architecture(name, graph=Graph(parallel=True)) for name in ("command-r", "plamo")),
