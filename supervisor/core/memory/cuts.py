@@ -50,6 +50,7 @@ BOTH = Cut(copies=1, first=6, others=6, host=5, per_layer=2, host_core="all")
 HOST_CACHE = Cut(copies=1, first=8, others=8, host=5, states=12, per_layer=5)
 SOME_EXPERTS = Cut(copies=1, first=9, others=9, host=5, host_core="experts")
 NO_EXPERTS = Cut(copies=1, first=9, others=9, host=5, device_core="rest", host_core="experts")
+NO_EXPERTS_AHEAD = Cut(copies=1, first=8, others=8, host=5, device_core="rest", host_core="experts")
 PIPELINE = Cut(copies=4, first=17, others=12, host=10, scans=(8, 20), amid=6)
 
 
@@ -63,7 +64,8 @@ def cut_of(options: EstimateOptions, context: Context, places: Sequence[int]) ->
     if not options.offload_kv:
         return HOST_CACHE
     if options.cpu_moe:
-        return CARRIED_EXPERTS if carried else NO_EXPERTS
+        kept = NO_EXPERTS_AHEAD if options.traits.reorders else NO_EXPERTS
+        return CARRIED_EXPERTS if carried else kept
     if options.n_cpu_moe > 0 or options.override_tensors:
         return CARRIED_SOME if carried else SOME_EXPERTS
     return ON_ONE_DEVICE if len(options.devices) == 1 else PIPELINE
