@@ -12,6 +12,7 @@ from supervisor.demo.builtin import ensure_demo_model
 from tests.support.engine_binary import require_engine_binary
 from tests.support.gguf_split import GgufSplit, build_gguf_split
 from tests.support.scripted import ScriptedModel, ScriptedModels
+from tests.support.vulkan import VulkanEngine, require_vulkan_engine
 
 # How long an example may take depends on what else this machine does.
 settings.register_profile("patient", deadline=None)
@@ -26,6 +27,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def engine_binary() -> Path:
     """The llama-server to drive; skips the test where there is none."""
     return require_engine_binary()
+
+
+@pytest.fixture(scope="session")
+def vulkan_engine() -> VulkanEngine:
+    """An engine with a GPU back end and the devices for it: see `VulkanEngine`; skips the test where there is none."""
+    return require_vulkan_engine()
 
 
 @pytest.fixture(scope="session")
