@@ -37,7 +37,7 @@ class Cut:
 
     @property
     def is_carried(self) -> bool:
-        """Whether layers of the host are computed on the first device."""
+        """Return whether layers of the host are computed on the first device."""
         return self.host_core == "scans"
 
 
