@@ -66,7 +66,7 @@ def compute_buffers(
 ) -> list[int]:
     """Return bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
     cut = cut_of(options, context, places)
-    if scores_at_border(facts, options, places):
+    if scores_at_border(facts, options, places, everywhere):
         context, cut = replace(context, flash_attn=False), replace(cut, host_core="all")
     core = core_of(facts.spec, facts.widths, context, caches, options.traits)
     refused = refused_nodes(facts, options, context, caches)

@@ -19,11 +19,16 @@ def scores_on_host(facts: Facts, options: EstimateOptions) -> bool:
     return not options.offload_kv and _may_move(facts, options) and bool(_pairs(facts))
 
 
-def scores_at_border(facts: Facts, options: EstimateOptions, places: Sequence[int]) -> bool:
-    """Return whether the border between the layers of the host and those of the devices turns it off."""
+def scores_at_border(facts: Facts, options: EstimateOptions, places: Sequence[int], everywhere: bool) -> bool:
+    """Return whether the border between the layers of the host and those of the devices turns it off.
+
+    `everywhere`: the placement stands for others, whose border may be anywhere.
+    """
     if not _may_move(facts, options):
         return False
     pairs = [pair for pair in _pairs(facts) if not facts.spec.recurrent_layers[pair[0]]]
+    if everywhere and -1 in places[:-1] and max(places) >= 0:
+        return bool(pairs)
     return any(places[attention] < 0 <= places[recurrent] for attention, recurrent in pairs)
 
 
