@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from supervisor.core.engine_output.broken import cause_of_break, says_broken
 from supervisor.core.engine_output.chatter import is_chatter, unquoted
-from supervisor.core.engine_output.failures import cause_of
+from supervisor.core.engine_output.failures import Cause, cause_of
 from supervisor.core.engine_output.footprint import AccountReader, Footprint, is_asking
 from supervisor.core.engine_output.statelines import (
     ASK_EXIT,
@@ -41,6 +42,7 @@ _POLL_S = 0.1
 _HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
 _TOLD_S = 0.5  # the log comes through a thread of the engine's and may lag behind its being ready
+_SAID_BEFORE = 20  # lines before the one that says that the device has failed
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
 
 
@@ -135,6 +137,7 @@ class Engine:
         self._told = asyncio.Event()  # the account is complete
         self._hushed = is_asking(launch.argv)
         self._exit: asyncio.Future[ExitStatus] = loop.create_future()
+        self._broken: asyncio.Future[Cause] = loop.create_future()
         self._outcome: asyncio.Future[_Ready | _Stalled | ExitStatus] = loop.create_future()
         self._spawning: asyncio.Task[Child] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -153,6 +156,11 @@ class Engine:
     def exit(self) -> asyncio.Future[ExitStatus]:
         """Future that is done when the child is gone, for whatever reason; cancelling a waiter cancels nothing else."""
         return asyncio.shield(self._exit)
+
+    @property
+    def broken(self) -> asyncio.Future[Cause]:
+        """Future that is done when the engine says that its device has failed and it can work no more."""
+        return self._broken
 
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines of output."""
@@ -287,6 +295,8 @@ class Engine:
         elif self._hushed and is_chatter(line):
             return
         self._log.write(line)
+        if says_broken(line) and not self._broken.done():
+            self._broken.set_result(cause_of_break(self.tail(_SAID_BEFORE)))
 
     def _on_stdout(self, line: bytes) -> None:
         found = parse_state(line)

@@ -22,6 +22,7 @@ FILE = "model_file_broken"
 OPTION = "launch_option_refused"
 LIBRARY = "library_missing"
 SOCKET = "socket_unusable"
+DEVICE_FAILED = "device_failed"
 
 HOST = "CPU"
 _KILL_SIGNAL = 9
@@ -47,6 +48,8 @@ CODES: Mapping[str, str] = {
     "`supervisor doctor` shows what is missing.",
     SOCKET: "The engine's socket could not be made: check that the runtime folder exists, belongs to you, is on a disk "
     "with space and has a short path.",
+    DEVICE_FAILED: "The engine is started anew, so repeat the request. If it happens again, look at what the system's "
+    "log has of the GPU's driver, update that, or keep the model off the device (device, n_gpu_layers).",
 }
 """Every code, with what to do."""
 
@@ -61,6 +64,7 @@ MEANINGS: Mapping[str, str] = {
     OPTION: "The engine refuses an option or its value.",
     LIBRARY: "The engine lacks a library.",
     SOCKET: "The engine could not listen on its socket.",
+    DEVICE_FAILED: "A GPU failed, or was reset, while an engine was using it; the engine is started anew.",
 }
 """Every code, with what it means."""
 
@@ -124,6 +128,7 @@ _CUDA = re.compile(r"allocating (?P<mib>\d{1,15}(?:\.\d{1,9})?) MiB on device (?
 _CUDA_ERROR = re.compile(r"(?P<api>CUDA|ROCm|HIP|MUSA) error: out of memory")
 _CURRENT = re.compile(r"current device: (?P<index>\d{1,9})\b")
 _HOST_MALLOC = re.compile(r"insufficient memory \(attempted to allocate (?P<mb>\d{1,15}(?:\.\d{1,9})?) MB\)")
+_TOO_LARGE = re.compile(r"pre-allocated tensor \((?P<tensor>[^)]{1,80})\) in a buffer \((?P<name>[^)]+)\) .*\(NONE\)")
 _ANY = re.compile(
     r"std::bad_alloc|[Oo]ut of memory|OutOfMemory|ErrorOutOf(?:Device|Host)Memory|Insufficient Memory"
     r"|Cannot allocate memory|Device memory allocation of size (?P<bytes>\d{1,18}) failed"
@@ -141,7 +146,11 @@ def _memory(lines: Sequence[str]) -> Cause | None:
         for index, line in enumerate(told):
             found = find(line, told[index + 1 : index + 3])
             if found is not None:
-                return _short(*found)
+                return shortage(*found)
+    large = next((match for match in map(_TOO_LARGE.search, told) if match), None)
+    if large is not None:
+        name = _device(large["name"])
+        return Cause(OUT_OF_MEMORY, f"{name} takes no tensor as large as '{large['tensor']}'", name)
     general = [match for match in map(_ANY.search, told) if match]
     if not general:
         return None
@@ -149,7 +158,7 @@ def _memory(lines: Sequence[str]) -> Cause | None:
     unable = next((match for match in map(_UNABLE.search, told) if match), None)
     on_host = any("bad_alloc" in match[0] or "HostMemory" in match[0] for match in general)
     device = _device(unable["name"]) if unable else HOST if on_host else None
-    return _short(device, _size(sized) if sized else None)
+    return shortage(device, _size(sized) if sized else None)
 
 
 def _named_buffer(line: str, after: Sequence[str]) -> tuple[str | None, int | None] | None:
@@ -177,7 +186,8 @@ def _host(line: str, after: Sequence[str]) -> tuple[str | None, int | None] | No
     return None if found is None else (HOST, _mebibytes(found["mb"]))
 
 
-def _short(device: str | None, lacking: int | None) -> Cause:
+def shortage(device: str | None, lacking: int | None) -> Cause:
+    """Return the cause of a buffer of `lacking` bytes that could not be had on the device; None: not known."""
     size = "" if lacking is None else f": a buffer of {lacking / (1 << 20):.0f} MiB could not be had"
     return Cause(OUT_OF_MEMORY, f"Out of memory on {device or 'a device'}{size}", device, lacking)
 
@@ -224,6 +234,7 @@ _RULES: tuple[Finder, ...] = (
         r"symbol lookup error: ([^:]+):",
     ),
     _memory,
+    _rule(DEVICE_FAILED, "The device failed ({0})", r"(ErrorDeviceLost)"),
     _rule(PROJECTOR, "The projector {0} could not be loaded", r"failed to load multimodal model, '([^']*)'"),
     _rule(
         DRAFT,
