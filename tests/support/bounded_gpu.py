@@ -23,6 +23,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.support.lacking import lacking
@@ -33,8 +34,8 @@ _SOURCE = Path(__file__).with_suffix(".c")
 _LIMIT, _AMBUSH_AT, _AMBUSH, _TELLS, _SUBMIT, _STUCK, _REFUSED, _HELD = 0, 8, 16, 24, 28, 32, 36, 40
 _ROWS = 64
 _SIZE = _HELD + 8 * _ROWS
-DEVICE_LOST = -4
-"""A `submit_result`."""
+OUT_OF_DEVICE_MEMORY, DEVICE_LOST = -2, -4
+"""What a driver may answer to work that is submitted."""
 
 
 class BoundedGpu:
@@ -55,7 +56,8 @@ class BoundedGpu:
 
     def limit(self, mib: int) -> None:
         """Give the device so much memory; what is held stays held."""
-        self._put("Q", _LIMIT, mib * MIB)
+        self._limit = mib * MIB
+        self._put("Q", _LIMIT, self._limit)
 
     def tells(self, whether: bool = True) -> None:
         """Let the driver tell what is free."""
@@ -85,10 +87,17 @@ class BoundedGpu:
         with self._path.open("r+b") as file:
             return sum(_row(self._shared, index) for index in range(_ROWS) if not _lock(file.fileno(), index))
 
-    @contextlib.contextmanager
-    def neighbour(self, mib: int) -> Iterator[None]:
+    def neighbour(self, mib: int) -> AbstractContextManager[None]:
         """A process that holds so much of the device, and that no daemon knows."""
-        argv = [sys.executable, "-m", "tests.support.bounded_gpu", str(self._path), str(mib * MIB)]
+        return self._holder(mib * MIB)
+
+    def filled(self) -> AbstractContextManager[None]:
+        """A process that holds all that is left now."""
+        return self._holder(self._limit - self.held)
+
+    @contextlib.contextmanager
+    def _holder(self, count: int) -> Iterator[None]:
+        argv = [sys.executable, "-m", "tests.support.bounded_gpu", str(self._path), str(count)]
         root = Path(__file__).parents[2]
         with subprocess.Popen(argv, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None
