@@ -160,7 +160,7 @@ class EngineRunner:
             return
 
     def _broken(self, running: Running, engine: PooledEngine) -> None:
-        """Have an engine ended whose device has failed; where memory lacked, the next is planned with more kept free."""
+        """Have an engine ended whose device has failed; if memory lacked, the next is planned with more kept free."""
         failure = _of_break(running, engine.broken.result(), engine.tail(20))
         self._edges.observe("engine_broken", running.model, running.number, failure)
         if running.stop.is_set():

@@ -109,6 +109,14 @@ ONLY_LAST = ("llama_model_load: error loading model: unable to allocate CUDA0 bu
             "CPU",
             MIB,
         ),
+        (
+            (
+                "ggml-backend.cpp:1081: pre-allocated tensor (cache_k_l0) in a buffer (Vulkan1) that cannot run the "
+                "operation (NONE)",
+            ),
+            "Vulkan1",
+            None,
+        ),
         (("terminate called after throwing", "  what():  std::bad_alloc"), "CPU", None),
     ],
 )

@@ -8,7 +8,14 @@ import pytest
 
 from supervisor.core.launch import LaunchOptions, estimate_options, explicit_of
 from supervisor.core.launch.facts import ModelFacts
-from supervisor.core.launch.fallback import Fallback, next_fallback, unguessed, with_fallback, without_draft
+from supervisor.core.launch.fallback import (
+    Fallback,
+    next_fallback,
+    unguessed,
+    with_fallback,
+    without_draft,
+    without_shortage,
+)
 from supervisor.core.plan import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
 from supervisor.core.schedule.events import Failure
 from tests.core.plan.support import GIB, machine, spec_of
@@ -63,6 +70,29 @@ def test_memory_that_ran_out_is_planned_for_and_every_plan_is_another(size: floa
     assert len(fallback.steps) == 3
     assert all("CUDA0" in step for step in fallback.steps)
     assert any("ran out of memory there" in why for why in seen[-1].why)
+
+
+def test_each_device_has_tries_of_its_own() -> None:
+    budgets, options, fallback = machine(24, 24, 24, host=64), LaunchOptions(ctx_size=8192), Fallback()
+    seen = []
+    while (found := placed(fallback, budgets, options)).devices:
+        seen.append(found.devices[0])
+        fallback = climbed(fallback, oom(seen[-1], 22 * GIB), options, found)
+    assert set(seen) == {"CUDA0", "CUDA1", "CUDA2"}, "the host is taken once all have been tried"
+    assert fallback.tries == {name: seen.count(name) for name in seen}
+    assert without_shortage(replace(fallback, no_draft=True, steps=("x", *fallback.steps))) == Fallback(
+        no_draft=True, steps=("x",)
+    )
+
+
+def test_a_device_that_the_engine_does_not_name_counts_for_all_that_have_tries_left() -> None:
+    budgets, options = machine(12, 12, host=64), LaunchOptions(ctx_size=65536, n_gpu_layers=99)
+    found = placed(Fallback(), budgets, options)
+    assert set(found.devices) == {"CUDA0", "CUDA1"}
+    after = climbed(Fallback(tries={"CUDA0": 3}), oom(None), options, found)
+    assert set(after.short) == {"CUDA1"}
+    spent = Fallback(tries={"CUDA0": 3, "CUDA1": 3})
+    assert next_fallback(spent, oom(None), options, found, NO_NAMES) is None
 
 
 def test_what_the_user_set_is_kept_when_memory_ran_out() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import psutil
 
-from tests.support.gpu import QUICK
 from tests.support.bounded_gpu import BoundedGpu, BoundedGpus, make_gpus
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.gpu import QUICK
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 from tests.support.vulkan import VulkanEngine

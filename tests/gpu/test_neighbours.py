@@ -74,9 +74,17 @@ def test_memory_that_goes_between_the_plan_and_the_load(shown: Stage) -> None:
 def test_another_engine_of_somebody_else(shown: Stage, vulkan_engine: VulkanEngine, heavy: Path) -> None:
     """A real neighbour, on the very same driver. It goes on, and what it gives back is used again."""
     shown.gpu(1).limit(1)
-    argv = [vulkan_engine.path, "-m", heavy / "heavy.gguf", "--host", heavy / "other.sock", "--device", "Vulkan0"]
+    argv: list[str | Path] = [
+        vulkan_engine.path,
+        "-m",
+        heavy / "heavy.gguf",
+        "--host",
+        heavy / "other.sock",
+        "--device",
+        "Vulkan0",
+    ]
     env = {**for_engines(os.environ), **shown.gpus.environment}
-    options = ["-c", "256", "-np", "1", "-ub", "32", "-b", "32", "-fit", "off", "--no-warmup"]
+    options = ["--device", "Vulkan0", "-c", "256", "-np", "1", "-ub", "32", "-b", "32", "-fit", "off", "--no-warmup"]
     with subprocess.Popen([*argv, *options], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
         try:
             wait_until(lambda: shown.gpu(0).held > 33 * MIB, "the neighbour has its weights")

@@ -87,7 +87,7 @@ class StreamFilter:
         if self._dates and (not self._created or whole.count(self._created) != whole.count(_CREATED_KEY)):
             whole = self._dated(whole)
         if _FAILS[0] in whole or _FAILS[1] in whole:
-            whole = self._judged(whole)
+            whole = b"".join(map(self._judged, whole.split(_END)[:-1]))
             if not whole:
                 return whole
         if not whole.startswith(b":") or _last_event(whole):  # comments alone are no event
@@ -126,20 +126,15 @@ class StreamFilter:
             return _DONE_EVENT if self._api is OPENAI else b""
         return self._api.stream_error(error)
 
-    def _judged(self, whole: bytes) -> bytes:
-        """Return the events with the engine's error, if that is the last one, in our words; or without it."""
-        last = _last_event(whole)
-        error = _parse(last).get("error") if last.startswith(_FAILS[0]) else _failure(last)
-        if not isinstance(error, dict):
-            return whole
-        before = whole[: whole.rindex(last)]
-        if is_broken(error.get("message")):
-            self.withheld = last + _END
-            return before
-        if not last.startswith(_FAILS[0]):
-            return whole
-        _, envelope = translate(error)
-        return before + encode(SseEvent(_compact(envelope)))
+    def _judged(self, event: bytes) -> bytes:
+        """Return an event, the engine's error in our words; empty where its device has failed."""
+        error = _parse(event).get("error") if event.startswith(_FAILS[0]) else _failure(event)
+        if isinstance(error, dict) and is_broken(error.get("message")):
+            self.withheld = event + _END
+            return b""
+        if isinstance(error, dict) and event.startswith(_FAILS[0]):
+            return encode(SseEvent(_compact(translate(error)[1])))
+        return event + _END
 
     def _dated(self, whole: bytes) -> bytes:
         """Return the events with the first chunk's `created` in all others."""
