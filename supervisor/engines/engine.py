@@ -296,7 +296,7 @@ class Engine:
             return
         self._log.write(line)
         if says_broken(line) and not self._broken.done():
-            self._broken.set_result(cause_of_break(self.tail(_SAID_BEFORE)))
+            self._broken.set_result(cause_of_break(self.tail(_SAID_BEFORE)).named(self._launch.names))
 
     def _on_stdout(self, line: bytes) -> None:
         found = parse_state(line)
@@ -390,6 +390,7 @@ class Engine:
         cause = cause_of(said, code=outcome.code, signal=outcome.signal)
         if cause is None:
             return EngineStartFailed(message, log_lines=lines)
+        cause = cause.named(self._launch.names)
         failure = EngineStartFailed(f"{cause.message} ({message})", log_lines=lines, code=cause.code)
         failure.device, failure.lacking = cause.device, cause.lacking
         return failure

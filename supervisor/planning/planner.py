@@ -77,8 +77,7 @@ class Planner:
         Return whether there is something else to try, for the next `read`.
         """
         entry = self._registry.find(model)
-        names = self._lookout.sight.placed(placement).names
-        found = next_fallback(self.fallback(entry), failure, entry.options, placement, names)
+        found = next_fallback(self.fallback(entry), failure, entry.options, placement)
         if found is not None:
             self._fallbacks[entry.id] = entry.options, found
         elif failure.code == OUT_OF_MEMORY:

@@ -21,7 +21,6 @@ from supervisor.core.schedule.events import Failure
 from tests.core.plan.support import GIB, machine, spec_of
 
 MIB = 1 << 20
-NO_NAMES: dict[str, str] = {}
 SPEC = spec_of("llama-3.1-8b")
 
 
@@ -44,7 +43,7 @@ def placed(fallback: Fallback, budgets: Budgets, options: LaunchOptions | None =
 
 
 def climbed(fallback: Fallback, failure: Failure, options: LaunchOptions, found: Placement) -> Fallback:
-    after = next_fallback(fallback, failure, options, found, NO_NAMES)
+    after = next_fallback(fallback, failure, options, found)
     assert after is not None
     return after
 
@@ -66,7 +65,7 @@ def test_memory_that_ran_out_is_planned_for_and_every_plan_is_another(size: floa
         assert asked(found, fallback) < wanted
         wanted = asked(found, fallback)
         seen.append(found)
-    assert next_fallback(fallback, oom("CUDA0", 800 * MIB), options, seen[-1], NO_NAMES) is None
+    assert next_fallback(fallback, oom("CUDA0", 800 * MIB), options, seen[-1]) is None
     assert len(fallback.steps) == 3
     assert all("CUDA0" in step for step in fallback.steps)
     assert any("ran out of memory there" in why for why in seen[-1].why)
@@ -92,7 +91,7 @@ def test_a_device_that_the_engine_does_not_name_counts_for_all_that_have_tries_l
     after = climbed(Fallback(tries={"CUDA0": 3}), oom(None), options, found)
     assert set(after.short) == {"CUDA1"}
     spent = Fallback(tries={"CUDA0": 3, "CUDA1": 3})
-    assert next_fallback(spent, oom(None), options, found, NO_NAMES) is None
+    assert next_fallback(spent, oom(None), options, found) is None
 
 
 def test_what_the_user_set_is_kept_when_memory_ran_out() -> None:
@@ -115,13 +114,6 @@ def test_others_leave_when_memory_ran_out() -> None:
     assert again.evict == (7,)
 
 
-def test_a_device_is_known_by_the_engines_name_for_it() -> None:
-    found = placed(Fallback(), machine(24, host=64))
-    after = next_fallback(Fallback(), oom("CUDA3", MIB), LaunchOptions(), found, {"CUDA0": "CUDA3"})
-    assert after is not None
-    assert set(after.short) == {"CUDA0"}
-
-
 def test_memory_of_no_named_device_is_that_of_all_devices_of_the_plan() -> None:
     found = placed(Fallback(), machine(6, 6, host=64))
     assert len(found.devices) == 2
@@ -135,7 +127,7 @@ def test_the_kernels_kill_is_planned_for_once_on_the_host() -> None:
     killed = Failure("engine_killed", "", device="CPU")
     after = climbed(Fallback(), killed, LaunchOptions(), found)
     assert set(after.short) == {"CPU"}
-    assert next_fallback(after, killed, LaunchOptions(), found, NO_NAMES) is None
+    assert next_fallback(after, killed, LaunchOptions(), found) is None
 
 
 def test_a_guess_that_is_not_heeded_is_not_told() -> None:
@@ -166,7 +158,7 @@ def test_what_fails_is_left_out_once(code: str, options: LaunchOptions, becomes:
     after = climbed(Fallback(), Failure(code, ""), options, PLAN)
     assert with_fallback(options, after) == becomes
     assert len(after.steps) == 1
-    assert next_fallback(after, Failure(code, ""), options, PLAN, NO_NAMES) is None
+    assert next_fallback(after, Failure(code, ""), options, PLAN) is None
 
 
 @pytest.mark.parametrize(
@@ -184,7 +176,7 @@ def test_what_fails_is_left_out_once(code: str, options: LaunchOptions, becomes:
     ],
 )
 def test_nothing_is_tried_against_the_users_wish_or_where_nothing_helps(code: str, options: LaunchOptions) -> None:
-    assert next_fallback(Fallback(), Failure(code, ""), options, PLAN, NO_NAMES) is None
+    assert next_fallback(Fallback(), Failure(code, ""), options, PLAN) is None
 
 
 def test_steps_add_up() -> None:

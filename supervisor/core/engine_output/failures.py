@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 OUT_OF_MEMORY = "out_of_memory"
@@ -83,7 +83,7 @@ class Cause:
     Attributes:
         code: one of `CODES`.
         what: what happened, as half a sentence.
-        device: the engine's name of the device that ran out of memory; None: it did not say, or it was not that.
+        device: the name of the device that ran out of memory; None: it did not say, or it was not that.
         lacking: bytes of the buffer that could not be had; None likewise.
     """
 
@@ -91,6 +91,13 @@ class Cause:
     what: str
     device: str | None = None
     lacking: int | None = None
+
+    def named(self, names: Mapping[str, str]) -> Cause:
+        """Return the cause with our name of the device. names: the engine's → ours, where they differ."""
+        theirs, ours = self.device, names.get(self.device or "")
+        if theirs is None or ours is None:
+            return self
+        return replace(self, device=ours, what=self.what.replace(theirs, f"{ours} ({theirs} to the engine)", 1))
 
     @property
     def message(self) -> str:

@@ -50,9 +50,7 @@ class Fallback:
         return self.killed and sum(self.tries.values()) == 1
 
 
-def next_fallback(
-    fallback: Fallback, failure: Failure, options: LaunchOptions, plan: Placement, names: Mapping[str, str]
-) -> Fallback | None:
+def next_fallback(fallback: Fallback, failure: Failure, options: LaunchOptions, plan: Placement) -> Fallback | None:
     """Return the next thing to try; None if nothing is left.
 
     Args:
@@ -60,13 +58,12 @@ def next_fallback(
         failure: how the last start ended.
         options: what the user asked for.
         plan: where that start was to go.
-        names: the plan's name of a device → the engine's, where they differ.
     """
     match failure.code:
         case code if code == OUT_OF_MEMORY:
-            return _planned_again(fallback, failure, plan, names)
+            return _planned_again(fallback, failure, plan)
         case code if code == KILLED and not fallback.killed:
-            again = _planned_again(fallback, failure, plan, names)
+            again = _planned_again(fallback, failure, plan)
             return again and replace(again, killed=True)
         case code if code == PROJECTOR and options.mmproj is None and not fallback.text_only:
             return _with(fallback, "The projector could not be loaded: text only.", text_only=True)
@@ -111,13 +108,13 @@ def without_shortage(fallback: Fallback) -> Fallback:
     return replace(fallback, short={}, tries={}, killed=False, steps=steps)
 
 
-def _planned_again(fallback: Fallback, failure: Failure, plan: Placement, names: Mapping[str, str]) -> Fallback | None:
+def _planned_again(fallback: Fallback, failure: Failure, plan: Placement) -> Fallback | None:
     """Return the fallback that keeps more free than the last plan left, so that the next plan differs.
 
     How much was missing is not known, only the buffer that did not fit: a part of it at first, all of it in the end.
     Each device is given up after as many times; the others are still to be tried then. None: no device is left.
     """
-    parts = [part for part in _parts(failure, plan, names) if fallback.tries.get(part.name, 0) < len(_SHARES)]
+    parts = [part for part in _parts(failure, plan) if fallback.tries.get(part.name, 0) < len(_SHARES)]
     short, tries, said = dict(fallback.short), dict(fallback.tries), []
     for part in parts:
         done = tries.get(part.name, 0)
@@ -136,11 +133,9 @@ def _where(failure: Failure, parts: Sequence[DevicePlan]) -> str:
     return f" on {parts[0].name}{size}" if len(parts) == 1 and failure.device is not None else ""
 
 
-def _parts(failure: Failure, plan: Placement, names: Mapping[str, str]) -> Sequence[DevicePlan]:
+def _parts(failure: Failure, plan: Placement) -> Sequence[DevicePlan]:
     """Return the devices that lacked memory: the one that the engine named, else all that it could mean."""
-    ours = {theirs: name for name, theirs in names.items()}
-    named = ours.get(failure.device, failure.device) if failure.device is not None else None
-    found = [part for part in plan.parts if part.name == named]
+    found = [part for part in plan.parts if part.name == failure.device]
     return (
         found
         or [part for part in plan.parts if part.name in plan.devices]
