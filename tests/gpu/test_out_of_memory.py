@@ -35,6 +35,7 @@ def shown(
     cast.add("drafted", spec_draft_model=str(heavy), spec_type=["draft-simple"])
     cast.add("seeing", mmproj=str(write_projector(folder / "projector.gguf", 128, inner=1 << 17)))
     cast.add("wide", blocks=2, ctx_size=8192, env={"GGML_VK_FORCE_MAX_BUFFER_SIZE": str(400 << 10)})
+    cast.add("fitted", blocks=8, ctx_size=16384, fit="on", env={"GGML_VK_FORCE_MAX_BUFFER_SIZE": str(700 << 10)})
     cast.add("stuck")
     with stage(vulkan_engine, folder, cast.models, engine={"stall_timeout": 5}) as found:
         yield found
@@ -135,9 +136,11 @@ def test_two_loads_at_the_same_moment(shown: Stage) -> None:
         assert shown.gpu(0).refused + shown.gpu(1).refused > 0
 
 
-def test_a_buffer_is_larger_than_the_driver_allows(shown: Stage) -> None:
-    status = shown.loaded("wide")
-    assert held_free(status) == ["Vulkan0", "Vulkan1"]
+@pytest.mark.parametrize("model", ["wide", "fitted"])
+def test_a_buffer_is_larger_than_the_driver_allows(shown: Stage, model: str) -> None:
+    """With `fit: on` llama-server aborts over a tensor before it has allocated anything."""
+    status = shown.loaded(model)
+    assert set(held_free(status)) == {"Vulkan0", "Vulkan1"}
     assert status["plan"]["devices"] == []
 
 
