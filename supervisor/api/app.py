@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,22 +16,26 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor import __version__
 from supervisor.api import files, inflight, manage, openai, pages, peers
 from supervisor.api.errors import error_response
-from supervisor.api.guard import Access, Guard
+from supervisor.api.guard import Guard
 from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
+from supervisor.core.requests.access import AccessRules
 from supervisor.core.routes import UPSTREAM
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
 
 
-def create_app(services: Services, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, access: Access) -> Guard:
+def create_app(
+    services: Services, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, rules: Callable[[], AccessRules]
+) -> Guard:
     """The application.
 
     `relayed`: POST paths that are served by ASGI endpoints of the proxy. `upstream`: the one for all below /upstream/.
+    `rules`: who may use it, asked for every request.
     """
-    return Guard(_Dispatch(framework(services), relayed, upstream), access)
+    return Guard(_Dispatch(framework(services), relayed, upstream), rules)
 
 
 def framework(services: Services) -> FastAPI:

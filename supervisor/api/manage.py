@@ -196,7 +196,7 @@ async def log_level(control: LogControlOf) -> dict[str, LogLevel]:
 @router.post("/logs/level", **shaped(Level))
 async def set_log_level(control: LogControlOf, body: LogLevelRequest) -> dict[str, LogLevel]:
     """Have the daemon's log tell more or less, until the daemon ends or the configuration says another level."""
-    control.level = body.level
+    control.set_level(body.level)
     _log.info("log_level", level=body.level)
     return {"level": body.level}
 

@@ -21,6 +21,7 @@ _CONNECT_S = 10.0
 _RETRY_S = 0.005
 _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 _PIECE = 1 << 16  # bytes read at once
+_TURN = 1 << 18  # bytes sent before others on the loop are served
 _LONGEST_HEAD = 1 << 18  # bytes of status and headers
 
 
@@ -199,18 +200,27 @@ class EngineResponse:
     async def send(self, message: bytes, more: Sequence[bytes | memoryview] = ()) -> None:
         """Send the request, in one or in pieces, and listen to the answer."""
         try:
-            sent = self._sent_at_once(message)
-            if sent < len(message):
-                await self._loop.sock_sendall(self._socket, memoryview(message)[sent:])
+            whole = memoryview(message)
+            await self._send_in_turns(whole[self._sent_at_once(whole[:_TURN]) :])
             for piece in more:
-                await self._loop.sock_sendall(self._socket, piece)
+                await self._send_in_turns(memoryview(piece))
         except OSError as error:  # it may have answered before it closed
             self._broken = EngineUnreachable(f"The engine does not take the request: {error}.")
             self._receive()
             return
         self._listen()
 
-    def _sent_at_once(self, message: bytes) -> int:
+    async def _send_in_turns(self, piece: memoryview) -> None:
+        """Send a piece, and let others on the loop be served meanwhile.
+
+        One system call would go on for as long as the engine reads as fast as it writes: 60 ms for 100 MB.
+        """
+        for start in range(0, len(piece), _TURN):
+            if start:
+                await asyncio.sleep(0)
+            await self._loop.sock_sendall(self._socket, piece[start : start + _TURN])
+
+    def _sent_at_once(self, message: memoryview) -> int:
         try:
             return self._socket.send(message)
         except BlockingIOError:

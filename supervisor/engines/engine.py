@@ -17,7 +17,7 @@ from typing import Protocol
 
 from supervisor.core.engine_output.broken import cause_of_break, says_broken
 from supervisor.core.engine_output.chatter import is_chatter, unquoted
-from supervisor.core.engine_output.failures import Cause, cause_of
+from supervisor.core.engine_output.failures import Cause
 from supervisor.core.engine_output.footprint import AccountReader, Footprint, is_asking
 from supervisor.core.engine_output.statelines import (
     ASK_EXIT,
@@ -26,16 +26,16 @@ from supervisor.core.engine_output.statelines import (
     load_progress,
     parse_state,
     slot_facts,
-    telling_lines,
 )
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.engines.client import EngineClient, EngineUnreachable
+from supervisor.engines.failed import Stalled, failed_start
 from supervisor.engines.log import OutputLog
-from supervisor.errors import EngineStalled, EngineStartFailed
+from supervisor.errors import EngineStartFailed
 from supervisor.system import processes
 from supervisor.system.child import Child, ExitStatus, StopGrace
 
-__all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
+__all__ = ["Attendants", "Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
 
 _SILENT_S = 0.5  # without a state line for so long, the build is taken not to speak the protocol
 _POLL_S = 0.1
@@ -88,8 +88,16 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True)
-class _Stalled:
-    seconds: float
+class Attendants:
+    """Those who attend to an engine. None: nobody does.
+
+    Attributes:
+        notes: gets the facts of a start that succeeded.
+        keeper: saves and restores what its slots hold.
+    """
+
+    notes: StartNotes | None = None
+    keeper: Keeper | None = None
 
 
 @dataclass(frozen=True)
@@ -106,11 +114,10 @@ class Engine:
         record_dir: where the child's record lives.
         limits: patience.
         environ: the environment to start from; `launch.env` is added.
-        notes: gets the facts of a start that succeeded.
+        attendants: who is told when it is ready, and when it is about to end.
 
     Attributes:
         client: HTTP to it.
-        keeper: saves and restores what its slots hold; to be set before the start; None: nobody does.
     """
 
     def __init__(
@@ -121,24 +128,23 @@ class Engine:
         record_dir: Path,
         limits: EngineLimits,
         environ: Mapping[str, str] = os.environ,
-        notes: StartNotes | None = None,
+        attendants: Attendants = Attendants(),
     ) -> None:
         loop = asyncio.get_running_loop()
         self.socket = launch.socket
         self.client = EngineClient(launch.socket)
-        self.keeper: Keeper | None = None
         self._launch = launch
         self._log = log
         self._record_dir = record_dir
         self._limits = limits
         self._environ = environ
-        self._notes = notes
+        self._notes, self._keeper = attendants.notes, attendants.keeper
         self._account = AccountReader()
         self._told = asyncio.Event()  # the account is complete
         self._hushed = is_asking(launch.argv)
         self._exit: asyncio.Future[ExitStatus] = loop.create_future()
         self._broken: asyncio.Future[Cause] = loop.create_future()
-        self._outcome: asyncio.Future[_Ready | _Stalled | ExitStatus] = loop.create_future()
+        self._outcome: asyncio.Future[_Ready | Stalled | ExitStatus] = loop.create_future()
         self._spawning: asyncio.Task[Child] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._child: Child | None = None
@@ -202,8 +208,8 @@ class Engine:
 
         It takes a bounded time, and never fails.
         """
-        if self.keeper is not None and self._is_ready() and not self._exit.done():
-            await self.keeper.save(self.client)
+        if self._keeper is not None and self._is_ready() and not self._exit.done():
+            await self._keeper.save(self.client)
 
     def kill(self) -> None:
         """End the child without asking, also while `stop` waits for it."""
@@ -243,12 +249,13 @@ class Engine:
             info = await self._describe(outcome.info)
             if not self._exit.done():
                 info = await self._noted(info, child.pid, seconds)
-                if self.keeper is not None:
-                    await self.keeper.restore(self.client, info.n_slots or 1)
+                if self._keeper is not None:
+                    await self._keeper.restore(self.client, info.n_slots or 1)
             if not self._exit.done():
                 return info
             outcome = self._exit.result()
-        raise self._failure(outcome)
+        said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
+        raise failed_start(outcome, said, self._launch.names)
 
     async def _stop(self) -> None:
         status = ExitStatus(None, None)
@@ -281,7 +288,7 @@ class Engine:
             self._exit.set_result(status)
             self._set_outcome(status)
 
-    def _set_outcome(self, outcome: _Ready | _Stalled | ExitStatus) -> None:
+    def _set_outcome(self, outcome: _Ready | Stalled | ExitStatus) -> None:
         if not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -327,7 +334,7 @@ class Engine:
             if now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * step:
                 self._sign_of_life = loop.time()
             before = now
-        self._set_outcome(_Stalled(quiet))
+        self._set_outcome(Stalled(quiet))
 
     async def _poll_health(self) -> None:
         """Ask /health until the engine is ready: the fallback for builds without state lines."""
@@ -374,23 +381,3 @@ class Engine:
                 return await response.json() if response.status == 200 else None
         except (EngineUnreachable, TimeoutError, ValueError, RecursionError):
             return None
-
-    def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
-        said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
-        lines = telling_lines(said)
-        if isinstance(outcome, _Stalled):
-            return EngineStalled(
-                f"The engine showed no sign of life for {outcome.seconds:.0f} s while starting and was ended. Look at "
-                "its log; a very slow disk needs a larger engine.stall_timeout.",
-                log_lines=lines,
-            )
-        message = f"the engine ended before it was ready: {outcome}"
-        if lines:
-            message += f"; it said: {lines[0]}"
-        cause = cause_of(said, code=outcome.code, signal=outcome.signal)
-        if cause is None:
-            return EngineStartFailed(message, log_lines=lines)
-        cause = cause.named(self._launch.names)
-        failure = EngineStartFailed(f"{cause.message} ({message})", log_lines=lines, code=cause.code)
-        failure.device, failure.lacking = cause.device, cause.lacking
-        return failure

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 from huggingface_hub import get_session, set_client_factory
 
-from supervisor.core.catalog.forms import (
+from supervisor.core.repository.forms import (
     MAX_SIZE,
     is_commit,
     is_content_name,

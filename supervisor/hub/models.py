@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from supervisor.core.catalog import (
+from supervisor.core.gguf import GgufHeader
+from supervisor.core.repository import (
     Catalog,
     HubReference,
     RepoFile,
@@ -18,7 +19,6 @@ from supervisor.core.catalog import (
     parse_reference,
     projector_for,
 )
-from supervisor.core.gguf import GgufHeader
 from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.files.header_cache import HeaderCache
 from supervisor.files.model_file import ModelFile, open_model

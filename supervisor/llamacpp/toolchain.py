@@ -47,7 +47,8 @@ class Tools:
 def check_compilers(machine: Machine, backend: str, env: Mapping[str, str], os_release: str) -> None:
     """Raise BuildToolMissing for the first compiler that is not there, saying how to get it.
 
-    On Windows cmake finds Visual Studio by itself: it is not on PATH.
+    What Vulkan needs is looked for by cmake (`llamacpp/vulkan`). On Windows cmake finds Visual Studio by itself: it is
+    not on PATH.
     """
     if machine.system != "win32":
         for language, (variable, names) in _COMPILERS.items():
@@ -59,8 +60,6 @@ def check_compilers(machine: Machine, backend: str, env: Mapping[str, str], os_r
         raise BuildToolMissing("there is no nvcc: install NVIDIA's CUDA toolkit, or build with --backend cpu or vulkan")
     if backend == "hip" and not machine.hipcc:
         raise BuildToolMissing("there is no hipcc: install AMD's ROCm (HIP SDK), or build with --backend cpu or vulkan")
-    if backend == "vulkan" and not shutil.which("glslc", path=env.get("PATH")):
-        raise BuildToolMissing("there is no glslc: install the Vulkan SDK (or libvulkan-dev and glslc)")
     if backend == "metal" and machine.system != "darwin":
         raise BuildToolMissing("Metal exists on macOS only: choose another --backend")
 
@@ -69,9 +68,14 @@ def how_to_get_compiler(system: str, os_release: str) -> str:
     """Return the command that installs a compiler, from the text of /etc/os-release."""
     if system == "darwin":
         return "xcode-select --install"
+    return for_family(_INSTALL_COMPILER, os_release, _ANY_COMPILER)
+
+
+def for_family(commands: Mapping[str, str], os_release: str, otherwise: str) -> str:
+    """Return the command of the distribution that os-release's text names, else of the first that it is like."""
     families = re.findall(r"^(?:ID|ID_LIKE)=[\"']?([^\"'\n]*)", os_release, re.MULTILINE)
-    known = (_INSTALL_COMPILER.get(name) for line in families for name in line.split())
-    return next((command for command in known if command), _ANY_COMPILER)
+    known = (commands.get(name) for line in families for name in line.split())
+    return next((command for command in known if command), otherwise)
 
 
 def read_os_release() -> str:

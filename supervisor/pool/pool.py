@@ -298,7 +298,7 @@ class Pool:
         self._apply(RoomSeen(check.engine, failure))
 
     async def _read_and_look(self, check: CheckRoom) -> None:
-        await self._edges.read(check.model, self)
+        await self._edges.fetch_and_read(check.model, self)
         patience = self._edges.clock() + self._limits.room
         while True:
             free = await self._look_once()

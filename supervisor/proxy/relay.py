@@ -133,9 +133,9 @@ class RelayEndpoint:
 
     async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine. Raise _TryAgain where it died before the client had a byte."""
-        job.request.engine = None
+        job.request.is_with(None)
         lease = await job.acquire()
-        job.request.engine = lease.number
+        job.request.is_with(lease.number)
         try:
             path, payload = await job.question(lease.client)
             job.filtered = job.new_filter()

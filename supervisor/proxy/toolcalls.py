@@ -61,22 +61,19 @@ class ToolCalls:
     """The decisions per request, and the memory per model.
 
     Args:
-        default: the server's mode.
+        default: the server's mode now.
         make_id: see `call_id`.
         clock: seconds.
-
-    Attributes:
-        default: may be set anew.
     """
 
     def __init__(
         self,
-        default: ToolMode = "auto",
+        default: Callable[[], ToolMode] = lambda: "auto",
         make_id: Callable[[], str] = call_id,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: dict[str, Counts] = {}
-        self.default = default
+        self._default = default
         self.make_id = make_id
         self.clock = clock
         self._unparsable: set[str] = set()
@@ -88,7 +85,7 @@ class ToolCalls:
         form = _form_of(path)
         if form is None:
             return Prepared(path, body, asked)
-        mode = asked_mode(asked, entry.tool_calls, self.default)
+        mode = asked_mode(asked, entry.tool_calls, self._default())
         helping = asked_help(asked)
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):

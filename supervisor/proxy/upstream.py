@@ -111,7 +111,7 @@ class UpstreamEndpoint:
         self, request: InflightRequest, call: _Call, generation: _Generation | None, responder: Responder
     ) -> None:
         lease = await self.relaying.pool.acquire(request.model)
-        request.engine = lease.number
+        request.is_with(lease.number)
         try:
             await _pass_on(request.model, lease.client, call, responder, generation)
         finally:

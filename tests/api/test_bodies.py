@@ -12,7 +12,6 @@ from starlette.types import ASGIApp, Message
 
 from supervisor.api.app import create_app
 from supervisor.api.errors import render_error
-from supervisor.api.guard import Access
 from supervisor.api.services import Services
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
@@ -44,9 +43,9 @@ def application() -> ASGIApp:
     pool = cast(Pool, None)
     waiting = Waiting(pool, inflight, lambda: 0.0)
     relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting)
-    access = Access(AccessRules((), (), (), check_host=False, any_address=True))
+    rules = AccessRules((), (), (), check_host=False, any_address=True)
     return create_app(
-        cast(Services, _NoServices()), relay_endpoints(relaying), upstream_endpoint(relaying, lambda: 0), access
+        cast(Services, _NoServices()), relay_endpoints(relaying), upstream_endpoint(relaying, lambda: 0), lambda: rules
     )
 
 

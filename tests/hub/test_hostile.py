@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.catalog import RepoFile, Variant
+from supervisor.core.repository import RepoFile, Variant
 from supervisor.errors import DownloadFailed, HubBusy, HubError, HubUnreachable, VerificationFailed
 from supervisor.hub.api import HubClient
 from supervisor.hub.download import Downloads

@@ -231,6 +231,28 @@ async def test_a_large_request_arrives_whole(tmp_path: Path) -> None:
         assert await response.read() == b"same"
 
 
+async def test_others_are_served_while_a_large_request_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.engines.client._TURN", 1 << 10)  # so small that the socket takes all in one call
+    pieces = (b"a" * (30 << 10), b"b" * (30 << 10))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(60 << 10)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n%d" % min(turns, 99))
+
+    async with engine(tmp_path, answer) as client:
+        beside = asyncio.ensure_future(others())
+        async with client.post("/x", pieces) as response:
+            assert int(await response.read()) >= 58
+        beside.cancel()
+
+
 async def test_an_answer_before_the_whole_request_was_taken(tmp_path: Path) -> None:
     async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
