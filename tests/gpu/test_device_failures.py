@@ -60,7 +60,7 @@ def test_memory_that_runs_out_under_a_prompt_is_found_elsewhere(shown: Stage) ->
         now = shown.daemon.model("talk")
         assert now["pid"] != status["pid"]
         assert now["plan"]["devices"] != status["plan"]["devices"]
-        assert f"Memory ran out on {gpu.name}" in now["detours"][0]
+        assert f"Memory ran out on {gpu.name}" in now["fallbacks"][0]
 
 
 def test_a_stream_that_has_begun_ends_with_the_reason(shown: Stage) -> None:

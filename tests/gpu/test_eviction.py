@@ -46,15 +46,16 @@ def device_of(status: dict[str, Any]) -> str:
     return name
 
 
-def test_models_go_beside_one_another_then_the_idlest_leaves(shown: Stage) -> None:
-    one, two = shown.loaded("one"), shown.loaded("two")
-    assert {device_of(one), device_of(two)} == {"Vulkan0", "Vulkan1"}
+def test_models_go_beside_one_another_then_one_leaves(shown: Stage) -> None:
+    statuses = {name: shown.loaded(name) for name in ("one", "two")}
+    on = {device_of(status): name for name, status in statuses.items()}
+    assert set(on) == {"Vulkan0", "Vulkan1"}
     assert all(40 * MIB < shown.gpu(number).held < 64 * MIB for number in (0, 1))
-    three = shown.loaded("three")
-    assert device_of(three) == device_of(one)
-    assert (state(shown, "one"), state(shown, "two")) == ("unloaded", "ready")
-    assert shown.daemon.model("two")["pid"] == two["pid"]
-    shown.assert_serving("two")
+    gone = on.pop(device_of(shown.loaded("three")))
+    (kept,) = on.values()
+    assert (state(shown, gone), state(shown, kept)) == ("unloaded", "ready")
+    assert shown.daemon.model(kept)["pid"] == statuses[kept]["pid"]
+    shown.assert_serving(kept)
 
 
 def test_only_the_device_that_is_wanted_is_cleared(shown: Stage) -> None:

@@ -49,7 +49,7 @@ def test_what_the_driver_tells_is_planned_with(shown: Stage) -> None:
     with shown.gpu(0).neighbour(50):
         assert free_mib(shown) == [14, 64]
         status = shown.loaded("heavy")
-        assert (status["plan"]["devices"], status["detours"]) == (["Vulkan1"], [])
+        assert (status["plan"]["devices"], status["fallbacks"]) == (["Vulkan1"], [])
         assert shown.gpu(0).refused == 0
 
 
@@ -58,7 +58,7 @@ def test_what_it_does_not_tell_is_found_out_by_the_load(shown: Stage) -> None:
         assert free_mib(shown) == [64, 64]
         status = shown.loaded("heavy")
         assert status["plan"]["devices"] == ["Vulkan1"]
-        assert len(status["detours"]) == shown.gpu(0).refused == 1
+        assert len(status["fallbacks"]) == shown.gpu(0).refused == 1
 
 
 def test_memory_that_goes_between_the_plan_and_the_load(shown: Stage) -> None:
@@ -67,7 +67,7 @@ def test_memory_that_goes_between_the_plan_and_the_load(shown: Stage) -> None:
     shown.gpu(0).ambush(at_mib=1, mib=50)
     status = shown.loaded("heavy")
     assert status["plan"]["devices"] == ["Vulkan1"]
-    (step,) = status["detours"]
+    (step,) = status["fallbacks"]
     assert "Memory ran out on Vulkan0, where a buffer of" in step
 
 

@@ -49,15 +49,15 @@ def cleared(shown: Stage) -> Iterator[None]:
 
 def held_free(status: dict[str, Any]) -> list[str]:
     """The devices on which more was kept free, in order."""
-    assert all("Memory ran out on" in step for step in status["detours"]), status["detours"]
-    return [step.split()[4].rstrip(",:") for step in status["detours"]]
+    assert all("Memory ran out on" in step for step in status["fallbacks"]), status["fallbacks"]
+    return [step.split()[4].rstrip(",:") for step in status["fallbacks"]]
 
 
 def test_the_weights_find_no_room_and_go_to_another_device(shown: Stage) -> None:
     with shown.gpu(0).neighbour(50):
         status = shown.loaded("heavy")
         assert held_free(status) == ["Vulkan0"]
-        assert "where a buffer of 32 MiB was wanted" in status["detours"][0]
+        assert "where a buffer of 32 MiB was wanted" in status["fallbacks"][0]
         assert status["plan"]["devices"] == ["Vulkan1"]
         shown.assert_serving("heavy")
 
@@ -111,7 +111,7 @@ def test_a_refusal_holds_only_as_long_as_memory_lacks(shown: Stage) -> None:
             assert "Without a list of devices or a split it would fit." in error["message"]
             assert shown.gpu(0).refused == before + 1, "every request tries anew"
     shown.assert_serving("fixed")
-    assert shown.daemon.model("fixed")["detours"] == []
+    assert shown.daemon.model("fixed")["fallbacks"] == []
 
 
 def test_full_devices_are_given_up_one_by_one(shown: Stage) -> None:
