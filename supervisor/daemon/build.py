@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from supervisor.api.app import create_app
+from supervisor.api.app import Proxied, create_app
 from supervisor.api.errors import render_error
 from supervisor.api.feed import Feed
 from supervisor.api.guard import Guard
@@ -28,9 +28,10 @@ from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool, PoolLimits
 from supervisor.probe.machine import Prober
 from supervisor.proxy.connections import Connections
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting
@@ -198,13 +199,17 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         render_error=render_error,
         tool_calls=calls,
         waiting=waiting,
+        naming=Naming(
+            engines.parts.registry, pool.loaded, current.view(lambda settings: settings.server.default_model)
+        ),
     )
 
 
 def _guarded(services: Services, relaying: Relaying, world: World) -> Guard:
     current = world.current
     upstream = upstream_endpoint(relaying, current.view(lambda settings: settings.kv_store.max_mib << 20))
-    return create_app(services, relay_endpoints(relaying), upstream, current.view(world.door.rules))
+    proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
+    return create_app(services, proxied, current.view(world.door.rules))
 
 
 def _engine_limits(settings: Settings) -> EngineLimits:

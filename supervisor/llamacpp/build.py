@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.errors import BuildFailed
+from supervisor.llamacpp.cuda import DEFAULT_ARCHITECTURES, CudaToolkit, cuda_flags, put_beside
 from supervisor.llamacpp.machine import Machine
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.recipe import add_shared, recipe
@@ -37,6 +38,7 @@ _SHARING = frozenset({"vulkan"})
 class BuildPlan:
     """The plan of a build: its source, tools and options; `jobs` compilers at once.
 
+    cuda, architectures: NVIDIA's compiler, and the GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES.
     recipes: the folders of CPU engines that are here, by their recipe.
     """
 
@@ -45,6 +47,8 @@ class BuildPlan:
     machine: Machine
     tools: Tools
     jobs: int
+    cuda: CudaToolkit | None = None
+    architectures: str = DEFAULT_ARCHITECTURES
     recipes: Mapping[str, Path] = field(default_factory=dict)
 
 
@@ -72,7 +76,10 @@ async def compile_engine(plan: BuildPlan, scratch: Path, env: Mapping[str, str],
     await _step(build_command(plan, build, only_ggml=base is not None), env, log, report)
     if base:
         await asyncio.to_thread(add_shared, build / "bin", base)
-    return Built(_programs(build, log), made_by)
+    programs = _programs(build, log)
+    if plan.cuda:
+        await asyncio.to_thread(put_beside, plan.cuda, programs)
+    return Built(programs, made_by)
 
 
 def _programs(build: Path, log: Path) -> Path:
@@ -102,9 +109,7 @@ def configure_command(plan: BuildPlan, build: Path) -> list[str]:
         f"-DLLAMA_BUILD_COMMIT={plan.source.commit or 'unknown'}",
         *_BACKEND_FLAGS[plan.backend],
     ]
-    if plan.backend == "cuda" and plan.machine.nvcc:
-        command.append(f"-DCMAKE_CUDA_COMPILER={plan.machine.nvcc}")
-    return command
+    return [*command, *cuda_flags(plan.cuda, plan.architectures)] if plan.cuda else command
 
 
 def build_command(plan: BuildPlan, build: Path, *, only_ggml: bool = False) -> list[str]:

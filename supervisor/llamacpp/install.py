@@ -18,6 +18,7 @@ from pathlib import Path
 from supervisor.errors import BuildFailed, BuildToolMissing, EngineInstallFailed, EngineUnusable, SupervisorError
 from supervisor.llamacpp.archive import unpack_all
 from supervisor.llamacpp.build import BuildPlan, compile_engine, default_jobs
+from supervisor.llamacpp.cuda import CudaToolkit, architectures, cuda_toolkit
 from supervisor.llamacpp.download import fetch, file_digest, make_client
 from supervisor.llamacpp.lock import engine_lock
 from supervisor.llamacpp.machine import AUTO, Machine, backend_to_build, backend_to_download, survey
@@ -174,9 +175,18 @@ async def _build(shop: _Workshop, route: str, scratch: Path) -> _Made:
     check_compilers(shop.machine, backend, shop.env, read_os_release())
     tools = await build_tools(shop.store, shop.env, shop.log, shop.report)
     env = await _vulkan_env(shop, route, tools) if backend == "vulkan" else shop.env
+    cuda = await _cuda(shop) if backend == "cuda" else None
     source = await _source(shop, route, scratch)
-    jobs = shop.request.jobs or default_jobs()
-    plan = BuildPlan(source, backend, shop.machine, tools, jobs, shop.store.recipes())
+    plan = BuildPlan(
+        source,
+        backend,
+        shop.machine,
+        tools,
+        shop.request.jobs or default_jobs(),
+        cuda=cuda,
+        architectures=architectures(shop.machine, shop.env),
+        recipes=shop.store.recipes(),
+    )
     built = await compile_engine(plan, scratch, env, shop.log, shop.report)
     return _Made(built.programs, source.build, source.commit, backend, source.origin, built.recipe)
 
@@ -185,6 +195,10 @@ async def _vulkan_env(shop: _Workshop, route: str, tools: Tools) -> Mapping[str,
     """Check that all is there to build for Vulkan; what a folder of the user's needs of the headers nobody knows."""
     least = LEAST_VULKAN_HEADERS if route in ALL_ROUTES else None
     return await check_vulkan(shop.store, tools, shop.env, shop.log, least, read_os_release())
+
+
+async def _cuda(shop: _Workshop) -> CudaToolkit:
+    return await cuda_toolkit(shop.store, shop.machine, shop.env, shop.log, shop.report)
 
 
 async def _source(shop: _Workshop, route: str, scratch: Path) -> Source:

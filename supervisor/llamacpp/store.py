@@ -4,6 +4,7 @@ ROOT/NAME/bin/llama-server       one engine, moved into place whole and never ch
 ROOT/NAME/manifest.json          what it is (`Manifest`)
 ROOT/chosen.json                 {"current", "previous"}: names, or paths of binaries from elsewhere
 ROOT/downloads, logs, tools      archives kept for next time, build logs, cmake where the machine has none
+ROOT/cuda                        NVIDIA's compiler from wheels, where a build needed it
 ROOT/vulkan-sdk/include          newer Vulkan headers than the system's, where somebody has put them
 ROOT/scratch                     work in progress; emptied by whoever holds ROOT/.lock next
 """
@@ -85,6 +86,7 @@ class EngineStore:
         self.downloads = root / "downloads"
         self.logs = root / "logs"
         self.tools = root / "tools"
+        self.cuda = root / "cuda"
         self.vulkan_sdk = root / "vulkan-sdk"
         self._scratch = root / "scratch"
         self._chosen_file = root / "chosen.json"

@@ -227,7 +227,8 @@ def _of_break(running: Running, cause: Cause, said: tuple[str, ...]) -> Failure:
     devices = [name for name in running.plan.used_bytes if name != HOST]
     if cause.code == OUT_OF_MEMORY and cause.device is None and len(devices) == 1:
         cause = shortage(devices[0], cause.lacking)
-    message = f"{cause.what}, while the engine of '{running.model}' was answering. {CODES[cause.code]}"
+    when = f"while the engine of '{running.model}' was answering; another one takes its place"
+    message = f"{cause.what}, {when}. {CODES[cause.code]}"
     return Failure(cause.code, message, telling_lines(said), device=cause.device, lacking=cause.lacking)
 
 

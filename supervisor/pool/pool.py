@@ -211,6 +211,10 @@ class Pool:
         """Return the engines there are, as the planner sees them."""
         return self._scheduler.residents(self._edges.clock())
 
+    def loaded(self) -> frozenset[ModelId]:
+        """Return the models that have an engine."""
+        return frozenset(one.model for one in self.residents())
+
     def holdings(self) -> tuple[Holding, ...]:
         """Return the planned memory of every engine that has a process."""
         return tuple(

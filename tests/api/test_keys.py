@@ -15,7 +15,7 @@ from supervisor.api.guard import Guard
 from supervisor.core.requests.access import AccessRules
 from supervisor.core.routes import SERVED
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
-from tests.support.routes import served_routes
+from tests.support.routes import asked_paths, served_routes
 
 KEY = "a-key-for-this-test"
 PAGE = "http://localhost:3000"
@@ -40,7 +40,7 @@ def paths() -> list[str]:
     """Every path the program has, with some that it has not."""
     served = [PARAMETER.sub(r"\1", route.path) for route in served_routes()]
     assert {"/health", "/api/v1/status", "/models", "/unload"} <= set(served)
-    return sorted({*served, *SERVED, *ELSEWHERE})
+    return sorted({*served, *SERVED, *asked_paths(), *ELSEWHERE})
 
 
 @pytest.mark.parametrize("path", paths())

@@ -56,7 +56,7 @@ def test_the_lines_before_say_why() -> None:
     before = "ggml_vulkan: Device memory allocation of size 3145728 failed."
     found = cause_of_break([before, f"E srv  update_slots: {SHORT}"])
     assert (found.code, found.device, found.lacking) == ("out_of_memory", None, 3 << 20)
-    assert cause_of_break([f"E srv  update_slots: {LOST}"]).code == "device_failed"
+    assert cause_of_break([f"E srv  update_slots: {LOST}"]).code == "device_lost"
     found = cause_of_break([
         "ggml_metal: error: Insufficient Memory (00000008)",
         "E srv  decode: Compute error. off = 0",

@@ -163,7 +163,7 @@ def test_the_error_of_a_failed_device_is_not_let_through(api: Api, failed: bytes
     relay = StreamFilter(drop_progress=False, api=api)
     assert relay.feed(PING + failed) == PING
     assert (relay.withheld, relay.started, relay.done, relay.failed) == (failed, False, False, False)
-    assert relay.ending({"message": "gone", "code": "device_failed"})
+    assert relay.ending({"message": "gone", "code": "device_lost"})
 
 
 def test_another_error_of_messages_stays_as_it_is() -> None:

@@ -91,7 +91,7 @@ def test_a_lost_device_takes_one_engine_with_it_and_no_other(shown: Stage) -> No
         next(others)
         shown.gpu(0).answer_submissions(DEVICE_LOST)
         error = the_error(events)
-        assert error["code"] == "device_failed"
+        assert error["code"] == "device_lost"
         assert any("device lost on Vulkan0" in line for line in error["log_lines"])
         assert all("error" not in event for event in itertools.islice(others, 5))
     shown.gpus.reset()
@@ -103,5 +103,5 @@ def test_a_lost_device_takes_one_engine_with_it_and_no_other(shown: Stage) -> No
 def test_a_device_that_stays_lost(shown: Stage) -> None:
     shown.gpu(0).answer_submissions(DEVICE_LOST)
     answer = shown.load("first")
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "device_failed")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "device_lost")
     assert answer.headers.get("x-should-retry") != "false"

@@ -93,7 +93,7 @@ def test_a_missing_gpu_compiler_is_named(tmp_path: Path, backend: str, lacking: 
     for name in ("cc", "c++"):
         tool(tmp_path, name)
     with pytest.raises(BuildToolMissing, match=lacking):
-        check_compilers(PLAIN, backend, {"PATH": str(tmp_path)}, "")
+        check_compilers(replace(PLAIN, cuda=(12, 8)), backend, {"PATH": str(tmp_path)}, "")
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ async def test_with_nothing_else_to_try_the_cause_is_the_answer(bench: PoolBench
 @pytest.mark.parametrize(
     ("code", "device", "lines"),
     [
-        ("device_failed", None, ("E srv  update_slots: decode() failed: vk::Queue::submit: ErrorDeviceLost",)),
-        ("device_failed", None, ("E srv        decode: Compute error. off = 0, n_batch = 32, ret = -3",)),
+        ("device_lost", None, ("E srv  update_slots: decode() failed: vk::Queue::submit: ErrorDeviceLost",)),
+        ("device_lost", None, ("E srv        decode: Compute error. off = 0, n_batch = 32, ret = -3",)),
         (
             "out_of_memory",
             "GPU0",
@@ -76,7 +76,7 @@ async def test_with_nothing_else_to_try_the_cause_is_the_answer(bench: PoolBench
         ),
     ],
 )
-async def test_an_engine_whose_device_failed_is_replaced(
+async def test_an_engine_whose_device_lost_is_replaced(
     bench: PoolBench, tmp_path: Path, code: str, device: str | None, lines: tuple[str, ...]
 ) -> None:
     bench.binary = install_fake(tmp_path)

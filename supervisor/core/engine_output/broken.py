@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from supervisor.core.engine_output.failures import DEVICE_FAILED, OUT_OF_MEMORY, Cause, cause_of
+from supervisor.core.engine_output.failures import DEVICE_LOST, OUT_OF_MEMORY, Cause, cause_of
 
 _WORK = r"(?:pre_|post_)?decode\(\) failed: "
 _MEMORY = re.compile(r"[Oo]ut of memory|OutOf(?:Device|Host)Memory|bad_alloc|[Ff]ailed to allocate")
@@ -36,6 +36,6 @@ def says_broken(line: bytes) -> bool:
 def cause_of_break(lines: Sequence[str]) -> Cause:
     """Return why it can work no more, by the last lines of its log."""
     found = cause_of(lines)
-    if found is not None and found.code == OUT_OF_MEMORY:
+    if found is not None and found.code in {OUT_OF_MEMORY, DEVICE_LOST}:
         return found
-    return Cause(DEVICE_FAILED, "The device failed")
+    return Cause(DEVICE_LOST, "The GPU failed")
