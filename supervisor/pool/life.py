@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ParamSpec
 
-from supervisor.core.engine_output.failures import CODES, HOST, OUT_OF_MEMORY, Cause, shortage
+from supervisor.core.engine_output.failures import CODES, OUT_OF_MEMORY, Cause, shortage
+from supervisor.core.engine_output.shortage import HOST
 from supervisor.core.engine_output.statelines import telling_lines
 from supervisor.core.memory.watch import outgrown
 from supervisor.core.schedule.events import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.engine_output.broken import cause_of_break, is_broken, says_broken
+from supervisor.core.engine_output.failures import cause_of
 
 LOST = "decode() failed: vk::Queue::submit: ErrorDeviceLost"
 SHORT = "decode() failed: vk::Device::allocateMemory: ErrorOutOfDeviceMemory"
@@ -50,6 +51,12 @@ def test_what_is_no_message_ends_nothing() -> None:
 )
 def test_texts_of_clients_in_the_log_end_nothing(line: str) -> None:
     assert not says_broken(line.encode())
+
+
+def test_a_device_that_was_lost_during_a_load_is_no_broken_file() -> None:
+    found = cause_of(["llama_model_load: error loading model: vk::Queue::submit: ErrorDeviceLost"], code=1)
+    assert found is not None
+    assert found.code == "device_lost"
 
 
 def test_the_lines_before_say_why() -> None:

@@ -206,6 +206,13 @@ _RULES: tuple[Finder, ...] = (
         r"(the provided PTX was compiled with an unsupported toolchain)",
         r"(rocBLAS error: Cannot read .*)",
     ),
+    _rule(
+        DEVICE_LOST,
+        "The GPU failed ({0})",
+        r"(device lost on \S+)",
+        r"((?:vk::)?DeviceLostError|ErrorDeviceLost)",
+        r"(\w*ERROR_DEVICE_LOST)",
+    ),
     _rule(PROJECTOR, "The projector {0} could not be loaded", r"failed to load multimodal model, '([^']*)'"),
     _rule(
         DRAFT,
@@ -252,11 +259,8 @@ _RULES: tuple[Finder, ...] = (
     _rule(
         DEVICE_LOST,
         "The GPU failed ({0})",
-        r"(device lost on \S+)",
         r"(?:CUDA|ROCm|HIP|MUSA) error: (.+)",
         r"what\(\): +(vk::\S+ Error\w+)",
-        r"((?:vk::)?DeviceLostError|ErrorDeviceLost)",
-        r"(\w*ERROR_DEVICE_LOST)",
         r"error: (.*\(\w+:kIOGPU\w+\))",
         r"(command buffer \d+ failed with status \d+)",
     ),
