@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import httptools
 
@@ -23,7 +23,12 @@ _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engin
 _PIECE = 1 << 16  # bytes read at once
 _TURN = 1 << 18  # bytes sent before others on the loop are served
 _LONGEST_HEAD = 1 << 18  # bytes of status and headers
+_AT_ONCE = 1 << 14  # bytes of JSON that are parsed on the loop that relays
+_INTERIM = frozenset({100, 102, 103})  # statuses of answers that come before the one
+_STATUSES = range(200, 600)  # and of that
 
+MOST_TOLD: Final = 4 << 20
+"""Bytes of an answer that is read as a whole: a model's template decides how much some of them say."""
 
 Payload = bytes | Sequence[bytes | memoryview]
 """A body in one, or in pieces that are sent one after the other."""
@@ -31,6 +36,10 @@ Payload = bytes | Sequence[bytes | memoryview]
 
 class EngineUnreachable(Exception):
     """The engine does not take the connection, broke it off, or does not speak HTTP."""
+
+
+class AnswerTooLarge(ValueError):
+    """An answer has more bytes than whoever reads it takes."""
 
 
 class EngineClient:
@@ -159,16 +168,20 @@ class EngineResponse:
             await self._more()
         return self._take()
 
-    async def read(self) -> bytes:
-        """Return the whole rest of the body."""
-        parts = []
+    async def read(self, most: int = MOST_TOLD) -> bytes:
+        """Return the whole rest of the body. Raise AnswerTooLarge where it has more than `most` bytes."""
+        parts, size = list[bytes](), 0
         while part := await self.read_some():
             parts.append(part)
+            size += len(part)
+            if size > most:
+                raise AnswerTooLarge(f"it has more than {most} bytes")
         return b"".join(parts)
 
     async def json(self) -> Any:
-        """Return the whole body, parsed. Raise ValueError where it is not JSON."""
-        return parse(await self.read())
+        """Return the whole body, parsed. Raise ValueError where it is not JSON, or larger than `MOST_TOLD`."""
+        body = await self.read()
+        return parse(body) if len(body) <= _AT_ONCE else await asyncio.to_thread(parse, body)
 
     async def json_object(self) -> dict[str, Any]:
         """Return the JSON object of the whole body; empty where the engine refused, or sent something else."""
@@ -267,7 +280,7 @@ class EngineResponse:
             self._parser.feed_data(data)
             self._check_head(len(data))
             self._pour()
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._broken = EngineUnreachable(f"The engine's answer is not HTTP: {error}.")
         except Exception as error:  # noqa: BLE001 - the sink's own: for who called `pipe`
             self._broken = error
@@ -317,20 +330,25 @@ class EngineResponse:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep the one header that matters."""
-        if name.lower() == b"content-type":
+        if name.lower() == b"content-type" and not self._has_head:
             self.full_content_type = value
             self.content_type = value.partition(b";")[0].strip().decode("latin-1").lower()
 
     def on_headers_complete(self) -> None:
-        """Note that the head is there."""
+        """Note that the head is there; one of an interim answer is passed over."""
+        if self._complete:
+            return
         self.status = self._parser.get_status_code()
-        self._has_head = True
+        self._has_head = self.status in _STATUSES
+        if not self._has_head and self.status not in _INTERIM:
+            self._broken = EngineUnreachable(f"The engine's answer has the status {self.status}.")
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body, without the chunks' frames."""
-        self._parts.append(body)
-        self._size += len(body)
+        """Take a piece of the body, without the chunks' frames; what follows the answer is none of it."""
+        if not self._complete:
+            self._parts.append(body)
+            self._size += len(body)
 
     def on_message_complete(self) -> None:
         """Note that the answer is complete."""
-        self._complete = True
+        self._complete = self._has_head

@@ -297,3 +297,13 @@ def test_values_of_the_environment_are_kept_as_hashes_alone() -> None:
     assert intent.estimated is None
     other = intent_of(placement(()), LaunchOptions(env={"HF_TOKEN": "another"}), ())
     assert other.settings != intent.settings
+
+
+def test_of_a_long_option_the_hash_is_kept() -> None:
+    """Clients choose it, and the store keeps thousands of starts."""
+    long, other = (LaunchOptions(extra_args=("--grammar", "x" * 30_000 + end)) for end in "ab")
+    first = intent_of(placement(()), long, ()).settings
+    assert len(str(first)) < 10_000
+    assert first == intent_of(placement(()), long, ()).settings != intent_of(placement(()), other, ()).settings
+    short = intent_of(placement(()), LaunchOptions(extra_args=("--no-warmup",)), ()).settings
+    assert "--no-warmup" in str(short)
