@@ -1,0 +1,74 @@
+"""A real daemon whose plans are compared with what real engines then hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from supervisor.core.engine_output.footprint import Footprint
+from supervisor.core.learn.identity import model_identity
+from supervisor.files.model_file import open_model
+from supervisor.store import Database, Footprints
+from supervisor.system.paths import places
+from tests.evidence.subjects import write_subject
+from tests.support.daemon import RunningDaemon, environment, wait_until
+
+Parts = dict[str, dict[str, int]]
+"""The parts of a plan by device, `CPU` included."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A daemon, the engine it drives, and a folder for the models made for it."""
+
+    daemon: RunningDaemon
+    binary: Path
+    folder: Path
+
+    def model(self, subject: str) -> Path:
+        """The file of a fixture or a known model, by its name in the evidence."""
+        return write_subject(subject, self.folder)
+
+    def plan(self, target: Path, **options: Any) -> dict[str, Any]:
+        body = {"target": str(target), "options": options}
+        answer = self.daemon.http.post("/api/v1/plan", json=body)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def load(self, target: Path, **options: Any) -> Footprint:
+        """Load, unload; what the engine said that it held, as it was kept."""
+        status, found = self.load_and_stay(target, **options)
+        self.unload(status["id"])
+        return found
+
+    def load_and_stay(self, target: Path, **options: Any) -> tuple[dict[str, Any], Footprint]:
+        """Load; the model's status, and what the engine said that it held, as it was kept."""
+        before = len(self.kept(target))
+        status = self.daemon.load(str(target), **options)
+        wait_until(lambda: len(self.kept(target)) > before, "the start is kept")
+        found = self.kept(target)[0]
+        assert status["footprint"] == found.used_bytes
+        return status, found
+
+    def loaded(self) -> set[str]:
+        """The models whose engines are ready."""
+        found = self.daemon.http.get("/api/v1/models").json()["models"]
+        return {model["id"] for model in found if model["state"] == "ready"}
+
+    def unload(self, *models: str) -> None:
+        for model in models:
+            self.daemon.http.post("/api/v1/models/unload", json={"model": model})
+
+    def kept(self, target: Path) -> list[Footprint]:
+        """What earlier starts of the model held, the newest first."""
+        where = places(environment(self.daemon.home, self.binary))
+        with Database.read(where.database) as database:
+            found = Footprints(database).find(model_identity(open_model(target).header))
+        return [one.footprint for one in found]
+
+
+def by_device(plan: Mapping[str, Any]) -> Parts:
+    return {part["name"]: part for part in plan["parts"]}
