@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from supervisor.core.learn.identity import model_identity
 from supervisor.files.model_file import open_model
 from supervisor.store import Database, Footprints
 from supervisor.system.paths import places
-from tests.evidence.subjects import write_subject
+from tests.evidence.make import write_model
+from tests.evidence.subjects import metadata_of, tensors_of
 from tests.support.daemon import RunningDaemon, environment, wait_until
 
 Parts = dict[str, dict[str, int]]
@@ -27,9 +29,15 @@ class Bench:
     binary: Path
     folder: Path
 
-    def model(self, subject: str) -> Path:
-        """The file of a fixture or a known model, by its name in the evidence."""
-        return write_subject(subject, self.folder)
+    def model(self, subject: str, title: str | None = None) -> Path:
+        """The file of a fixture or a known model, by its name in the evidence.
+
+        Under a title it is a model of its own: nothing is remembered or learned of it from tests that call theirs otherwise.
+        """
+        title = title or subject
+        path = self.folder / f"{re.sub('[^a-z0-9.+]+', '-', title.lower())}.gguf"
+        write_model(path, {**metadata_of(subject), "general.name": title}, tensors_of(subject))
+        return path
 
     def plan(self, target: Path, **options: Any) -> dict[str, Any]:
         body = {"target": str(target), "options": options}
