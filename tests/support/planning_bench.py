@@ -16,6 +16,7 @@ from supervisor.system.paths import places
 from tests.evidence.make import write_model
 from tests.evidence.subjects import metadata_of, tensors_of
 from tests.support.daemon import RunningDaemon, environment, wait_until
+from tests.support.patience import PATIENCE
 
 Parts = dict[str, dict[str, int]]
 """The parts of a plan by device, `CPU` included."""
@@ -32,34 +33,41 @@ class Bench:
     def model(self, subject: str, title: str | None = None) -> Path:
         """The file of a fixture or a known model, by its name in the evidence.
 
-        Under a title it is a model of its own: nothing is remembered or learned of it from tests that call theirs otherwise.
+        Under a title it is a model of its own, of which nothing was learned from those that are called otherwise.
         """
         title = title or subject
         path = self.folder / f"{re.sub('[^a-z0-9.+]+', '-', title.lower())}.gguf"
         write_model(path, {**metadata_of(subject), "general.name": title}, tensors_of(subject))
         return path
 
-    def plan(self, target: Path, **options: Any) -> dict[str, Any]:
-        body = {"target": str(target), "options": options}
-        answer = self.daemon.http.post("/api/v1/plan", json=body)
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
+    def plan(self, target: Path | str, **options: Any) -> dict[str, Any]:
+        return self._ask("plan", target, options)
 
-    def load(self, target: Path, **options: Any) -> Footprint:
-        """Load, unload; what the engine said that it held, as it was kept."""
-        status, found = self.load_and_stay(target, **options)
+    def load(self, target: Path | str, file: Path | None = None, **options: Any) -> Footprint:
+        """Load, unload; what the engine said that it held, as it was kept. `file`: of a target that is a name."""
+        status, found = self.load_and_stay(target, file, **options)
         self.unload(status["id"])
         return found
 
-    def load_and_stay(self, target: Path, **options: Any) -> tuple[dict[str, Any], Footprint]:
+    def load_and_stay(
+        self, target: Path | str, file: Path | None = None, **options: Any
+    ) -> tuple[dict[str, Any], Footprint]:
         """Load; the model's status, and what the engine said that it held, as it was kept."""
-        before = len(self.kept(target))
-        status = self.daemon.load(str(target), **options)
-        wait_until(lambda: len(self.kept(target)) > before, "the start is kept")
-        found = self.kept(target)[0]
+        model = file or Path(target)
+        before = len(self.kept(model))
+        status = self._ask("models/load", target, options)
+        wait_until(lambda: len(self.kept(model)) > before, "the start is kept")
+        found = self.kept(model)[0]
         assert status["footprint"] == found.used_bytes
         return status, found
+
+    def _ask(self, what: str, target: Path | str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What earlier loads asked for does not count."""
+        body = {"target": str(target), "options": options, "reset": True}
+        answer = self.daemon.http.post(f"/api/v1/{what}", json=body, timeout=PATIENCE)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
 
     def loaded(self) -> set[str]:
         """The models whose engines are ready."""
