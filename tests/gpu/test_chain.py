@@ -110,8 +110,10 @@ def test_a_projector_is_where_the_plan_has_it(bench: Bench, folder: Path, where:
     parts = by_device(bench.plan("seeing", **options))
     assert {device for device, part in parts.items() if part["projector_bytes"]} == {home}
     found = bench.load("seeing", folder / "talker.gguf", **options)
-    assert {device.name for device in found.devices if device.projector_bytes} == {home}
-    assert parts[home]["projector_bytes"] <= found.on(home).projector_bytes + 0.01 * MIB
+    told = {device.name: device.projector_bytes for device in found.devices if device.projector_bytes}
+    assert set(told) | {"CPU"} == {home, "CPU"}  # the host has a small buffer to compute with
+    assert max(told, key=lambda name: told[name]) == home
+    assert parts[home]["projector_bytes"] <= told[home] + 0.01 * MIB
 
 
 DRAFTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -146,17 +148,15 @@ ELSEWHERE: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("what", ELSEWHERE)
 def test_a_device_that_the_model_does_not_use(bench: Bench, what: str) -> None:
     model, options, word = ELSEWHERE[what]
-    plan = bench.plan(model, **options)
-    assert plan["refusal"]["code"] == "device_not_listed"
-    assert word in plan["message"]
+    error = bench.refused(model, **options)
+    assert error["code"] == "device_not_listed"
+    assert word in error["message"]
 
 
 @pytest.mark.parametrize("mode", ["row", "tensor"])
 def test_a_split_that_cannot_be_planned_is_refused(bench: Bench, mode: str) -> None:
-    body = {"target": "talker", "options": {"device": BOTH, "split_mode": mode}}
-    for path in ("plan", "models/load"):
-        answer = bench.daemon.http.post(f"/api/v1/{path}", json=body)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "split_mode")
+    error = bench.refused("talker", device=BOTH, split_mode=mode)
+    assert (error["code"], error["param"]) == ("invalid_request", "split_mode")
 
 
 def test_the_engine_itself_refuses_to_split_rows(vulkan_engine: VulkanEngine, folder: Path) -> None:
@@ -228,8 +228,8 @@ def arguments(pid: int) -> list[str]:
 def left_open(daemon: RunningDaemon, body: Mapping[str, Any]) -> Iterator[None]:
     """A chat request whose client leaves at the end of the block, whatever it has been answered by then."""
     payload = json.dumps(body).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(payload)}\r\n"
     address = urlsplit(daemon.url)
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Length: {len(payload)}\r\n"
     with socket.create_connection((address.hostname, address.port), timeout=PATIENCE) as connection:
         connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + payload)
         yield

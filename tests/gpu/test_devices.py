@@ -68,9 +68,9 @@ def test_an_engine_that_sees_one_of_two_devices_calls_it_the_first(
 
 
 def test_a_device_that_is_not_there(gpus: Benches, scripted_model: ScriptedModel) -> None:
-    plan = gpus(1).plan(scripted_model(SAID), device=["Vulkan1"])
-    assert plan["refusal"]["code"] == "unknown_device"
-    assert "Vulkan0" in plan["message"]
+    error = gpus(1).refused(scripted_model(SAID), device=["Vulkan1"])
+    assert error["code"] == "unknown_device"
+    assert "Vulkan0" in error["message"]
 
 
 def vulkaninfo(folder: Path, engine: VulkanEngine) -> Path:

@@ -79,12 +79,6 @@ def test_a_plan_is_what_the_engine_then_holds(gpus: Benches, name: str) -> None:
     assert not plan["learned"]
     parts = by_device(plan)
     found = bench.load(model, **options)
-    print(
-        "FOUND",
-        name,
-        {p: [round(x / MIB, 2) for x in (v["compute_bytes"], found.on(p).compute_bytes)] for p, v in parts.items()},
-        found,
-    )
     for device, part in parts.items():
         told = found.on(device)
         for key in EXACT:

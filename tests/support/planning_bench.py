@@ -61,6 +61,17 @@ class Bench:
         assert status["footprint"] == found.used_bytes
         return status, found
 
+    def refused(self, target: Path | str, **options: Any) -> dict[str, Any]:
+        """The error with which a plan is refused, as a load is then too: the options are at fault, not the memory."""
+        body = {"target": str(target), "options": options, "reset": True}
+        answers = [self.daemon.http.post(f"/api/v1/{what}", json=body) for what in ("plan", "models/load")]
+        planned, loaded = answers
+        assert planned.status_code == 400, planned.text
+        error: dict[str, Any] = planned.json()["error"]
+        assert not loaded.is_success
+        assert loaded.json()["error"]["message"] == error["message"]
+        return error
+
     def _ask(self, what: str, target: Path | str, options: Mapping[str, Any]) -> dict[str, Any]:
         """What earlier loads asked for does not count."""
         body = {"target": str(target), "options": options, "reset": True}
