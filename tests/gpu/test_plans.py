@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.gpu]
 
 EXACT = ("weights_bytes", "kv_bytes", "recurrent_bytes")
 ROUNDING = 0.005 * MIB + 1  # of one line of the log
-COMMON = {"load_mode": "none", "parallel": 1, "ctx_size": 1024, "repack": False}
+COMMON: dict[str, Any] = {"load_mode": "none", "parallel": 1, "ctx_size": 1024, "repack": False}
 ONE, TWO, THREE = (["Vulkan0", "Vulkan1", "Vulkan2"][:count] for count in (1, 2, 3))
 
 

@@ -66,7 +66,7 @@ class Bench:
         body = {"target": str(target), "options": options, "reset": True}
         answers = [self.daemon.http.post(f"/api/v1/{what}", json=body) for what in ("plan", "models/load")]
         planned, loaded = answers
-        assert planned.status_code == 400, planned.text
+        assert planned.is_client_error, planned.text
         error: dict[str, Any] = planned.json()["error"]
         assert not loaded.is_success
         assert loaded.json()["error"]["message"] == error["message"]

@@ -58,14 +58,14 @@ def _draft_device(options: LaunchOptions) -> str | None:
 
 
 def estimate_options(
-    options: LaunchOptions, facts: ModelFacts, *, cuda: bool = False, mmproj: int | None = None
+    options: LaunchOptions, facts: ModelFacts, *, backend: str = "", mmproj: int | None = None
 ) -> EstimateOptions:
     """Return the options of the estimate; what is not asked for is llama-server's default.
 
     Args:
         options: what was asked for.
         facts: what the header says.
-        cuda: the devices are CUDA's or like them.
+        backend: of the devices, as `EstimateOptions` has it.
         mmproj: bytes of the projector that will be loaded; None: there is none.
     """
     default = EstimateOptions()
@@ -93,7 +93,7 @@ def estimate_options(
         draft_n_max=default.draft_n_max if options.spec_draft_n_max is None else options.spec_draft_n_max,
         cache_type_k_draft=options.spec_draft_type_k or default.cache_type_k_draft,
         cache_type_v_draft=options.spec_draft_type_v or default.cache_type_v_draft,
-        cuda=cuda,
+        backend=backend,
         repack=options.repack is not False,
         op_offload=options.op_offload is not False,
         mmproj=mmproj,

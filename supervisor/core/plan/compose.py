@@ -110,7 +110,7 @@ def _options(
     used = tuple(task.budgets.devices[device].name for device in pool.devices)
     split = explicit.tensor_split or (tuple(map(float, counts)) if len(counts) > 1 else ())
     return replace(
-        task.sizes.options(setting, pool.cuda),
+        task.sizes.options(setting, pool.backend),
         devices=used if pool.devices else names if explicit.devices else (),
         tensor_split=split,
         n_gpu_layers=layers if explicit.n_gpu_layers is None else explicit.n_gpu_layers,
@@ -122,7 +122,7 @@ def _parts(
 ) -> tuple[DevicePlan, ...]:
     pool, counts = division
     sizes = task.sizes
-    draft = sizes.draft(setting.ctx_size, pool.cuda, not pool.devices)
+    draft = sizes.draft(setting.ctx_size, pool.backend, not pool.devices)
     budgets = [task.budgets.devices[device] for device in pool.devices]
     parts = []
     shared = 0
