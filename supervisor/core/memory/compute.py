@@ -121,7 +121,13 @@ def compute_buffers(
     if (-1 in places[:-1] and cut.host_core != "scans") or cut is _HOST_CACHE:
         host += leaf_bytes(facts.spec, context, _here(places, -1, everywhere or cut is _HOST_CACHE))
     found[-1] = _with_margin(host + cut.copies * inputs)
-    return found
+    sent = sent_to(options) - set(used)  # such a device computes with its tensors: at most what the widest place does
+    return [max(found) if device in sent else size for device, size in enumerate(found)]
+
+
+def sent_to(options: EstimateOptions) -> set[int]:
+    """Return the devices to which the user sends tensors by name, whatever layers they hold."""
+    return {options.devices.index(place) for _, place in options.override_tensors if place in options.devices}
 
 
 def _host_rows(spec: ModelSpec, cut: Cut, used: bool) -> int:

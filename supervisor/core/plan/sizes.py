@@ -200,11 +200,16 @@ class Sizes:
         ]
         factors = [self.factor_of(budget.name) for budget in budgets]
         beside = list(zip(idle, factors, strict=True))
+        sent = {place for _, place in self.request.options.override_tensors}
+        widest = max(context.first, context.others, context.host_compute)
         return Load(
             layers=common.layers,
             first=tuple([own + found.copied + ceil(context.first * factor) for own, factor in beside]),
             others=tuple([own + found.copied + ceil(context.others * factor) for own, factor in beside]),
-            idle=tuple(idle),
+            idle=tuple([
+                own + (ceil(widest * factor) if budget.name in sent else 0)
+                for budget, (own, factor) in zip(budgets, beside, strict=True)
+            ]),
             lead=tuple([common.lead + ceil(found.lead * factor) for factor in factors]),
             host=common.host,
         )
