@@ -24,7 +24,7 @@ import httpx
 
 from benchmarks.header import write_model
 from supervisor.config import Settings
-from supervisor.core.catalog import ORDER, parse_reference
+from supervisor.core.repository import ORDER, parse_reference
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import hub_access
 from supervisor.hub.models import HubModels

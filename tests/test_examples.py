@@ -1,10 +1,14 @@
-"""Every example of the pages is made or tried again: the plan in README.md, the calls in docs/rest.md, all YAML."""
+"""Every example of the pages is tried again: the calls in docs/rest.md, all YAML, all Python, all command lines.
+
+The plan in README.md is one of the parts that are made (`test_pages`); its commands are run by `test_docs`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +16,14 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.main import main
+from supervisor.cli.main import build_parser, main
+from supervisor.cli.registry import VERBS
 from supervisor.config import Settings, load_settings
 from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.routes import SERVED
+from supervisor.demo.builtin import ensure_demo_model
 from supervisor.probe.profiles import load_profile
-from tests.support import plan_example, rest_examples
+from tests.support import rest_examples
 from tests.support.doc_blocks import ROOT, blocks
 from tests.support.routes import served_routes
 
@@ -34,12 +40,6 @@ def yaml_blocks(kind: str) -> list[Any]:
         for number, text in enumerate(re.findall(rf"```yaml{kind}\n(.*?)```", page.read_text("utf-8"), re.DOTALL), 1):
             found.append(pytest.param(text, id=f"{page.name}-{number}"))
     return found
-
-
-def test_the_plan_of_the_readme_is_what_the_command_prints() -> None:
-    assert blocks(plan_example.PAGE) == {plan_example.NAME: plan_example.made()}, (
-        ".venv/bin/python -m tests.support.pages writes it anew"
-    )
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +98,49 @@ def test_a_profile_of_a_page_is_one(text: str, tmp_path: Path) -> None:
     path = tmp_path / "machine.yaml"
     path.write_text(text, encoding="utf-8")
     assert load_profile(str(path)).devices
+
+
+def command_lines() -> list[str]:
+    """What follows the program's name in every ```sh and ```console block."""
+    texts = [page.read_text("utf-8") for page in PAGES]
+    blocks = [block for text in texts for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL)]
+    lines = re.findall(r"^(?:\$ )?(?:bin/)?supervisor (.*)$", "\n".join(blocks), re.MULTILINE)
+    return sorted({shlex.join(shlex.split(line, comments=True)) for line in lines})
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_the_command_lines_of_the_pages_are_understood(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = shlex.split(line)
+    words = words[: next((at for at, word in enumerate(words) if word in {"|", ">", "<", "&&"}), len(words))]
+    verb = VERBS.find(words[0])
+    if words == ["--help"]:
+        with pytest.raises(SystemExit) as left:
+            build_parser(None).parse_args(words)
+        assert left.value.code == 0
+        return
+    assert verb is not None
+    _, unknown = build_parser(verb).parse_known_args([verb, *words[1:]])
+    assert unknown == []
+
+
+def python_blocks() -> list[Any]:
+    """The ```python blocks of all pages."""
+    found = [(page.name, text) for page in PAGES for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.S)]
+    return [pytest.param(text, id=f"{name}-{number}") for number, (name, text) in enumerate(found)]
+
+
+@pytest.mark.parametrize("text", python_blocks())
+def test_the_python_of_the_pages_runs(text: str, tmp_path: Path) -> None:
+    """What asks a daemon, or is a row of a table that is not there, is compiled at least."""
+    code = compile(text, "page", "exec", dont_inherit=True) if not text.startswith("    ") else None
+    if code is None or "openai" in text:
+        return
+    ensure_demo_model(tmp_path).rename(tmp_path / "model.gguf")
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_call_at_the_head_of_the_page_becomes_a_call(tmp_path: Path) -> None:

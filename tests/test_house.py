@@ -17,8 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import module_table
-
 ROOT = Path(__file__).parent.parent
 
 # The packages of the program, from the ground up. A module imports from its own package and from those before it.
@@ -38,7 +36,7 @@ FLOORS: tuple[str, ...] = (
     "core.launch",
     "core.learn",
     "core.models",
-    "core.catalog",
+    "core.repository",
     "core.stream",
     "core.recovery",
     "core.routes",
@@ -75,6 +73,13 @@ READ_THEIR_OWN: frozenset[str] = frozenset(
     | {"core.requests.outline", "core.requests.outliner"}  # one string
     | {"core.toolcalls.jsontext"}  # numbers keep their spelling; says ValueError for all
     | {"proxy.asgi", "proxy.relay", "proxy.server"}  # envelopes of our errors
+)
+
+# Names that one module of another theme uses and that are at home where they are: what a tool prints, what the core may
+# compute for the shell, the two ends of one protocol.
+AT_HOME: frozenset[str] = frozenset(
+    {"core.devices.amd.with_names", "core.engine_output.statelines.ENV_SPEAK", "core.learn.history.typical_seconds"}
+    | {"core.recovery.raw.COMPLETION_PATH", "system.proof.new_secret"}
 )
 
 IMPURE = frozenset(  # what touches the world
@@ -158,23 +163,12 @@ def _faults(floor: str, name: str) -> Iterator[str]:
             yield f"may not import {name}: it is private to {other}"
 
 
-class _WithoutTypes(ast.NodeTransformer):
-    """Leaves out what only a type checker reads."""
-
-    def visit_If(self, node: ast.If) -> ast.AST | None:
-        types_only = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return None if types_only and not node.orelse else self.generic_visit(node)
-
-
 def import_circle(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
-    """A circle of modules that import each other, at their top or in a function; empty where there is none.
-
-    What is imported for types alone, under `if TYPE_CHECKING`, is never run and does not count.
-    """
+    """A circle of modules that import each other, in a function and for types, too; empty where there is none."""
     program = {module: (text, is_package) for module, text, is_package in modules}
     imported: dict[str, set[str]] = {module: set() for module in program}
     for module, (text, is_package) in program.items():
-        for _, name in imports_of(_WithoutTypes().visit(ast.parse(text)), module, is_package):
+        for _, name in imports_of(ast.parse(text), module, is_package):
             inner = name.removeprefix("supervisor.")
             meant = inner if inner in program else inner.rpartition(".")[0]
             if inner != name and meant in program and meant != module:
@@ -194,6 +188,148 @@ def late_imports(text: str, module: str) -> list[str]:
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     late = {node.lineno for one in functions for node in ast.walk(one) if isinstance(node, ast.Import | ast.ImportFrom)}
     return [f"{module}:{line}: an import inside a function" for line in sorted(late)]
+
+
+class _Settings(ast.NodeVisitor):
+    """The attributes of one module's classes that may be set, and those that the module sets.
+
+    Attributes:
+        settable: attributes that a class sets on itself, and the fields of dataclasses that are not frozen.
+        set: (line, attribute) that it sets on something else than `self`. Arguments that are declared as objects of
+            another library, or as Any, do not count.
+    """
+
+    def __init__(self, tree: ast.Module, module: str) -> None:
+        self.settable: set[str] = set()
+        self.set: list[tuple[int, str]] = []
+        self._arguments: list[dict[str, str]] = []
+        names = (name for _, name in imports_of(tree, module, is_package=False))
+        self._libraries = {name.partition(".")[0] for name in names} - {"supervisor"}
+        self.visit(tree)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        fields = {one.id for part in node.body for one in _targets(part) if isinstance(one, ast.Name)}
+        made = [ast.unparse(one) for one in node.decorator_list if "dataclass" in ast.unparse(one)]
+        if made and "frozen=True" not in made[0]:
+            self.settable |= fields
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        self._arguments.append({one.arg: ast.unparse(one.annotation) for one in given if one.annotation})
+        self.generic_visit(node)
+        self._arguments.pop()
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit(self, node: ast.AST) -> None:
+        for target in _targets(node):
+            if isinstance(target, ast.Attribute):
+                self._note(target)
+        super().visit(node)
+
+    def _note(self, target: ast.Attribute) -> None:
+        if not isinstance(target.value, ast.Name):
+            self.set.append((target.lineno, target.attr))
+        elif target.value.id == "self":
+            self.settable.add(target.attr)
+        elif not self._is_foreign(target.value.id):
+            self.set.append((target.lineno, target.attr))
+
+    def _is_foreign(self, name: str) -> bool:
+        kind = next((found[name] for found in reversed(self._arguments) if name in found), "")
+        return kind == "Any" or ("." in kind and kind.partition(".")[0] in self._libraries)
+
+
+def _targets(node: ast.AST) -> Iterator[ast.expr]:
+    """The places that a statement assigns to."""
+    found = node.targets if isinstance(node, ast.Assign) else []
+    if isinstance(node, ast.AugAssign | ast.AnnAssign):
+        found = [node.target]
+    for target in found:
+        yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+
+
+def foreign_attributes(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
+    """Attributes that a module sets on an object of another package: by their names, as no package of its own has them.
+
+    What an object needs it gets when it is built; what may change later it asks for, or it has a method that says so.
+    """
+    found = {module: _Settings(ast.parse(text), module) for module, text, _ in modules}
+    known = {name for one in found.values() for name in one.settable}
+    own: dict[str | None, set[str]] = {}
+    for module, one in found.items():
+        own.setdefault(floor_of(module), set()).update(one.settable)
+    return [
+        f"{module}:{line}: sets `.{name}` of an object of another package"
+        for module, one in found.items()
+        for line, name in one.set
+        if name in known and name not in own[floor_of(module)]
+    ]
+
+
+class _Names:
+    """The functions and constants of one module, and which of them are used together.
+
+    Attributes:
+        all: their names, and those of classes.
+        imported: (module, name) of what it takes from others.
+    """
+
+    def __init__(self, text: str, module: str, is_package: bool) -> None:
+        tree = ast.parse(text)
+        self.is_package = is_package
+        self.all: dict[str, ast.stmt] = {name: part for part in tree.body for name in _defined(part)}
+        names = (name.removeprefix("supervisor.") for _, name in imports_of(tree, module, is_package))
+        self.imported = {(name.rpartition(".")[0], name.rpartition(".")[2]) for name in names}
+        self._used = [{*_defined(part), *_read(part)} & self.all.keys() for part in tree.body]
+
+    def with_it(self, name: str) -> set[str]:
+        """The names that use this one or are used by it, directly or through others."""
+        found, before = {name}, set[str]()
+        while found != before:
+            before = set(found)
+            found = found.union(*(used for used in self._used if used & found))
+        return found
+
+
+def _defined(part: ast.stmt) -> set[str]:
+    if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {part.name}
+    return {one.id for one in _targets(part) if isinstance(one, ast.Name)}
+
+
+def _read(part: ast.stmt) -> set[str]:
+    return {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+
+
+def strays(modules: Iterable[tuple[str, str, bool]]) -> list[str]:
+    """Functions and constants that only one module uses, and that have nothing to do with their own.
+
+    Nothing else of their module uses them or is used by them; who imports them takes nothing else from there, and what
+    is left is the larger part, for others.
+    """
+    found = {module: _Names(text, module, is_package) for module, text, is_package in modules}
+    users: dict[tuple[str, str], set[str]] = {}
+    for module, one in found.items():
+        for taken in one.imported:
+            users.setdefault(taken, set()).add(module)
+    return [
+        f"{module}: {name} is used in {next(iter(users[module, name]))} alone and has nothing to do with its own module"
+        for module, one in found.items()
+        for name in one.all
+        if f"{module}.{name}" not in AT_HOME and _is_stray(module, name, one, users)
+    ]
+
+
+def _is_stray(module: str, name: str, names: _Names, users: dict[tuple[str, str], set[str]]) -> bool:
+    own = users.get((module, name), set())
+    together = names.with_it(name)
+    if len(own) != 1 or isinstance(names.all[name], ast.ClassDef) or len(together) > len(names.all) / 2:
+        return False
+    others = [users.get((module, other), set()) for other in names.all.keys() - together]
+    used_as_one = all(users.get((module, other), own) <= own for other in together)
+    return used_as_one and any(others) and not any(own & other for other in others)
 
 
 def opened_files(text: str, module: str) -> list[str]:
@@ -316,6 +452,19 @@ def test_only_the_command_line_imports_late() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in late_imports(text, module)])
 
 
+def test_no_object_is_patched_from_another_package() -> None:
+    complain(foreign_attributes(PROGRAM))
+
+
+def test_what_one_module_uses_lives_there() -> None:
+    complain(strays(PROGRAM))
+
+
+def test_what_is_at_home_is_there() -> None:
+    there = {f"{module}.{name}" for module, text, package in PROGRAM for name in _Names(text, module, package).all}
+    assert there >= AT_HOME
+
+
 def test_the_core_opens_no_file() -> None:
     complain([fault for module, text, _ in PROGRAM for fault in opened_files(text, module)])
 
@@ -358,10 +507,6 @@ def test_no_file_names_a_machine_or_a_package_index() -> None:
 def test_every_floor_is_there() -> None:
     modules = {module for module, _, _ in PROGRAM}
     complain([f"FLOORS names {floor}, which is not there" for floor in FLOORS if floor not in modules])
-
-
-def test_the_map_in_the_docs_is_made_from_the_packages() -> None:
-    assert module_table.shown() == module_table.table(FLOORS), ".venv/bin/python -m tests.support.pages writes it anew"
 
 
 # -- the rules on samples ----------------------------------------------------------------------------------------------
@@ -417,12 +562,17 @@ def test_a_package_resolves_its_own_relative_imports() -> None:
 
 
 @pytest.mark.parametrize(
-    "back", ["from supervisor.a import x", "def f():\n    from supervisor import a", "from .. import a"]
+    "back",
+    [
+        "from supervisor.a import x",
+        "def f():\n    from supervisor import a",
+        "from .. import a",
+        "if TYPE_CHECKING:\n    import supervisor.a",
+    ],
 )
 def test_an_import_circle_is_found(back: str) -> None:
     rest = [("a", "from supervisor import b", False), ("b", "import supervisor.c.d", False)]
     assert import_circle([*rest, ("c.d", "from supervisor.c import e", False)]) == []
-    assert import_circle([*rest, ("c.d", "if TYPE_CHECKING:\n    import supervisor.a", False)]) == []
     circle = import_circle([*rest, ("c.d", back, False)])
     assert circle[0] == circle[-1]
     assert set(circle) == {"a", "b", "c.d"}
@@ -433,6 +583,63 @@ def test_a_late_import_is_found_outside_the_command_line() -> None:
     assert late_imports(text, "hub.worker") == ["hub.worker:6: an import inside a function"]
     assert late_imports(text, "cli.main") == []
     assert late_imports("import os", "hub.worker") == []
+
+
+OWNER = """
+import httpx
+
+class Engine:
+    def __init__(self):
+        self.keeper = None
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["engine.keeper = k", "self.engine.keeper = k", "a, engine.keeper = 1, 2", "engine.keeper += 1"],
+)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_an_object_that_is_patched_is_found(line: str, kind: str) -> None:
+    patching = f"{kind} f(engine):\n    {line}"
+    assert len(foreign_attributes([("engines.engine", OWNER, False), ("service.launcher", patching, False)])) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(engine):\n    engine.other = 1\n    keeper = engine.keeper",
+        "class C:\n    def f(self):\n        self.keeper = 1\n\ndef g(c):\n    c.keeper = 2",
+        "@dataclass\nclass C:\n    keeper: int = 0\n\ndef g(c):\n    c.keeper = 2",
+        "import httpx\n\ndef f(answer: httpx.Response):\n    answer.keeper = 1",
+        "def f(answer: Any):\n    answer.keeper = 1",
+    ],
+)
+def test_what_a_package_sets_of_its_own_and_of_libraries_is_not_found(text: str) -> None:
+    assert foreign_attributes([("engines.engine", OWNER, False), ("service.launcher", text, False)]) == []
+
+
+TOOLBOX = "LIMIT = 1\n\ndef saw(): ...\n\ndef plane(): return saw()\n\ndef drill(): ..."
+SHOPS = [("b", "from supervisor.a import plane", False), ("c", "from supervisor.a import saw", False)]
+
+
+@pytest.mark.parametrize("taken", ["drill", "LIMIT"])
+def test_a_stray_is_found(taken: str) -> None:
+    assert len(strays([("a", TOOLBOX, False), *SHOPS, ("d", f"from supervisor.a import {taken}", False)])) == 1
+
+
+@pytest.mark.parametrize(
+    "users",
+    [
+        [("d", "from supervisor.a import drill, saw", False)],
+        [("d", "from supervisor.a import drill", False), ("e", "from supervisor.a import drill", False)],
+        [("d", "from supervisor.a import plane", False)],
+        [],
+    ],
+)
+def test_what_belongs_to_its_module_is_no_stray(users: list[tuple[str, str, bool]]) -> None:
+    assert strays([("a", TOOLBOX, False), *SHOPS, *users]) == []
+    alone = [("a", "def drill(): ...", False), ("d", "from supervisor.a import drill", False)]
+    assert strays(alone) == []
 
 
 @pytest.mark.parametrize("call", ["open(path)", "path.open('rb')", "io.open(path)"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,22 +17,32 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor import __version__
 from supervisor.api import files, inflight, manage, openai, pages, peers
 from supervisor.api.errors import error_response
-from supervisor.api.guard import Access, Guard
+from supervisor.api.guard import Guard
 from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
-from supervisor.core.routes import UPSTREAM
+from supervisor.core.requests.access import AccessRules
+from supervisor.core.routes import UPSTREAM, asked_of
 from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
 
 
-def create_app(services: Services, relayed: Mapping[str, ASGIApp], upstream: ASGIApp, access: Access) -> Guard:
-    """The application.
+@dataclass(frozen=True)
+class Proxied:
+    """The ASGI endpoints of the proxy.
 
-    `relayed`: POST paths that are served by ASGI endpoints of the proxy. `upstream`: the one for all below /upstream/.
+    relayed: by path, for POST. asked: for paths whose model stands in the query. upstream: for all below /upstream/.
     """
-    return Guard(_Dispatch(framework(services), relayed, upstream), access)
+
+    relayed: Mapping[str, ASGIApp]
+    asked: ASGIApp
+    upstream: ASGIApp
+
+
+def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules]) -> Guard:
+    """The application. `rules`: who may use it, asked for every request."""
+    return Guard(_Dispatch(framework(services), proxied), rules)
 
 
 def framework(services: Services) -> FastAPI:
@@ -59,19 +70,28 @@ class _Dispatch:
     HEAD is answered as GET, but where that changes something; the server leaves the body out.
     """
 
-    def __init__(self, app: ASGIApp, relayed: Mapping[str, ASGIApp], upstream: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, proxied: Proxied) -> None:
         self._app = SmallBodies(app)
-        self._upstream = ServerErrorMiddleware(upstream, _bug)
-        self._relayed = {path: ServerErrorMiddleware(endpoint, _bug) for path, endpoint in relayed.items()}
+        self._asked = ServerErrorMiddleware(proxied.asked, _bug)
+        self._upstream = ServerErrorMiddleware(proxied.upstream, _bug)
+        self._relayed = {path: ServerErrorMiddleware(one, _bug) for path, one in proxied.relayed.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope.get("method")
         if method == "HEAD":
             scope = {**scope, "method": "GET", AS_HEAD: True}
-        relayed = self._relayed.get(scope["path"]) if method == "POST" else None
-        if relayed is None and scope["path"].startswith(UPSTREAM):
-            relayed = self._upstream
-        await (relayed or self._app)(scope, receive, send)
+        await self._of(scope["method"], scope["path"])(scope, receive, send)
+
+    def _of(self, method: str, path: str) -> ASGIApp:
+        """Return what serves a path, with a slash at its end or without."""
+        plain = path.rstrip("/")
+        relayed = self._relayed.get(plain) if method == "POST" else None
+        if relayed is not None:
+            return relayed
+        if path.startswith(UPSTREAM):
+            return self._upstream
+        row = asked_of(plain)
+        return self._asked if row is not None and method in row.summary else self._app
 
 
 def _supervisor_error(request: Request, error: Exception) -> Response:

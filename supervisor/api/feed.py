@@ -7,7 +7,7 @@ out. All readers share the looks (`looks.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -19,7 +19,7 @@ from supervisor.proxy.asgi import SSE_HEADERS
 from supervisor.service.looks import Look, Looks, event
 
 MOST_READERS = 64
-"""Clients that may read events at a time: one that stops reading keeps what it was told last."""
+"""Clients that may follow events or logs at a time: one that stops reading keeps what it was told last."""
 
 KEEP_ALIVE_S = 15.0
 _PAUSE_S = 0.05  # between two looks, so that heavy traffic does not cost a look for every request
@@ -81,19 +81,26 @@ class Feed:
                 closing.cancel()
 
 
-class EventStream(StreamingResponse):
-    """An answer of events. A client that would be one too many gets TooManyReaders in its place."""
+class Followed(StreamingResponse):
+    """An answer that goes on until the client leaves. One too many is TooManyReaders: each keeps what is unread."""
 
-    def __init__(self, feed: Feed, told: AsyncIterator[str]) -> None:
-        super().__init__(told, headers={name.decode(): value.decode() for name, value in SSE_HEADERS})
+    def __init__(self, feed: Feed, told: AsyncIterator[str], headers: Mapping[str, str]) -> None:
+        super().__init__(told, headers=headers)
         self._feed = feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if self._feed.readers >= MOST_READERS:
-            raise TooManyReaders(f"{MOST_READERS} clients read events already; end some of them.", retry_after=5)
+            raise TooManyReaders(f"{MOST_READERS} clients follow events or logs; end some of them.", retry_after=5)
         self._feed.readers += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._feed.readers -= 1
+
+
+class EventStream(Followed):
+    """An answer of events."""
+
+    def __init__(self, feed: Feed, told: AsyncIterator[str]) -> None:
+        super().__init__(feed, told, {name.decode(): value.decode() for name, value in SSE_HEADERS})

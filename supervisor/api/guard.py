@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,22 +14,15 @@ _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _POLICY_VIOLATION = 1008  # a websocket's close code
 
 
-@dataclass
-class Access:
-    """What requests are measured by; the rules may be replaced, and count for all requests from then on."""
-
-    rules: AccessRules
-
-
 class Guard:
     """ASGI middleware that enforces `AccessRules` and answers CORS preflights of allowed origins.
 
-    Nothing but HTTP is let through.
+    Nothing but HTTP is let through. `rules`: those in force now, asked for every request.
     """
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, rules: Callable[[], AccessRules]) -> None:
         self._app = app
-        self._access = access
+        self._rules = rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through or answer it."""
@@ -39,7 +31,7 @@ class Guard:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = check(self._access.rules, scope["method"], scope["path"], headers)
+        refusal = check(self._rules(), scope["method"], scope["path"], headers)
         if refusal is None and is_preflight(scope["method"], headers):
             await _answer_preflight(send, headers)
             return

@@ -25,9 +25,11 @@ from supervisor.api.answers import (
     shaped,
     written,
 )
+from supervisor.api.feed import Followed
 from supervisor.api.services import (
     AboutOf,
     AddedOf,
+    FeedOf,
     LoadsOf,
     LogControlOf,
     LogsOf,
@@ -177,14 +179,17 @@ async def reload_config(reloader: ReloaderOf) -> dict[str, Any]:
 @router.get("/logs", response_class=StreamingResponse, **written("text/plain"))
 async def logs(
     found: LogsOf,
+    feed: FeedOf,
     model: Target | None = None,
     lines: Annotated[int, Query(ge=0, le=10_000)] = 100,
     follow: bool = False,
 ) -> StreamingResponse:
     """The last lines of a model's engine, or of the daemon itself; `follow` keeps the answer open for new ones."""
     log = found.of(model)
-    shown = _follow(log, lines) if follow else _tail(log, lines)
-    return StreamingResponse(shown, media_type="text/plain; charset=utf-8")
+    headers = {"content-type": "text/plain; charset=utf-8"}
+    return (
+        Followed(feed, _follow(log, lines), headers) if follow else StreamingResponse(_tail(log, lines), 200, headers)
+    )
 
 
 @router.get("/logs/level", **shaped(Level))
@@ -196,7 +201,7 @@ async def log_level(control: LogControlOf) -> dict[str, LogLevel]:
 @router.post("/logs/level", **shaped(Level))
 async def set_log_level(control: LogControlOf, body: LogLevelRequest) -> dict[str, LogLevel]:
     """Have the daemon's log tell more or less, until the daemon ends or the configuration says another level."""
-    control.level = body.level
+    control.set_level(body.level)
     _log.info("log_level", level=body.level)
     return {"level": body.level}
 

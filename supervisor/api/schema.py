@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from supervisor.core.routes import SERVED, Route, api_of
+from supervisor.core.routes import ASKED, SERVED, Asked, Route, api_of
 from supervisor.core.stream.apis import ANTHROPIC
 
 _JSON = "application/json"
@@ -62,6 +62,7 @@ class Documented(FastAPI):
         if self.openapi_schema is None:
             schema = super().openapi()
             schema["paths"] = {**{path: {"post": _relayed(route)} for path, route in SERVED.items()}, **schema["paths"]}
+            schema["paths"].update((row.path, {m.lower(): _asked(row, m) for m in row.summary}) for row in ASKED)
             schema["paths"][_UPSTREAM] = {method: _upstream(method) for method in _UPSTREAM_METHODS}
             components = schema.setdefault("components", {})
             for unused in ("HTTPValidationError", "ValidationError"):
@@ -77,14 +78,17 @@ class Documented(FastAPI):
 
 def _relayed(route: Route) -> dict[str, Any]:
     properties = {
-        "model": {**_TEXT, "description": "An id or an alias; it is loaded where it is not."},
+        "model": {
+            **_TEXT,
+            "description": "An id, an alias, or a beginning of one; loaded where it is not. Default: the only one.",
+        },
         **route.takes,
         **({"stream": {"type": "boolean", "default": False}} if route.generates else {}),
         **(_TOOL_CALLS if route.finds_calls else {}),
     }
     body = {
         "type": "object",
-        "required": ["model", *route.takes],
+        "required": list(route.takes),
         "properties": properties,
         "additionalProperties": True,
     }
@@ -96,6 +100,23 @@ def _relayed(route: Route) -> dict[str, Any]:
         "description": "Everything else in the body is llama-server's own and passed on.",
         "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
         "responses": {"200": {"description": "llama-server's answer", "content": answers}},
+    }
+
+
+def _asked(row: Asked, method: str) -> dict[str, Any]:
+    told = "An id or an alias. Without one, the default."
+    parameters: list[dict[str, Any]] = [{"name": "model", "in": "query", "schema": _TEXT, "description": told}]
+    if "{slot}" in row.path:
+        whole = {"type": "integer", "minimum": 0}
+        parameters.append({"name": "slot", "in": "path", "required": True, "schema": whole})
+        actions = {"enum": ["save", "restore", "erase"]}
+        parameters.append({"name": "action", "in": "query", "required": True, "schema": actions})
+    return {
+        "summary": row.summary[method],
+        "operationId": f"{method.lower()}_{row.path.strip('/').replace('/', '_').replace('-', '_')}",
+        "parameters": parameters,
+        **({"requestBody": {"content": {_JSON: {"schema": {}}}}} if method == "POST" else {}),
+        "responses": {"200": {"description": "the engine's answer"}},
     }
 
 

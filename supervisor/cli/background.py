@@ -17,7 +17,6 @@ from typing import BinaryIO
 
 import supervisor
 from supervisor.cli.daemon import Daemon, api_key, at_endpoint, explicit_url, find, note_configuration, same_version
-from supervisor.cli.options import background_arguments
 from supervisor.cli.progress import Report
 from supervisor.cli.render import note
 from supervisor.errors import DaemonAlreadyRunning, DaemonError, RemoteError
@@ -45,7 +44,7 @@ def ensure(args: argparse.Namespace, report: Report) -> Daemon:
     Raises as `connect`; EngineNotFound or EngineUnusable before one is started for an engine that cannot be used.
     """
     daemon = find(args)
-    extra = background_arguments(args)
+    extra = _given(args)
     if daemon is None or (daemon.stopping and not explicit_url(args)):
         if getattr(args, "engine", None):
             from supervisor.llamacpp.locate import locate  # noqa: PLC0415 - only an engine that was named is looked at here
@@ -82,6 +81,16 @@ def start(command: Sequence[str], where: Places, key: str | None) -> Daemon:
             if daemon is not None:
                 return daemon
     raise DaemonError(f"Another daemon holds {where.daemon_lock} but does not answer; its log is {where.daemon_log}.")
+
+
+def _given(args: argparse.Namespace) -> list[str]:
+    """Return those of `add_background`'s options that were given, as arguments of `serve`."""
+    found: list[str] = []
+    for name in ("config", "port", "engine"):
+        value = getattr(args, name, None)
+        if value is not None:
+            found += [f"--{name}", str(value)]
+    return found
 
 
 def _attempt(command: Sequence[str], where: Places, key: str | None, log: BinaryIO, deadline: float) -> Daemon | None:

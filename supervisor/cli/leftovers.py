@@ -55,7 +55,7 @@ _CACHE = Kind(
 _ENGINES = Kind(
     files=("chosen.json", ".lock", ".chosen.lock"),
     folders={"downloads": Kind(("*.tar.*", "*.zip", "*.part")), "logs": Kind(("install-*.log",))},
-    whole=("scratch", "tools"),
+    whole=("scratch", "tools", "cuda"),
 )
 
 

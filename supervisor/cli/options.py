@@ -43,16 +43,6 @@ def inner_verb(verbs: Subparsers, name: str, short: str, run: Run, description: 
     return parser
 
 
-def background_arguments(args: argparse.Namespace) -> list[str]:
-    """Return those of `add_background`'s options that were given, as arguments of `serve`."""
-    found: list[str] = []
-    for name in ("config", "port", "engine"):
-        value = getattr(args, name, None)
-        if value is not None:
-            found += [f"--{name}", str(value)]
-    return found
-
-
 def port(text: str) -> int:
     """Parse a TCP port; 0 lets the system choose. Raises argparse.ArgumentTypeError."""
     return ranged(text, 0, 65535)

@@ -110,7 +110,6 @@ def decimal(least: float, most: float) -> Any:
 Flag = Annotated[bool, BeforeValidator(_truth)]
 Tokens = Annotated[int, Field(ge=0, le=MOST_TOKENS), _TOKENS, _tokens(0)]
 SomeTokens = Annotated[int, Field(ge=1, le=MOST_TOKENS), _TOKENS, _tokens(1)]
-AllTokens = Annotated[int, Field(ge=-1, le=MOST_TOKENS), _TOKENS, _tokens(-1)]  # -1: no limit
 Context = Annotated[int, Field(ge=256, le=MOST_TOKENS), _TOKENS, _tokens(256)]
 Mebibytes = Annotated[int, Field(ge=0, le=MOST_MIB), _SIZE, _mebibytes(0)]
 AllMebibytes = Annotated[int, Field(ge=-1, le=MOST_MIB), _SIZE, _mebibytes(-1)]  # -1: no limit

@@ -34,24 +34,6 @@ def expand(data: Mapping[str, object], env: Mapping[str, str]) -> tuple[dict[str
     return rest, expander.faults
 
 
-def escape(data: Mapping[str, object]) -> dict[str, object]:
-    """Return the same data, written so that `expand` gives it back."""
-    return {key: _escaped(value) for key, value in data.items()}
-
-
-def escape_text(text: str) -> str:
-    """Return the same text, written so that `expand` gives it back."""
-    return text.replace("${", "$${")
-
-
-def _escaped(data: object) -> object:
-    if isinstance(data, str):
-        return escape_text(data)
-    if isinstance(data, dict):
-        return escape(data)
-    return [_escaped(item) for item in data] if isinstance(data, list | tuple) else data
-
-
 class _Unknown(Exception):
     """Nothing has this name; the argument says what to do."""
 

@@ -72,6 +72,4 @@ def fault_at(document: Document, path: Path | None, loc: Loc, message: str, *, k
 def config_error(faults: Iterable[ConfigFault]) -> ConfigError:
     """Return the error that names all faults, those at the top of the file first."""
     ordered = tuple(sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0)))
-    error = ConfigError("\n".join(map(str, ordered)))
-    error.faults = ordered
-    return error
+    return ConfigError("\n".join(map(str, ordered)), faults=ordered)

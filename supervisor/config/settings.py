@@ -66,6 +66,7 @@ class ServerSettings(_Strict):
     watch_config: Flag = True
     keep_alive: NoSeconds = 5
     tool_calls: ToolMode = "auto"
+    default_model: Name | None = None
     log_level: LogLevel = "info"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4

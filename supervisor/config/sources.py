@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from supervisor.config.settings import ModelSettings
-from supervisor.core.catalog import HubReference, parse_reference
+from supervisor.core.repository import HubReference, parse_reference
 from supervisor.errors import InvalidRequest
 
 DEMO = "demo"

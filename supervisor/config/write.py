@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from supervisor.config.document import to_yaml
-from supervisor.config.expand import escape_text
 from supervisor.core.text.plaintext import one_line
 
 _VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
@@ -50,7 +49,7 @@ def unique_ids(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
 
 
 def _escaped(data: object) -> object:
-    """Return data as `escape` does, with `${env.…}` left as it was."""
+    """Return the same data, written so that `expand` gives it back; `${env.…}` is left as it was."""
     if isinstance(data, dict):
         return {key: _escaped(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
@@ -58,4 +57,4 @@ def _escaped(data: object) -> object:
     if not isinstance(data, str):
         return data
     parts = _VARIABLE.split(data)
-    return "".join(part if number % 2 else escape_text(part) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else part.replace("${", "$${") for number, part in enumerate(parts))

@@ -16,20 +16,28 @@ from supervisor.core.stream.outgoing import Kind
 UPSTREAM: Final = "/upstream/"
 """The path before `MODEL/PATH` by which a client gets the engine's own answer."""
 
+_NEVER: Final = frozenset({"/tools", "/cors-proxy"})  # run programs, fetch any address
+
 _TEXT: Final = {"type": "string"}
 _MESSAGES: Final = {"messages": {"type": "array", "items": {"type": "object"}}}
 _INPUT: Final = {"input": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
 _PROMPT: Final = {"prompt": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
 
 
+_TOKENS: Final = {"tokens": {"type": "array", "items": {"type": "integer"}}}
+_CONTENT: Final = {"content": _TEXT}
+_DOCUMENTS: Final = {"query": _TEXT, "documents": {"type": "array", "items": _TEXT}}
+_INFILL: Final = {"input_prefix": _TEXT, "input_suffix": _TEXT}
+_CONTROL: Final = {"id": {**_TEXT, "description": "Of the chat's answer."}, "action": {"enum": ["reasoning_end"]}}
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path of an engine.
+    """A path of an engine, to which a request is posted. `model` stands in its body, or in the query.
 
     Attributes:
-        path: as the engine has it. also: its other spellings there.
+        path: as the engine has it. also: its other spellings, the engine's and those that clients use.
         summary: what it does, for the schema.
-        served: by the daemon under the same path, `model` in the body; the others are reached below `/upstream/` alone.
         api: how a stream ends and an error is said.
         kind: of the answer that its stream is folded into; None: nothing is generated, or nothing that can be folded.
         form: how its request becomes one for a chat, and the answer its own again; None: no calls are looked for.
@@ -37,9 +45,8 @@ class Route:
     """
 
     path: str
-    summary: str = ""
+    summary: str
     also: tuple[str, ...] = ()
-    served: bool = True
     api: Api = OPENAI
     kind: Kind | None = None
     form: Form | None = None
@@ -71,7 +78,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         takes=_MESSAGES,
     ),
     Route("/v1/completions", "Continue a text.", kind="completion", takes=_PROMPT),
-    Route("/v1/embeddings", "Turn texts into vectors.", takes=_INPUT),
     Route(
         "/v1/responses",
         "Answer a conversation, in the form of OpenAI's responses.",
@@ -84,24 +90,111 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(
         "/v1/messages",
         "Answer a conversation, in the form of Anthropic's messages.",
+        also=("/messages",),
         api=ANTHROPIC,
         form=MESSAGES_FORM,
         takes=_MESSAGES,
     ),
-    Route("/v1/messages/count_tokens", "Count the tokens of a conversation.", api=ANTHROPIC, takes=_MESSAGES),
-    Route("/completion", also=("/completions",), served=False, kind="raw"),
-    Route("/infill", served=False, kind="raw"),
+    Route(
+        "/completion",
+        "Continue a text, in llama-server's own form.",
+        also=("/completions",),
+        kind="raw",
+        takes=_PROMPT,
+    ),
+    Route("/infill", "Fill in the middle of a text.", also=("/v1/infill",), kind="raw", takes=_INFILL),
+    Route("/v1/embeddings", "Turn texts into vectors.", takes=_INPUT),
+    Route(
+        "/embeddings",
+        "Turn texts into vectors, in llama-server's own form.",
+        also=("/embedding",),
+        takes=_CONTENT,
+    ),
+    Route(
+        "/v1/rerank",
+        "Order documents by how well they answer a question.",
+        also=("/rerank", "/v1/reranking", "/reranking"),
+        takes=_DOCUMENTS,
+    ),
+    Route("/tokenize", "Turn a text into tokens.", also=("/v1/tokenize",), takes=_CONTENT),
+    Route("/detokenize", "Turn tokens into a text.", also=("/v1/detokenize",), takes=_TOKENS),
+    Route(
+        "/apply-template",
+        "Show the prompt that the template makes of a conversation.",
+        also=("/v1/apply-template",),
+        takes=_MESSAGES,
+    ),
+    Route(
+        "/v1/chat/completions/input_tokens",
+        "Count the tokens of a conversation.",
+        also=("/chat/completions/input_tokens",),
+        takes=_MESSAGES,
+    ),
+    Route(
+        "/v1/chat/completions/control",
+        "End the thoughts of an answer that is being streamed.",
+        also=("/chat/completions/control",),
+        takes=_CONTROL,
+    ),
+    Route(
+        "/v1/responses/input_tokens",
+        "Count the tokens of a conversation, in the form of OpenAI's responses.",
+        also=("/responses/input_tokens",),
+        api=RESPONSES,
+        takes=_INPUT,
+    ),
+    Route(
+        "/v1/messages/count_tokens",
+        "Count the tokens of a conversation, in the form of Anthropic's messages.",
+        also=("/messages/count_tokens",),
+        api=ANTHROPIC,
+        takes=_MESSAGES,
+    ),
 )
 
-SERVED: Final[Mapping[str, Route]] = {route.path: route for route in ROUTES if route.served}
-"""The rows of the daemon's own paths."""
 
-_BY_NAME: Final[Mapping[str, Route]] = {name: route for route in ROUTES for name in route.names}
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A path of an engine for which `model` stands in the query.
+
+    Attributes:
+        path: as the engine has it; `{slot}` stands for a number.
+        summary: what it does, for the schema, by method.
+    """
+
+    path: str
+    summary: Mapping[str, str]
+
+
+ASKED: Final[tuple[Asked, ...]] = (
+    Asked("/props", {"GET": "Show the settings of a model's engine."}),
+    Asked("/slots", {"GET": "Show what the slots of a model's engine do."}),
+    Asked("/slots/{slot}", {"POST": "Save, restore or erase a slot; `action` says which."}),
+    Asked("/lora-adapters", {"GET": "Show a model's adapters.", "POST": "Set how much each adapter counts."}),
+)
+
+SERVED: Final[Mapping[str, Route]] = {name: route for route in ROUTES for name in route.names}
+"""The row of each of the daemon's own paths, in all spellings."""
+
+
+def asked_of(path: str) -> Asked | None:
+    """Return the row of a path whose model stands in the query."""
+    head, _, last = path.rpartition("/")
+    return _ASKED.get(f"{head}/{{slot}}" if last.isdigit() else path)
+
+
+_ASKED: Final[Mapping[str, Asked]] = {row.path: row for row in ASKED}
+
+
+def is_withheld(method: str, path: str) -> bool:
+    """Return whether an engine's path is for nobody: its tools, its proxy, and changes of its settings."""
+    plain = path.rstrip("/")
+    return plain in _NEVER or (plain == "/props" and method != "GET")
 
 
 def route_of(path: str) -> Route | None:
     """Return the row of an engine's path, in any of its spellings."""
-    return _BY_NAME.get(path)
+    return SERVED.get(path)
 
 
 def kind_of(path: str) -> Kind | None:
@@ -112,7 +205,7 @@ def kind_of(path: str) -> Kind | None:
 
 def api_of(path: str) -> Api:
     """Return the API of a path of ours; below `/upstream/MODEL`, that of the engine's path."""
-    route = _BY_NAME.get(path)
+    route = SERVED.get(path.rstrip("/"))
     if route is None and path.startswith(UPSTREAM):
-        route = next((row for name, row in _BY_NAME.items() if path.endswith(name)), None)
+        route = next((row for name, row in SERVED.items() if path.endswith(name)), None)
     return OPENAI if route is None else route.api

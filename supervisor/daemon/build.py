@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from supervisor.api.app import create_app
+from supervisor.api.app import Proxied, create_app
 from supervisor.api.errors import render_error
 from supervisor.api.feed import Feed
-from supervisor.api.guard import Access, Guard
+from supervisor.api.guard import Guard
 from supervisor.api.services import Services
 from supervisor.config import Settings
 from supervisor.config.current import Current
@@ -28,9 +28,10 @@ from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool, PoolLimits
 from supervisor.probe.machine import Prober
 from supervisor.proxy.connections import Connections
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting
@@ -105,7 +106,7 @@ def build_engines(world: World) -> Engines:
     built = parts(current, world.places, world.env, learning, site, changes.tell)
     planner = Planner(built.registry, built.catalogue.know, built.lookout)
     pins = Pins(built.registry.policy_of)
-    scheduler = Scheduler(planner.plan, pins, settings.limits(), lambda: current.settings.limits())
+    scheduler = Scheduler(planner.plan, pins, settings.limits(), current.view(Settings.limits))
     logs = EngineLogs(world.places.engine_log)
     slots = SlotStore(world.places.cache / "kv", settings.kv_store.max_mib << 20)
     launcher = Launcher(
@@ -113,7 +114,7 @@ def build_engines(world: World) -> Engines:
         commands=built.commands,
         places=world.places,
         env=world.env,
-        limits=lambda: _engine_limits(current.settings),
+        limits=current.view(_engine_limits),
         learning=learning,
         logs=logs,
         slots=slots,
@@ -129,20 +130,12 @@ def build_engines(world: World) -> Engines:
 def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]:
     """Build the parts that serve clients, on a pool that runs."""
     current, door, built, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
-    settings, registry, fetcher, program = current.settings, built.registry, built.fetcher, built.program
+    registry, fetcher, program = built.registry, built.fetcher, built.program
     identity = Identity(door.url, new_secret(), time.time())
     inflight, to_epoch = Inflight(lifetime), Epoch()
-    calls = ToolCalls(settings.server.tool_calls)
-    connections = Connections(door.limits(settings.server), render_error, time.monotonic)
-    access = Access(door.rules(settings))
-
-    def took(changed: Settings) -> None:
-        access.rules = door.rules(changed)
-        calls.default = changed.server.tool_calls
-        connections.limits = door.limits(changed.server)
-        take_log_settings(world.log_control, changed)
-
-    reloader = Reloader(current, registry, program, pool, world.source, took)
+    calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
+    connections = Connections(current.view(door.limits), render_error, time.monotonic)
+    reloader = Reloader(current, registry, program, pool, world.source)
     remarks = Remarks()
     statuses = Statuses(registry, pool, engines.planner, pins, remarks, fetcher.progress, to_epoch)
     requests = Requests(inflight, to_epoch)
@@ -184,14 +177,8 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             feed=feed,
             shut_down=stop.ask,
         )
-        guard = _guarded(services, _relaying(world, engines, inflight, calls), current, access)
+        guard = _guarded(services, _relaying(world, engines, inflight, calls), world)
         yield Daemon(engines, identity, reloader, feed, guard, connections)
-
-
-def take_log_settings(control: LogControl, settings: Settings) -> None:
-    """Log as the settings say."""
-    server = settings.server
-    control.configure(server.log_level, server.log_max_mib << 20, server.log_files)
 
 
 def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls) -> Relaying:
@@ -200,7 +187,7 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
     waiting = Waiting(
         pool,
         inflight,
-        lambda: current.settings.server.keep_alive,
+        current.view(lambda settings: settings.server.keep_alive),
         lambda model: downloads[model].share if model in downloads else None,
     )
     bodies = bodies_of(current.settings.server)
@@ -212,12 +199,17 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         render_error=render_error,
         tool_calls=calls,
         waiting=waiting,
+        naming=Naming(
+            engines.parts.registry, pool.loaded, current.view(lambda settings: settings.server.default_model)
+        ),
     )
 
 
-def _guarded(services: Services, relaying: Relaying, current: Current, access: Access) -> Guard:
-    upstream = upstream_endpoint(relaying, lambda: current.settings.kv_store.max_mib << 20)
-    return create_app(services, relay_endpoints(relaying), upstream, access)
+def _guarded(services: Services, relaying: Relaying, world: World) -> Guard:
+    current = world.current
+    upstream = upstream_endpoint(relaying, current.view(lambda settings: settings.kv_store.max_mib << 20))
+    proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
+    return create_app(services, proxied, current.view(world.door.rules))
 
 
 def _engine_limits(settings: Settings) -> EngineLimits:

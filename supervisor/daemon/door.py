@@ -26,9 +26,9 @@ class Door:
         """The URL for clients."""
         return url_of(self.listener, self.host)
 
-    def limits(self, server: ServerSettings) -> ClientLimits:
+    def limits(self, settings: Settings) -> ClientLimits:
         """Return what a client may take; never more connections than there are files for."""
-        most = self.shares.connections
+        server, most = settings.server, self.shares.connections
         return ClientLimits(
             connections=min(server.max_connections or most, most),
             head=server.max_header_kib << 10,

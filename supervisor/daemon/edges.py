@@ -36,7 +36,7 @@ class Edges:
         """As the pool wants them."""
         return PoolEdges(
             prepare=self._prepare,
-            read=self.planner.read,
+            fetch_and_read=self.planner.fetch_and_read,
             see_room=self.lookout.see_room,
             clock=lifetime,
             observe=self._observe,

@@ -19,7 +19,7 @@ from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.current import Current
 from supervisor.config.load import Start
 from supervisor.core.text.loglevel import LogLevel
-from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines, take_log_settings
+from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
 from supervisor.daemon.lock import (
     allow_many_files,
@@ -63,16 +63,24 @@ class DaemonOptions:
     log_format: logs.LogFormat = "text"
     log_level: LogLevel | None = None
 
+    def on(self, settings: Settings) -> Settings:
+        """Return the settings with the level of the log that is wanted here."""
+        if self.log_level is None:
+            return settings
+        server = settings.server.model_copy(update={"log_level": self.log_level})
+        return settings.model_copy(update={"server": server})
+
 
 def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
     where = places(env)
     own_log = OutputLog(None)
-    control = logs.LogControl(options.log_level or "info", LogFile(where.daemon_log))
+    current = Current(options.on(Settings()))  # until the configuration is read, which may have to be logged
+    control = logs.LogControl(current.view(_log_settings), LogFile(where.daemon_log))
     logs.configure(options.log_format, own_log.write, control)
     configured = _configured(options, env, where)
     settings = configured.settings
-    take_log_settings(control, settings)
+    current.take_over(settings)
     check_bind(settings.server, insecure=options.insecure)
     shares = file_shares(allow_many_files())
     host = settings.server.host
@@ -90,7 +98,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
                 time.time,
             )
             door = Door(listener, shares, host)
-            world = World(Current(settings), source, where, env, prober, learning, own_log, control, door)
+            world = World(current, source, where, env, prober, learning, own_log, control, door)
             runner.run(_serve(world, build_engines(world)))
     return 0
 
@@ -106,10 +114,12 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     settings = load_settings(file, env, start)
     if file is not None:
         _log.info("config_file", path=str(file))
-    if options.log_level is not None:
-        server = settings.server.model_copy(update={"log_level": options.log_level})
-        settings = settings.model_copy(update={"server": server})
-    return Configured(settings, file)
+    return Configured(options.on(settings), file)
+
+
+def _log_settings(settings: Settings) -> logs.LogSettings:
+    server = settings.server
+    return logs.LogSettings(server.log_level, server.log_max_mib << 20, server.log_files)
 
 
 async def _serve(world: World, engines: Engines) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from supervisor.demo.maker import write_scripted_gguf
-from supervisor.demo.script import MAKER_VERSION
+from supervisor.demo.maker import MAKER_VERSION, write_scripted_gguf
 from supervisor.demo.template import chat_template
 from supervisor.demo.texts import DEMO
 from supervisor.system.owned import own_folder

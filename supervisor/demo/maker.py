@@ -24,6 +24,9 @@ from supervisor.demo.script import Script, lines, start_token
 from supervisor.demo.template import chat_template
 from supervisor.system.atomic import atomic_write
 
+MAKER_VERSION = 1
+"""Part of the built-in model's file name: raise it when another file is written for the same script."""
+
 _WIDTH = 128
 _PLAIN, _ONE, _LAST, _FLAGS = 0, 1, 2, 3
 _FLAG = 4.0

@@ -17,9 +17,6 @@ TemplateKind = Literal["chatml", "plain"]
 CALL_END = "}\n</tool_call>"
 """The model's text after a call that the template has begun."""
 
-MAKER_VERSION = 1
-"""Part of the built-in model's file name: raise it when `maker` writes another file for the same script."""
-
 _WORD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 

@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import httptools
 
@@ -21,8 +21,14 @@ _CONNECT_S = 10.0
 _RETRY_S = 0.005
 _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 _PIECE = 1 << 16  # bytes read at once
+_TURN = 1 << 18  # bytes sent before others on the loop are served
 _LONGEST_HEAD = 1 << 18  # bytes of status and headers
+_AT_ONCE = 1 << 14  # bytes of JSON that are parsed on the loop that relays
+_INTERIM = frozenset({100, 102, 103})  # statuses of answers that come before the one
+_STATUSES = range(200, 600)  # and of that
 
+MOST_TOLD: Final = 4 << 20
+"""Bytes of an answer that is read as a whole: a model's template decides how much some of them say."""
 
 Payload = bytes | Sequence[bytes | memoryview]
 """A body in one, or in pieces that are sent one after the other."""
@@ -30,6 +36,10 @@ Payload = bytes | Sequence[bytes | memoryview]
 
 class EngineUnreachable(Exception):
     """The engine does not take the connection, broke it off, or does not speak HTTP."""
+
+
+class AnswerTooLarge(ValueError):
+    """An answer has more bytes than whoever reads it takes."""
 
 
 class EngineClient:
@@ -158,16 +168,20 @@ class EngineResponse:
             await self._more()
         return self._take()
 
-    async def read(self) -> bytes:
-        """Return the whole rest of the body."""
-        parts = []
+    async def read(self, most: int = MOST_TOLD) -> bytes:
+        """Return the whole rest of the body. Raise AnswerTooLarge where it has more than `most` bytes."""
+        parts, size = list[bytes](), 0
         while part := await self.read_some():
             parts.append(part)
+            size += len(part)
+            if size > most:
+                raise AnswerTooLarge(f"it has more than {most} bytes")
         return b"".join(parts)
 
     async def json(self) -> Any:
-        """Return the whole body, parsed. Raise ValueError where it is not JSON."""
-        return parse(await self.read())
+        """Return the whole body, parsed. Raise ValueError where it is not JSON, or larger than `MOST_TOLD`."""
+        body = await self.read()
+        return parse(body) if len(body) <= _AT_ONCE else await asyncio.to_thread(parse, body)
 
     async def json_object(self) -> dict[str, Any]:
         """Return the JSON object of the whole body; empty where the engine refused, or sent something else."""
@@ -199,18 +213,27 @@ class EngineResponse:
     async def send(self, message: bytes, more: Sequence[bytes | memoryview] = ()) -> None:
         """Send the request, in one or in pieces, and listen to the answer."""
         try:
-            sent = self._sent_at_once(message)
-            if sent < len(message):
-                await self._loop.sock_sendall(self._socket, memoryview(message)[sent:])
+            whole = memoryview(message)
+            await self._send_in_turns(whole[self._sent_at_once(whole[:_TURN]) :])
             for piece in more:
-                await self._loop.sock_sendall(self._socket, piece)
+                await self._send_in_turns(memoryview(piece))
         except OSError as error:  # it may have answered before it closed
             self._broken = EngineUnreachable(f"The engine does not take the request: {error}.")
             self._receive()
             return
         self._listen()
 
-    def _sent_at_once(self, message: bytes) -> int:
+    async def _send_in_turns(self, piece: memoryview) -> None:
+        """Send a piece, and let others on the loop be served meanwhile.
+
+        One system call would go on for as long as the engine reads as fast as it writes: 60 ms for 100 MB.
+        """
+        for start in range(0, len(piece), _TURN):
+            if start:
+                await asyncio.sleep(0)
+            await self._loop.sock_sendall(self._socket, piece[start : start + _TURN])
+
+    def _sent_at_once(self, message: memoryview) -> int:
         try:
             return self._socket.send(message)
         except BlockingIOError:
@@ -257,7 +280,7 @@ class EngineResponse:
             self._parser.feed_data(data)
             self._check_head(len(data))
             self._pour()
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._broken = EngineUnreachable(f"The engine's answer is not HTTP: {error}.")
         except Exception as error:  # noqa: BLE001 - the sink's own: for who called `pipe`
             self._broken = error
@@ -307,20 +330,25 @@ class EngineResponse:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep the one header that matters."""
-        if name.lower() == b"content-type":
+        if name.lower() == b"content-type" and not self._has_head:
             self.full_content_type = value
             self.content_type = value.partition(b";")[0].strip().decode("latin-1").lower()
 
     def on_headers_complete(self) -> None:
-        """Note that the head is there."""
+        """Note that the head is there; one of an interim answer is passed over."""
+        if self._complete:
+            return
         self.status = self._parser.get_status_code()
-        self._has_head = True
+        self._has_head = self.status in _STATUSES
+        if not self._has_head and self.status not in _INTERIM:
+            self._broken = EngineUnreachable(f"The engine's answer has the status {self.status}.")
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body, without the chunks' frames."""
-        self._parts.append(body)
-        self._size += len(body)
+        """Take a piece of the body, without the chunks' frames; what follows the answer is none of it."""
+        if not self._complete:
+            self._parts.append(body)
+            self._size += len(body)
 
     def on_message_complete(self) -> None:
         """Note that the answer is complete."""
-        self._complete = True
+        self._complete = self._has_head

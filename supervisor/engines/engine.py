@@ -34,7 +34,7 @@ from supervisor.errors import EngineStalled, EngineStartFailed
 from supervisor.system import processes
 from supervisor.system.child import Child, ExitStatus, StopGrace
 
-__all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
+__all__ = ["Attendants", "Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
 
 _SILENT_S = 0.5  # without a state line for so long, the build is taken not to speak the protocol
 _POLL_S = 0.1
@@ -86,6 +86,19 @@ class Keeper(Protocol):
 
 
 @dataclass(frozen=True)
+class Attendants:
+    """Those who attend to an engine. None: nobody does.
+
+    Attributes:
+        notes: gets the facts of a start that succeeded.
+        keeper: saves and restores what its slots hold.
+    """
+
+    notes: StartNotes | None = None
+    keeper: Keeper | None = None
+
+
+@dataclass(frozen=True)
 class _Stalled:
     seconds: float
 
@@ -104,11 +117,10 @@ class Engine:
         record_dir: where the child's record lives.
         limits: patience.
         environ: the environment to start from; `launch.env` is added.
-        notes: gets the facts of a start that succeeded.
+        attendants: who is told when it is ready, and when it is about to end.
 
     Attributes:
         client: HTTP to it.
-        keeper: saves and restores what its slots hold; to be set before the start; None: nobody does.
     """
 
     def __init__(
@@ -119,18 +131,17 @@ class Engine:
         record_dir: Path,
         limits: EngineLimits,
         environ: Mapping[str, str] = os.environ,
-        notes: StartNotes | None = None,
+        attendants: Attendants = Attendants(),
     ) -> None:
         loop = asyncio.get_running_loop()
         self.socket = launch.socket
         self.client = EngineClient(launch.socket)
-        self.keeper: Keeper | None = None
         self._launch = launch
         self._log = log
         self._record_dir = record_dir
         self._limits = limits
         self._environ = environ
-        self._notes = notes
+        self._notes, self._keeper = attendants.notes, attendants.keeper
         self._account = AccountReader()
         self._told = asyncio.Event()  # the account is complete
         self._hushed = is_asking(launch.argv)
@@ -194,8 +205,8 @@ class Engine:
 
         It takes a bounded time, and never fails.
         """
-        if self.keeper is not None and self._is_ready() and not self._exit.done():
-            await self.keeper.save(self.client)
+        if self._keeper is not None and self._is_ready() and not self._exit.done():
+            await self._keeper.save(self.client)
 
     def kill(self) -> None:
         """End the child without asking, also while `stop` waits for it."""
@@ -235,8 +246,8 @@ class Engine:
             info = await self._describe(outcome.info)
             if not self._exit.done():
                 info = await self._noted(info, child.pid, seconds)
-                if self.keeper is not None:
-                    await self.keeper.restore(self.client, info.n_slots or 1)
+                if self._keeper is not None:
+                    await self._keeper.restore(self.client, info.n_slots or 1)
             if not self._exit.done():
                 return info
             outcome = self._exit.result()
@@ -380,6 +391,6 @@ class Engine:
         cause = cause_of(said, code=outcome.code, signal=outcome.signal)
         if cause is None:
             return EngineStartFailed(message, log_lines=lines)
-        failure = EngineStartFailed(f"{cause.message} ({message})", log_lines=lines, code=cause.code)
-        failure.device, failure.lacking = cause.device, cause.lacking
-        return failure
+        return EngineStartFailed(
+            f"{cause.message} ({message})", log_lines=lines, code=cause.code, device=cause.device, lacking=cause.lacking
+        )

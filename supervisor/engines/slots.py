@@ -22,7 +22,7 @@ import structlog
 
 from supervisor.core.launch.keeping import HeldSlot, SavedSlot, held_slots, to_drop, to_restore
 from supervisor.core.text.foreignjson import NotJson, parse
-from supervisor.engines.client import EngineClient, EngineUnreachable
+from supervisor.engines.client import AnswerTooLarge, EngineClient, EngineUnreachable
 from supervisor.system.owned import inner_folder
 
 _log = structlog.get_logger()
@@ -199,12 +199,11 @@ class SlotKeeper:
 async def _ask(client: EngineClient, slot: int, action: str, name: str) -> dict[str, object]:
     """Ask the engine for an action on a slot. Raise _Refused, EngineUnreachable."""
     body = json.dumps({"filename": name}).encode()
+    text, found = b"", None
     async with client.post(f"/slots/{slot}?action={action}", body) as response:
-        text = await response.read()
-    try:
-        found = parse(text)
-    except NotJson:
-        found = None
+        with suppress(AnswerTooLarge, NotJson):
+            text = await response.read()
+            found = parse(text)
     if response.status != 200 or not isinstance(found, dict):
         raise _Refused(f"the engine answered {response.status}: {text.decode('utf-8', 'replace')[:300]}")
     return found

@@ -36,11 +36,25 @@ class SupervisorError(Exception):
 
 
 class ConfigError(SupervisorError):
-    """The configuration file or a setting of the environment is wrong."""
+    """The configuration file or a setting of the environment is wrong.
+
+    Attributes:
+        faults: `config.faults.ConfigFault`, one for everything that is wrong.
+    """
 
     code = "config_invalid"
     status = 422
-    faults: tuple[object, ...] = ()  # `config.faults.ConfigFault`, one for everything that is wrong
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        log_lines: tuple[str, ...] = (),
+        faults: tuple[object, ...] = (),
+    ) -> None:
+        super().__init__(message, param=param, log_lines=log_lines)
+        self.faults = faults
 
 
 class UsageError(SupervisorError):

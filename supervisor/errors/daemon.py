@@ -84,7 +84,7 @@ class TooManyConnections(Overloaded):
 
 
 class TooManyReaders(Overloaded):
-    """As many clients read events as are allowed."""
+    """As many clients follow events or logs as are allowed."""
 
     code = "too_many_readers"
 

@@ -58,12 +58,19 @@ class EngineStartFailed(EngineError):
 
     code = "engine_start_failed"
     transient = True
-    device: str | None = None
-    lacking: int | None = None
 
-    def __init__(self, message: str, *, log_lines: tuple[str, ...] = (), code: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        log_lines: tuple[str, ...] = (),
+        code: str | None = None,
+        device: str | None = None,
+        lacking: int | None = None,
+    ) -> None:
         super().__init__(message, log_lines=log_lines)
         self.code = code or self.code
+        self.device, self.lacking = device, lacking
 
 
 class EngineStalled(EngineStartFailed):

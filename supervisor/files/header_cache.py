@@ -17,10 +17,11 @@ from typing import Any
 
 from supervisor.core.gguf import ArraySummary, GgufHeader, GgufValue, TensorInfo
 from supervisor.system.atomic import atomic_write
-from supervisor.system.owned import inner_folder
+from supervisor.system.owned import inner_folder, keep_newest
 
 _FORMAT = 1  # counts up when the reader finds out more
 _MAX_ENTRIES = 512
+_MAX_BYTES = 256 << 20  # of all together; one of an ordinary model has some 100 KB
 
 
 class HeaderCache:
@@ -60,16 +61,10 @@ class HeaderCache:
         with suppress(OSError):
             inner_folder(self._folder)
             atomic_write(place, _checksum(body) + b"\n" + body)
-            self._forget_oldest()
+            keep_newest(self._folder.glob("*.header"), _MAX_ENTRIES, _MAX_BYTES)
 
     def _entry(self, name: bytes) -> Path:
         return self._folder / f"{hashlib.sha256(name).hexdigest()[:32]}.header"
-
-    def _forget_oldest(self) -> None:
-        entries = list(self._folder.glob("*.header"))
-        if len(entries) > _MAX_ENTRIES:
-            for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns)[:-_MAX_ENTRIES]:
-                entry.unlink(missing_ok=True)
 
 
 def _identity(path: Path, found: os.stat_result) -> list[object]:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from supervisor.core.catalog import RepoFile, Variant, catalog_of
-from supervisor.core.catalog.forms import is_commit, is_sha256
+from supervisor.core.repository import RepoFile, Variant, catalog_of
+from supervisor.core.repository.forms import is_commit, is_sha256
 from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partials import SUFFIX, partial_of
 from supervisor.system.atomic import atomic_write

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import supervisor
-from supervisor.core.catalog import RepoFile
+from supervisor.core.repository import RepoFile
 from supervisor.errors import DiskFull, DownloadFailed, HubBusy, HubError, HubUnreachable, VerificationFailed
 from supervisor.hub.access import HubAccess
 from supervisor.hub.api import refusal

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import httpx2
-from huggingface_hub import get_session, set_client_factory
+from huggingface_hub import constants, get_session, set_client_factory
 
-from supervisor.core.catalog.forms import (
+from supervisor.core.repository.forms import (
     MAX_SIZE,
     is_commit,
     is_content_name,
@@ -22,6 +22,7 @@ from supervisor.core.catalog.forms import (
     is_sha256,
     is_size,
 )
+from supervisor.system.reach import leads_inside
 
 Json = Mapping[str, Any]
 
@@ -87,8 +88,12 @@ class Guard:
     def _rung(self, _number: int, _frame: object) -> None:
         raise Stalled(f"it sent less than {_KEPT_UP >> 10} KiB in {self._patience:.0f} s")
 
-    def _asked(self, _request: Any) -> None:
+    def _asked(self, request: Any) -> None:
+        """Let a request go out to what the hub itself could reach, and with the token to the hub alone."""
         self._alarm(self._patience)
+        _check_way(request.url.host)
+        if _origin(request.url) != _origin(httpx2.URL(constants.ENDPOINT)):
+            request.headers.pop("Authorization", None)
 
     def _answered(self, answer: Any) -> None:
         self._alarm(self._patience)
@@ -99,6 +104,9 @@ class Guard:
             raise Misled(f"answers for the commit {_quoted(commit)} where {self._commit} was asked for")
         if answer.request.method == "HEAD":
             self._check_metadata(answer)
+        storage = answer.headers.get(constants.HUGGINGFACE_HEADER_X_XET_ENDPOINT)
+        if storage is not None:  # asked by another client, which nobody guards
+            _check_way(httpx2.URL(storage).host)
         answer.stream = _bounded(answer.stream, self._most(answer), self)
 
     def _check_metadata(self, answer: Any) -> None:
@@ -164,6 +172,15 @@ def _bounded(stream: Any, most: int, guard: Guard) -> Any:
             stream.close()
 
     return Bounded()
+
+
+def _check_way(host: str) -> None:
+    if leads_inside(httpx2.URL(constants.ENDPOINT).host, host):
+        raise Misled(f"sends on to {_quoted(host)}, which is inside this network or this machine")
+
+
+def _origin(url: Any) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
 
 
 def _quoted(told: object) -> str:

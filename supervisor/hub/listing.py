@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from supervisor.core.catalog import RepoFile
-from supervisor.core.catalog.forms import (
+from supervisor.core.repository import RepoFile
+from supervisor.core.repository.forms import (
     is_commit,
     is_content_name,
     is_plain_path,

@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from supervisor.core.catalog import (
+from supervisor.core.gguf import GgufHeader
+from supervisor.core.repository import (
     Catalog,
     HubReference,
     RepoFile,
@@ -18,7 +19,6 @@ from supervisor.core.catalog import (
     parse_reference,
     projector_for,
 )
-from supervisor.core.gguf import GgufHeader
 from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.files.header_cache import HeaderCache
 from supervisor.files.model_file import ModelFile, open_model
@@ -30,10 +30,11 @@ from supervisor.hub.listing import MAIN, Repository
 from supervisor.hub.partials import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.system.atomic import atomic_write
-from supervisor.system.owned import inner_folder
+from supervisor.system.owned import inner_folder, keep_newest
 from supervisor.system.paths import safe_name
 
 _MAX_LISTINGS = 256
+_MAX_BYTES = 64 << 20  # of all together
 
 
 @dataclass(frozen=True)
@@ -223,8 +224,7 @@ class HubModels:
                 return
             inner_folder(self._listings)
             atomic_write(place, json.dumps(asdict(repository)).encode())
-            for old in sorted(self._listings.glob("*.json"), key=lambda path: -path.stat().st_mtime)[_MAX_LISTINGS:]:
-                old.unlink(missing_ok=True)
+            keep_newest(self._listings.glob("*.json"), _MAX_LISTINGS, _MAX_BYTES)
 
     def _listing(self, there: Repository) -> Repository | None:
         with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):

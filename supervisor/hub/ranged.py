@@ -8,8 +8,8 @@ from typing import BinaryIO, cast
 
 import httpx
 
-from supervisor.core.catalog import RepoFile, Variant
 from supervisor.core.gguf import GgufHeader, combine_shards, read_header
+from supervisor.core.repository import RepoFile, Variant
 from supervisor.errors import GgufError, HubError
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.api import HubClient

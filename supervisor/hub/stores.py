@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from supervisor.core.catalog import RepoFile, catalog_of
 from supervisor.core.gguf import GgufHeader
+from supervisor.core.repository import RepoFile, catalog_of
 from supervisor.core.spec import lookup
 from supervisor.errors import ModelFileError, ModelNotFound
 from supervisor.files.model_file import open_model

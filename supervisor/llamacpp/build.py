@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.errors import BuildFailed
+from supervisor.llamacpp.cuda import DEFAULT_ARCHITECTURES, CudaToolkit, cuda_flags, put_beside
 from supervisor.llamacpp.machine import Machine
 from supervisor.llamacpp.progress import Progress, Report
+from supervisor.llamacpp.recipe import add_shared, recipe
 from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.source import Source
 from supervisor.llamacpp.store import SERVER
@@ -28,29 +31,58 @@ _BACKEND_FLAGS = {
     "vulkan": ("-DGGML_VULKAN=ON",),
     "metal": ("-DGGML_METAL=ON", "-DGGML_METAL_EMBED_LIBRARY=ON"),
 }
+_SHARING = frozenset({"vulkan"})
 
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The plan of a build: its source, tools and options; `jobs` compilers at once."""
+    """The plan of a build: its source, tools and options; `jobs` compilers at once.
+
+    cuda, architectures: NVIDIA's compiler, and the GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES.
+    recipes: the folders of CPU engines that are here, by their recipe.
+    """
 
     source: Source
     backend: str
     machine: Machine
     tools: Tools
     jobs: int
+    cuda: CudaToolkit | None = None
+    architectures: str = DEFAULT_ARCHITECTURES
+    recipes: Mapping[str, Path] = field(default_factory=dict)
 
 
-async def compile_engine(plan: BuildPlan, scratch: Path, env: Mapping[str, str], log: Path, report: Report) -> Path:
-    """Configure and build; return the folder with the programs and their libraries.
+@dataclass(frozen=True)
+class Built:
+    """The folder with the programs and their libraries, and the recipe they were made by."""
+
+    programs: Path
+    recipe: str | None
+
+
+async def compile_engine(plan: BuildPlan, scratch: Path, env: Mapping[str, str], log: Path, report: Report) -> Built:
+    """Configure and build. A Vulkan engine takes all but ggml from a CPU engine of the same recipe.
 
     Raises BuildFailed with the telling lines; the whole output is in `log`.
     """
     build = scratch / "build"
     report(Progress("configure", None, f"llama.cpp for {plan.backend}"))
     await _step(configure_command(plan, build), env, log, report)
+    made_by = await asyncio.to_thread(recipe, plan.source.digest, plan.source.folder, build)
+    base = plan.recipes.get(made_by or "") if plan.backend in _SHARING else None
+    if base:
+        report(Progress("share", None, f"{SERVER} and all but ggml are those of {base.parent.name}, built alike"))
     report(Progress("compile", 0.0, f"{plan.jobs} at a time"))
-    await _step(build_command(plan, build), env, log, report)
+    await _step(build_command(plan, build, only_ggml=base is not None), env, log, report)
+    if base:
+        await asyncio.to_thread(add_shared, build / "bin", base)
+    programs = _programs(build, log)
+    if plan.cuda:
+        await asyncio.to_thread(put_beside, plan.cuda, programs)
+    return Built(programs, made_by)
+
+
+def _programs(build: Path, log: Path) -> Path:
     for folder in (build / "bin", build / "bin" / "Release"):
         if (folder / SERVER).is_file():
             return folder
@@ -77,14 +109,12 @@ def configure_command(plan: BuildPlan, build: Path) -> list[str]:
         f"-DLLAMA_BUILD_COMMIT={plan.source.commit or 'unknown'}",
         *_BACKEND_FLAGS[plan.backend],
     ]
-    if plan.backend == "cuda" and plan.machine.nvcc:
-        command.append(f"-DCMAKE_CUDA_COMPILER={plan.machine.nvcc}")
-    return command
+    return [*command, *cuda_flags(plan.cuda, plan.architectures)] if plan.cuda else command
 
 
-def build_command(plan: BuildPlan, build: Path) -> list[str]:
-    """Return cmake's second call, for the server and, where the source has one, the RPC worker."""
-    targets = ["llama-server", *_rpc_target(plan.source.folder)]
+def build_command(plan: BuildPlan, build: Path, *, only_ggml: bool = False) -> list[str]:
+    """Return cmake's second call: for ggml's libraries, else the server and, where the source has one, the worker."""
+    targets = ["ggml"] if only_ggml else ["llama-server", *_rpc_target(plan.source.folder)]
     return [plan.tools.cmake, "--build", str(build), "--config", "Release", "--parallel", str(plan.jobs),
             "--target", *targets]  # fmt: skip
 
@@ -120,9 +150,25 @@ def _rpc_target(source: Path) -> tuple[str, ...]:
     return (found[1],) if found else ()
 
 
+class Meter:
+    """Follows a build's progress. Builds within it, as that of ggml's shader generator, count far fewer steps."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def read(self, line: str) -> float | None:
+        """Return how far the build is, from a line of its own that says so."""
+        count = _COUNT.match(line)
+        if count:
+            self._total = max(self._total, int(count["total"]))
+        return None if count and int(count["total"]) < self._total / 2 else parse_fraction(line)
+
+
 async def _step(command: list[str], env: Mapping[str, str], log: Path, report: Report) -> None:
+    meter = Meter()
+
     def heard(line: str) -> None:
-        fraction = parse_fraction(line)
+        fraction = meter.read(line)
         if fraction is not None:
             report(Progress("compile", fraction, line.partition("] ")[2]))
 

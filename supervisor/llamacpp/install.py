@@ -12,12 +12,13 @@ import os
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from supervisor.errors import BuildFailed, BuildToolMissing, EngineInstallFailed, EngineUnusable, SupervisorError
 from supervisor.llamacpp.archive import unpack_all
 from supervisor.llamacpp.build import BuildPlan, compile_engine, default_jobs
+from supervisor.llamacpp.cuda import CudaToolkit, architectures, cuda_toolkit
 from supervisor.llamacpp.download import fetch, file_digest, make_client
 from supervisor.llamacpp.lock import engine_lock
 from supervisor.llamacpp.machine import AUTO, Machine, backend_to_build, backend_to_download, survey
@@ -26,8 +27,9 @@ from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.release import BASE_VARIABLE, Platform, find_release
 from supervisor.llamacpp.source import GIT, REGISTRY, Source, from_folder, from_git, from_registry
 from supervisor.llamacpp.store import SERVER, EngineStore, Manifest
-from supervisor.llamacpp.toolchain import build_tools, check_compilers, read_os_release
-from supervisor.llamacpp.versions import DEFAULT_BUILD, TAG
+from supervisor.llamacpp.toolchain import Tools, build_tools, check_compilers, read_os_release
+from supervisor.llamacpp.versions import DEFAULT_BUILD, LEAST_VULKAN_HEADERS, TAG
+from supervisor.llamacpp.vulkan import check_vulkan
 from supervisor.system.owned import keep_newest
 from supervisor.system.paths import Places
 
@@ -72,6 +74,7 @@ class _Made:
     commit: str | None
     backend: str
     source: str
+    recipe: str | None = None
 
 
 async def install(
@@ -138,7 +141,7 @@ async def _by_route(shop: _Workshop, route: str, smoke_test: SmokeTest) -> Manif
         manifest = await asyncio.to_thread(_describe, made, folder / "bin" / SERVER, scratch)
         shop.report(Progress("smoke-test", None, f"trying {manifest.name} out"))
         await smoke_test(folder / "bin" / SERVER)
-        placed = shop.store.place(folder, manifest)
+        placed = shop.store.place(folder, replace(manifest, aside=not shop.request.use))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if shop.request.use:
@@ -171,10 +174,31 @@ async def _build(shop: _Workshop, route: str, scratch: Path) -> _Made:
     backend = backend_to_build(shop.machine, shop.request.backend)
     check_compilers(shop.machine, backend, shop.env, read_os_release())
     tools = await build_tools(shop.store, shop.env, shop.log, shop.report)
+    env = await _vulkan_env(shop, route, tools) if backend == "vulkan" else shop.env
+    cuda = await _cuda(shop) if backend == "cuda" else None
     source = await _source(shop, route, scratch)
-    plan = BuildPlan(source, backend, shop.machine, tools, shop.request.jobs or default_jobs())
-    programs = await compile_engine(plan, scratch, shop.env, shop.log, shop.report)
-    return _Made(programs, source.build, source.commit, backend, source.origin)
+    plan = BuildPlan(
+        source,
+        backend,
+        shop.machine,
+        tools,
+        shop.request.jobs or default_jobs(),
+        cuda=cuda,
+        architectures=architectures(shop.machine, shop.env),
+        recipes=shop.store.recipes(),
+    )
+    built = await compile_engine(plan, scratch, env, shop.log, shop.report)
+    return _Made(built.programs, source.build, source.commit, backend, source.origin, built.recipe)
+
+
+async def _vulkan_env(shop: _Workshop, route: str, tools: Tools) -> Mapping[str, str]:
+    """Check that all is there to build for Vulkan; what a folder of the user's needs of the headers nobody knows."""
+    least = LEAST_VULKAN_HEADERS if route in ALL_ROUTES else None
+    return await check_vulkan(shop.store, tools, shop.env, shop.log, least, read_os_release())
+
+
+async def _cuda(shop: _Workshop) -> CudaToolkit:
+    return await cuda_toolkit(shop.store, shop.machine, shop.env, shop.log, shop.report)
 
 
 async def _source(shop: _Workshop, route: str, scratch: Path) -> Source:
@@ -199,6 +223,7 @@ def _describe(made: _Made, binary: Path, scratch: Path) -> Manifest:
         source=made.source,
         sha256=file_digest(binary),
         made_at=int(time.time()),
+        recipe=made.recipe,
     )
 
 

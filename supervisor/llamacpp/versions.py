@@ -1,12 +1,16 @@
 """The one place that says which llama.cpp we install.
 
-To move to another build, change `DEFAULT_BUILD` and `SDIST_SHA256` together.
+To move to another build, change `DEFAULT_BUILD` and `SDIST_SHA256` together, and look whether its Vulkan back end uses
+names that only newer headers have.
 """
 
 from __future__ import annotations
 
 DEFAULT_BUILD = 11434
 TAG = f"b{DEFAULT_BUILD}"
+
+# The first with VkLayerSettingsCreateInfoEXT, the youngest name that ggml-vulkan.cpp uses whatever the headers are.
+LEAST_VULKAN_HEADERS = (1, 3, 272)
 
 # A distribution whose source archive carries llama.cpp's source (MIT) below `SOURCE_FOLDER`; its own wrapper
 # code is under another licence and is neither unpacked nor run.

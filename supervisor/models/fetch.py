@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from supervisor.core.catalog import catalog_of
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.registry import ModelEntry
+from supervisor.core.repository import catalog_of
 from supervisor.errors import HubUnreachable, ModelNotFound
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess

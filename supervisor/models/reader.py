@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from supervisor.core.catalog import Assessment, HubReference, best
+from supervisor.core.repository import Assessment, HubReference, best
 from supervisor.core.spec import ModelSpec, read_spec, tensor_bytes
 from supervisor.demo.builtin import ensure_demo_model
 from supervisor.errors import ModelNotFound

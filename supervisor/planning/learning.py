@@ -35,6 +35,8 @@ _PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(
     "keep_kv",
 }
 
+_LONGEST = 1024  # characters of one option's text
+
 ProcessBytes = Callable[[int], Mapping[str, int]]
 """The bytes that the driver says a process holds, by device name."""
 
@@ -216,14 +218,21 @@ def start_of(identity: str, intent: Intent, engine: str, build: int | None) -> S
 
 
 def _beside(options: LaunchOptions) -> tuple[str, ...]:
-    """Return what may decide memory beside the estimate's options and the plan; variables, maybe secret, as a hash."""
+    """Return what may decide memory beside the estimate's options and the plan.
+
+    Variables, which may be secret, and long texts, of which the store would keep thousands, are there as a hash.
+    """
     given = {
         field.name: value
         for field in fields(LaunchOptions)
         if field.name not in _PLANNED and (value := getattr(options, field.name)) != field.default and value
     }
-    plain = [f"{name}={value}" for name, value in given.items() if name != "env"]
+    plain = [_short(f"{name}={value}") for name, value in given.items() if name != "env"]
     return (*sorted(plain), *(f"{name}={_hidden(value)}" for name, value in sorted(options.env.items())))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text.partition('=')[0]}={_hidden(text)}"
 
 
 def _hidden(value: str) -> str:

@@ -1,7 +1,8 @@
 """Plan where models go, here and now: by the newest look at the machine and what is known of each model.
 
-The pool has a model read (`read`) and the machine looked at (`Lookout.see_room`) before the scheduler asks for a plan.
-What `plan` answers then is computed from these alone: it reads nothing and waits for nothing.
+The pool has a model fetched and read (`fetch_and_read`) and the machine looked at (`Lookout.see_room`) before the
+scheduler asks for a plan. What `plan` answers then is computed from these alone. It reads nothing and waits for
+nothing.
 """
 
 from __future__ import annotations
@@ -26,28 +27,29 @@ class Planner:
     """The planner that answers the scheduler.
 
     Args:
-        read: opens a model's files and looks up what is known of it, beside the engines that there are.
+        know: downloads what is missing of a model, opens its files and looks up what is known of it, beside the engines
+            that there are.
         lookout: has looked at the machine before a plan is asked for.
     """
 
     def __init__(
-        self, registry: Registry, read: Callable[[ModelEntry, Living], Awaitable[Known]], lookout: Lookout
+        self, registry: Registry, know: Callable[[ModelEntry, Living], Awaitable[Known]], lookout: Lookout
     ) -> None:
         self._registry = registry
-        self._read = read
+        self._know = know
         self._lookout = lookout
         self._known: dict[str, Known] = {}
         self._fallbacks: dict[str, tuple[LaunchOptions, Fallback]] = {}
 
-    async def read(self, model: str, living: Living) -> None:
-        """Read the model's files. Raise what reading them does."""
+    async def fetch_and_read(self, model: str, living: Living) -> None:
+        """Download what is missing of the model, and read its files. Raise what either does."""
         entry = self._registry.find(model)
         fallback = self.fallback(entry)
         try:
-            known = await self._read(_with_fallback(entry, fallback), living)
+            known = await self._know(_with_fallback(entry, fallback), living)
         except ModelFileError:
             fallback = without_draft(entry.options, fallback)
-            known = await self._read(_with_fallback(entry, fallback), living)
+            known = await self._know(_with_fallback(entry, fallback), living)
             self._fallbacks[entry.id] = entry.options, fallback
         self._known[entry.id] = replace(known, fallback=fallback)
 
@@ -59,7 +61,7 @@ class Planner:
     def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
         """Take in that a start of the model failed.
 
-        Return whether there is something else to try, for the next `read`.
+        Return whether there is something else to try, for the next `fetch_and_read`.
         """
         entry = self._registry.find(model)
         names = self._lookout.sight.placed(placement).names

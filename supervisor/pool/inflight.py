@@ -17,9 +17,9 @@ _SHOWN = 256  # characters of a path: every list and event of requests repeats i
 
 
 class InflightRequest:
-    """A request. `since`: seconds of the pool's clock. `engine`: None while it waits for one."""
+    """A request. `since`: seconds of the pool's clock."""
 
-    __slots__ = ("_cancelled", "_task", "engine", "id", "model", "path", "since", "stream")
+    __slots__ = ("_cancelled", "_engine", "_task", "id", "model", "path", "since", "stream")
 
     def __init__(self, number: int, model: ModelId, path: str, *, stream: bool, since: float) -> None:
         self.id = number
@@ -27,9 +27,18 @@ class InflightRequest:
         self.path = path
         self.stream = stream
         self.since = since
-        self.engine: EngineId | None = None
+        self._engine: EngineId | None = None
         self._task = asyncio.current_task()
         self._cancelled = False
+
+    @property
+    def engine(self) -> EngineId | None:
+        """The engine that answers it; None while it waits for one."""
+        return self._engine
+
+    def is_with(self, engine: EngineId | None) -> None:
+        """Note that this engine answers it; None: it waits for one again."""
+        self._engine = engine
 
     def cancel(self) -> None:
         """Cancel the request: whatever it waits for is cancelled, and it answers `request_cancelled`."""

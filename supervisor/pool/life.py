@@ -35,8 +35,8 @@ class PoolEdges:
 
     Attributes:
         prepare: the engine for a model and its place, not started.
-        read: reads what the planner must know of the model, beside the engines that there are; raises a
-            SupervisorError where that cannot be.
+        fetch_and_read: downloads and reads what the planner must know of the model, beside the engines that there are;
+            raises a SupervisorError where that cannot be.
         see_room: looks at the machine, lets the planner know, and returns the free bytes by device name. A device that
             is not in the answer counts as free. Runs one at a time.
         clock: monotonic seconds.
@@ -47,7 +47,7 @@ class PoolEdges:
     """
 
     prepare: Callable[[ModelId, Plan], Awaitable[PooledEngine]]
-    read: Callable[[ModelId, Living], Awaitable[None]]
+    fetch_and_read: Callable[[ModelId, Living], Awaitable[None]]
     see_room: Callable[[Living], Awaitable[Mapping[str, int]]]
     clock: Callable[[], float]
     observe: Callable[[str, ModelId, EngineId, Failure | None], None]

@@ -211,6 +211,10 @@ class Pool:
         """Return the engines there are, as the planner sees them."""
         return self._scheduler.residents(self._edges.clock())
 
+    def loaded(self) -> frozenset[ModelId]:
+        """Return the models that have an engine."""
+        return frozenset(one.model for one in self.residents())
+
     def holdings(self) -> tuple[Holding, ...]:
         """Return the planned memory of every engine that has a process."""
         return tuple(
@@ -298,7 +302,7 @@ class Pool:
         self._apply(RoomSeen(check.engine, failure))
 
     async def _read_and_look(self, check: CheckRoom) -> None:
-        await self._edges.read(check.model, self)
+        await self._edges.fetch_and_read(check.model, self)
         patience = self._edges.clock() + self._limits.room
         while True:
             free = await self._look_once()

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from supervisor.probe.tool import LIMIT_SECONDS
-
 _HELPER = Path(__file__).with_name("nvml_helper.py")
 
 
@@ -30,7 +28,7 @@ class Surroundings:
     devices: Path = Path("/dev")
     procfs: Path = Path("/proc")
     system: str = sys.platform
-    limit_s: float = LIMIT_SECONDS
+    limit_s: float = 5.0
     nvml: tuple[str, ...] = field(default=(sys.executable, "-P", str(_HELPER)))
 
     def tool(self, name: str) -> str | None:

@@ -16,7 +16,6 @@ from supervisor.core.environment import for_python
 
 T = TypeVar("T")
 
-LIMIT_SECONDS = 5.0
 PAUSE_SECONDS = 300.0
 _CHEAP_SECONDS = 0.5
 _REAP_SECONDS = 1.0

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
 
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
 from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
-from supervisor.engines.client import EngineResponse
+from supervisor.core.text.foreignjson import written
+from supervisor.engines.client import MOST_TOLD, AnswerTooLarge, EngineResponse
 from supervisor.errors import EngineStreamInvalid
 from supervisor.proxy.asgi import Responder
 
 _MOST_WHOLE = 256 << 20  # bytes of an answer that is passed on in one piece
 _AT_ONCE = 1 << 14  # and of one that is changed on the loop that relays
-_MOST_CHANGED = 4 << 20  # of one that is read for it; that takes 10 ms for each MiB at least, while all others wait
+_MOST_CHANGED = MOST_TOLD  # of one that is read for it; that takes 10 ms for each MiB at least, while all others wait
 
 Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
 """A change to a whole answer."""
@@ -78,8 +78,10 @@ async def fold(
             return
     if not into.done:
         raise StreamBroken
-    answer = into.response()
-    await responder.whole(200, _encode(answer if changed is None else changed(cast(Mapping[str, object], answer))))
+    with well_shaped():
+        answer = into.response()
+        body = written(answer if changed is None else changed(cast(Mapping[str, object], answer)))
+    await responder.whole(200, body)
 
 
 async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Changed | None) -> None:
@@ -93,7 +95,7 @@ async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Ch
         with well_shaped():
             said = cast(Mapping[str, object], said_by_engine(body, "The engine's answer"))
             answer = changed(said) if len(body) <= _AT_ONCE else await asyncio.to_thread(changed, said)
-        await responder.whole(200, _encode(answer))
+        await responder.whole(200, written(answer))
     elif upstream.status < 400:
         await responder.whole(upstream.status, body)
     else:
@@ -101,20 +103,13 @@ async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Ch
 
 
 async def _read(upstream: EngineResponse, most: int) -> bytes:
-    parts, size = list[bytes](), 0
-    while part := await upstream.read_some():
-        parts.append(part)
-        size += len(part)
-        if size > most:
-            raise EngineStreamInvalid(f"The engine's answer is larger than {most >> 20} MiB; ask for less.")
-    return b"".join(parts)
+    try:
+        return await upstream.read(most)
+    except AnswerTooLarge:
+        raise EngineStreamInvalid(f"The engine's answer is larger than {most >> 20} MiB; ask for less.") from None
 
 
 async def _send_error(responder: Responder, error: Mapping[str, object], status: int = 500) -> None:
     found, envelope = translate(error, status)
     headers = {} if may_pass(found, envelope) else {"x-should-retry": "false"}
-    await responder.whole(found, _encode(envelope), headers)
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    await responder.whole(found, written(envelope), headers)

@@ -69,12 +69,11 @@ class Connection(Protocol):
 
 
 class Connections:
-    """All connections of the server.
+    """All connections of the server. `limits`: those in force now; a connection keeps those that it began with."""
 
-    `limits` may be replaced; connections from then on get the new ones.
-    """
-
-    def __init__(self, limits: ClientLimits, render_error: RenderError, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, limits: Callable[[], ClientLimits], render_error: RenderError, clock: Callable[[], float]
+    ) -> None:
         self.limits = limits
         self.render_error = render_error
         self._clock = clock
@@ -88,7 +87,7 @@ class Connections:
 
     def enter(self, new: Connection) -> Place:
         """Find a place for a new connection; another one may be dropped for it."""
-        if len(self._served) < self.limits.connections:
+        if len(self._served) < self.limits().connections:
             return self._serve(new)
         self._warn()
         if self._drop_oldest(self._waiting) or self._drop_stalled() or self._drop_silent():
@@ -178,7 +177,7 @@ class Connections:
             self._warned_at = now
             _log.warning(
                 "connections_full",
-                limit=self.limits.connections,
+                limit=self.limits().connections,
                 effect="idle connections are closed for new ones; where none is idle, new ones get 503",
                 help="see server.max_connections; the limit on open files bounds it",
             )

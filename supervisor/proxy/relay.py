@@ -25,12 +25,13 @@ from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
-from supervisor.errors import EngineLost, EngineStreamInvalid, InvalidRequest, SupervisorError
+from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -54,6 +55,7 @@ class Relaying:
     render_error: RenderError
     tool_calls: ToolCalls
     waiting: Waiting
+    naming: Naming
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -63,7 +65,7 @@ def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
 
 @dataclass(frozen=True)
 class RelayEndpoint:
-    """A path whose requests go to the engine of the model that the body names."""
+    """A path whose requests go to the engine of the model that they mean."""
 
     route: Route
     relaying: Relaying
@@ -74,14 +76,14 @@ class RelayEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 body = await read_json(receive, room, declared_size(scope))
-                await while_connected(receive, self._answer(body, responder))
+                entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""))
+                await while_connected(receive, self._answer(entry, body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(error))
 
-    async def _answer(self, body: ClientJson, responder: Responder) -> None:
-        entry = self.relaying.registry.find(_model_name(body.fields))
+    async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder) -> None:
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
@@ -132,9 +134,9 @@ class RelayEndpoint:
 
     async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine. Raise _TryAgain where it died before the client had a byte."""
-        job.request.engine = None
+        job.request.is_with(None)
         lease = await job.acquire()
-        job.request.engine = lease.number
+        job.request.is_with(lease.number)
         try:
             path, payload = await job.question(lease.client)
             job.filtered = job.new_filter()
@@ -242,10 +244,3 @@ def _lost(lease: Lease, *, gone: bool) -> EngineLost:
         f"`supervisor logs {model}` may tell why.",
         log_lines=lease.engine.tail(5) if gone else (),
     )
-
-
-def _model_name(body: Mapping[str, object]) -> str:
-    model = body.get("model")
-    if not isinstance(model, str) or not model:
-        raise InvalidRequest("Name a model in `model`; GET /v1/models lists them.", param="model")
-    return model

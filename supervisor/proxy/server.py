@@ -60,7 +60,7 @@ class RelayingProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._connections = connections
-        self._limits = connections.limits
+        self._limits = connections.limits()
         self._deadline = Deadline(self.loop, self._late)
         self._phase: Literal["quiet", "head", "body"] = "quiet"
         self._unread = 0  # bytes since the parser last gave something out

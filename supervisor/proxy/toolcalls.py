@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import time
@@ -49,6 +50,7 @@ _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
 _ANY_CHAT = ({"role": "user", "content": "Hi"},)
 _MOST_RAW = 1 << 20  # bytes of a request of which the engine's rendered prompt is read
+_AT_ONCE = 1 << 14  # characters of a prompt that are written on the loop that relays
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -61,22 +63,19 @@ class ToolCalls:
     """The decisions per request, and the memory per model.
 
     Args:
-        default: the server's mode.
+        default: the server's mode now.
         make_id: see `call_id`.
         clock: seconds.
-
-    Attributes:
-        default: may be set anew.
     """
 
     def __init__(
         self,
-        default: ToolMode = "auto",
+        default: Callable[[], ToolMode] = lambda: "auto",
         make_id: Callable[[], str] = call_id,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: dict[str, Counts] = {}
-        self.default = default
+        self._default = default
         self.make_id = make_id
         self.clock = clock
         self._unparsable: set[str] = set()
@@ -88,7 +87,7 @@ class ToolCalls:
         form = _form_of(path)
         if form is None:
             return Prepared(path, body, asked)
-        mode = asked_mode(asked, entry.tool_calls, self.default)
+        mode = asked_mode(asked, entry.tool_calls, self._default())
         helping = asked_help(asked)
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):
@@ -272,14 +271,13 @@ class Watch(Plain):
         """
         asked = {**self._asked, "messages": _ANY_CHAT}
         async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
-            await rendered.read()
             return rendered.status < 400
 
     async def _payload(self, asked: Mapping[str, object]) -> Payload:
         return await self._request.work(lambda: self._request.payload(json.dumps(asked).encode()))
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
-        """Return the body of the raw route; None where the engine does not render the prompt."""
+        """Return the body of the raw route; None where the engine does not render the prompt, or it is very long."""
         asked = template_request(body or self._asked)
         async with client.post(TEMPLATE_PATH, await self._payload(asked)) as rendered:
             answer = await rendered.json_object()
@@ -288,7 +286,8 @@ class Watch(Plain):
             self.raw = False
             return None
         self._thinking = opens_thought(prompt)
-        return json.dumps(completion_request(self._asked, prompt)).encode()
+        write = partial(_completion, self._asked, prompt)
+        return write() if len(prompt) <= _AT_ONCE else await asyncio.to_thread(write)
 
     def finish(self) -> None:
         """Note that the answer is over."""
@@ -340,6 +339,10 @@ class Watch(Plain):
     def _wants_usage(self) -> bool:
         options = self._asked.get("stream_options")
         return not self._asked.get("stream") or (isinstance(options, Mapping) and bool(options.get("include_usage")))
+
+
+def _completion(asked: Mapping[str, object], prompt: str) -> bytes:
+    return json.dumps(completion_request(asked, prompt)).encode()
 
 
 def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object]:

@@ -18,15 +18,16 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.requests.browsers import from_unknown_page
-from supervisor.core.routes import UPSTREAM, api_of, kind_of, route_of
+from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
-from supervisor.errors import EngineLost, ModelNotLoaded, SupervisorError
+from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import ClientJson, declared_size, read_any
+from supervisor.proxy.naming import split_query
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
@@ -38,6 +39,26 @@ _LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/m
 def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
     """Return the ASGI endpoint below UPSTREAM; `slots_max_bytes`: of the slots that clients save in one folder."""
     return UpstreamEndpoint(relaying, slots_max_bytes)
+
+
+def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
+    """Return the ASGI endpoint of the paths whose model stands in the query; `upstream`: the one below UPSTREAM."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"].rstrip("/")
+        query = scope.get("query_string", b"")
+        try:
+            model = relaying.naming.entry(None, query).id
+        except SupervisorError as error:
+            await Responder(send, transport_of(scope), api_of(path)).whole(*relaying.render_error(error))
+            return
+        target = f"{UPSTREAM}{quote(model, safe='')}{path}"
+        rest = split_query(query)[1].encode("latin-1")
+        await upstream(
+            {**scope, "path": unquote(target), "raw_path": target.encode(), "query_string": rest}, receive, send
+        )
+
+    return serve
 
 
 @dataclass(frozen=True)
@@ -63,6 +84,8 @@ class UpstreamEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 model, path = self._split(scope)
+                if is_withheld(scope["method"], unquote(path)):
+                    raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 generates = scope["method"] == "POST" and _generates(path)
                 body, said = await read_any(receive, room, declared_size(scope), as_json=generates)
                 await while_connected(receive, self._answer(scope, (model, path), (body, said), responder))
@@ -111,7 +134,7 @@ class UpstreamEndpoint:
         self, request: InflightRequest, call: _Call, generation: _Generation | None, responder: Responder
     ) -> None:
         lease = await self.relaying.pool.acquire(request.model)
-        request.engine = lease.number
+        request.is_with(lease.number)
         try:
             await _pass_on(request.model, lease.client, call, responder, generation)
         finally:

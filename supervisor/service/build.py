@@ -85,11 +85,11 @@ def parts(
         site: the machine that is planned for.
         on_change: called when there is something new to tell of a download.
     """
-    program = Program(where, env, lambda: current.settings.engine.path)
+    program = Program(where, env, current.view(lambda settings: settings.engine.path))
     headers = HeaderCache(where.cache / "headers")
     access = hub_access(env, HubChoices(**current.settings.hub.model_dump()))
     fetcher = Fetcher(hub_models(access, where, headers, on_change), headers, on_change)
-    lookout = Lookout(site.look(program), lambda: _rules(current.settings))
+    lookout = Lookout(site.look(program), current.view(_rules))
     registry = configured_models(current.settings)
     reading = Reading(fetcher, program, learning, headers, where.cache)
     variants = Variants(fetcher.hub, reading, lookout)

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from supervisor.core.catalog import HubReference, Kind, kind_of
 from supervisor.core.models.registry import Registry
+from supervisor.core.repository import HubReference, Kind, kind_of
 from supervisor.core.schedule.lifecycle import LEAVING, STARTING, EngineState
 from supervisor.errors import ModelInUse, ModelNotFound
 from supervisor.hub.cachedir import Cached

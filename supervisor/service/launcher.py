@@ -10,7 +10,7 @@ from supervisor.core.devices import Device
 from supervisor.core.launch import LaunchSpec, Placed, build_launch
 from supervisor.core.launch.keeping import kept, slots_key
 from supervisor.core.plan import Placement
-from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.engine import Attendants, Engine, EngineLimits
 from supervisor.engines.slots import SlotKeeper, SlotStore
 from supervisor.errors import InvalidRequest
 from supervisor.llamacpp.libraries import runtime_libraries
@@ -81,16 +81,14 @@ class Launcher:
         """
         keeper = await asyncio.to_thread(self._keeper, known, placed.placement)
         launch, notes = await asyncio.to_thread(self._launch, known, placed, devices, keeper)
-        engine = Engine(
+        return Engine(
             launch,
             log=self.logs.of(known.entry.id),
             record_dir=self.places.pid_records,
             limits=self.limits(),
             environ=self.env,
-            notes=notes,
+            attendants=Attendants(notes, keeper),
         )
-        engine.keeper = keeper
-        return engine
 
     def _keeper(self, known: Known, placement: Placement) -> SlotKeeper | None:
         """Return the keeper of its slots, if that is asked for and the engine can do it."""

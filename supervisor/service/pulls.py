@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from supervisor.core.catalog import HubReference
 from supervisor.core.models.registry import Registry
+from supervisor.core.repository import HubReference
 from supervisor.errors import InvalidRequest, LoadCancelled, ModelNotFound, SupervisorError, TooManyDownloads
 from supervisor.hub.cachedir import Cached
 from supervisor.hub.download import Progress

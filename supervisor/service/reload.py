@@ -65,22 +65,13 @@ class Reloader:
     """Takes over what the configuration says.
 
     Args:
-        current: where they are held.
+        current: where the settings in force are held. Everybody who needs one asks there.
         registry: where the models are.
-        took: told of settings that have just been taken over.
     """
 
-    def __init__(
-        self,
-        current: Current,
-        registry: Registry,
-        program: Program,
-        pool: Pool,
-        source: Source,
-        took: Callable[[Settings], None],
-    ) -> None:
+    def __init__(self, current: Current, registry: Registry, program: Program, pool: Pool, source: Source) -> None:
         self._current, self._registry, self._program, self._pool = current, registry, program, pool
-        self._source, self._took = source, took
+        self._source = source
         self._path = source.path
         self._models = Registry(registry, registry.defaults)
         self._loaded_at = source.clock()
@@ -179,9 +170,8 @@ class Reloader:
         other_engine = settings.engine.path != self._current.settings.engine.path
         self._registry.become(result)
         self._models = models
-        self._current.settings = settings
+        self._current.take_over(settings)
         self._restart = _differing(self._first, settings)
-        self._took(settings)
         self._error, self._loaded_at = None, self._source.clock()
         self._pool.policies_changed()
         for name in changes.removed:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
-from supervisor.core.catalog import Assessment, HubReference, Variant, listing
 from supervisor.core.models.registry import ModelEntry, Registry
+from supervisor.core.repository import Assessment, HubReference, Variant, listing
 from supervisor.errors import SupervisorError, VariantNotFound
 from supervisor.hub.models import Chosen, HubModels, Lookup
 from supervisor.hub.stores import ollama_blob

@@ -62,7 +62,7 @@ class ModelStatus:
         footprint: bytes by device.
         given: options by name that hold until it is unloaded.
         plan: as `plan --json`, without its estimate.
-        detours: how it is started otherwise than its options say, a sentence each.
+        fallbacks: how it is started otherwise than its options say, a sentence each.
     """
 
     id: str
@@ -93,7 +93,7 @@ class ModelStatus:
     engines: Sequence[EngineShown]
     note: str | None
     variants: Sequence[VariantShown]
-    detours: Sequence[str]
+    fallbacks: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
         """For programs (docs/rest.md)."""

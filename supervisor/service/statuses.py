@@ -101,7 +101,7 @@ class Statuses:
             engines=[_engine(engine) for engine in pool.engines],
             note=remark.note,
             variants=remark.variants,
-            detours=self.planner.fallback(entry).steps,
+            fallbacks=self.planner.fallback(entry).steps,
         )
 
     def _when(self, at: float | None) -> float | None:

@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from supervisor.core.catalog import Assessment, Variant, best, listing, rank
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Resident
+from supervisor.core.repository import Assessment, Variant, best, listing, rank
 from supervisor.errors import DiskFull, ModelDoesNotFit, SupervisorError
 from supervisor.hub.models import Chosen, HubModels, Lookup
 from supervisor.hub.threads import ask_hub

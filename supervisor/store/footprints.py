@@ -13,6 +13,7 @@ from supervisor.core.learn.identity import Start
 from supervisor.store.database import Database
 
 _KEPT = 2000
+_LONGEST = 1 << 14  # characters of a start's settings; every plan reads all rows of its model
 _COLUMNS = "model, options, engine, backend, devices, build, settings, footprint, estimated, overhead, at"
 
 
@@ -23,11 +24,16 @@ class Footprints:
         self._database = database
 
     def record(self, observation: Observation) -> None:
-        """Keep an observation in place of an earlier one of the same start; the oldest of very many are forgotten."""
-        start = observation.start
+        """Keep an observation in place of an earlier one of the same start; the oldest of very many are forgotten.
+
+        One whose settings are endless is not kept.
+        """
+        start, settings = observation.start, _text(observation.start.settings)
+        if len(settings) > _LONGEST:
+            return
         row = (
             *(start.model, start.options, start.engine, start.backend, _text(start.devices), start.build),
-            _text(start.settings),
+            settings,
             _text(asdict(observation.footprint)),
             _text(observation.estimated),
             _text(observation.overhead_bytes),
@@ -42,7 +48,10 @@ class Footprints:
 
     def find(self, model: str) -> tuple[Observation, ...]:
         """Return all observations of a model, newest first. A row that cannot be understood counts as absent."""
-        rows = self._database.rows(f"SELECT {_COLUMNS} FROM footprints WHERE model = ? ORDER BY at DESC", (model,))
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM footprints WHERE model = ? AND length(settings) <= ? ORDER BY at DESC",
+            (model, _LONGEST),
+        )
         found = (_observation(row) for row in rows)
         return tuple(one for one in found if one is not None)
 

@@ -15,31 +15,29 @@ from pathlib import Path
 _STREAMS = (1, 2)
 
 
-@dataclass
+@dataclass(frozen=True)
 class LogFile:
-    """The daemon's log on disk, if its standard error is one.
-
-    path: where it would be. max_bytes: of one file. files: how many there are at most, the newest included.
-    """
+    """The daemon's log on disk, if its standard error is one. `path`: where it would be."""
 
     path: Path
-    max_bytes: int = 5 << 20
-    files: int = 4
 
-    def make_room(self, size: int) -> None:
-        """Begin a new file where this one cannot take `size` more bytes. Never raises."""
+    def make_room(self, size: int, max_bytes: int, files: int) -> None:
+        """Begin a new file where this one would get more than `max_bytes` with `size` more. Never raises.
+
+        files: how many stay at most, the newest included.
+        """
         with contextlib.suppress(OSError):
             found = os.fstat(2)
-            if found.st_size and found.st_size + size > self.max_bytes and self._is_ours(found):
-                self._rotate()
+            if found.st_size and found.st_size + size > max_bytes and self._is_ours(found):
+                self._rotate(files)
 
     def _is_ours(self, found: os.stat_result) -> bool:
         ours = os.stat(self.path)
         return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
 
-    def _rotate(self) -> None:
+    def _rotate(self, files: int) -> None:
         streams = [number for number in _STREAMS if self._is_ours(os.fstat(number))]
-        for number in range(self.files - 1, 0, -1):
+        for number in range(files - 1, 0, -1):
             older = self._numbered(number - 1)
             if older.exists():
                 older.replace(self._numbered(number))

@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, TextIO, cast
 
 import structlog
@@ -33,26 +34,52 @@ _LONGEST_TRACEBACK = 20_000
 _TRACEBACK = "exception"
 
 
-class LogControl:
-    """The settings of the log that may change while the daemon runs: its level and the size of its file.
+@dataclass(frozen=True)
+class LogSettings:
+    """What is configured. max_bytes: of one file of the log. files: how many stay at most, the newest included."""
 
-    Attributes:
-        level: events below it are left out.
+    level: LogLevel = "info"
+    max_bytes: int = 5 << 20
+    files: int = 4
+
+
+class LogControl:
+    """What of the log may change while the daemon runs: its level and the size of its file.
+
+    Args:
+        settings: what is configured now.
         file: where the daemon's standard error may lead.
     """
 
-    def __init__(self, level: LogLevel = "info", file: LogFile | None = None, flood: Flood | None = None) -> None:
-        self.level: LogLevel = level
-        self.file = file
+    def __init__(
+        self,
+        settings: Callable[[], LogSettings] = LogSettings,
+        file: LogFile | None = None,
+        flood: Flood | None = None,
+    ) -> None:
+        self._settings = settings
+        self._file = file
         self._flood = flood or Flood()
-        self._configured: LogLevel = level
+        self._configured = self._level = settings().level
 
-    def configure(self, level: LogLevel, max_bytes: int, files: int) -> None:
-        """Take over what the configuration says; a level that was set by hand stays until it says another."""
-        if level != self._configured:
-            self.level = self._configured = level
-        if self.file is not None:
-            self.file.max_bytes, self.file.files = max_bytes, files
+    @property
+    def level(self) -> LogLevel:
+        """The level below which events are left out. One that was set by hand stays until another is configured."""
+        configured = self._settings().level
+        if configured != self._configured:
+            self._level = self._configured = configured
+        return self._level
+
+    def set_level(self, level: LogLevel) -> None:
+        """Leave out what is below this level, until another one is configured."""
+        self._configured = self._settings().level
+        self._level = level
+
+    def make_room(self, size: int) -> None:
+        """Begin a new file of the log where the present one cannot take `size` more bytes. Never raises."""
+        if self._file is not None:
+            settings = self._settings()
+            self._file.make_room(size, settings.max_bytes, settings.files)
 
     def choose(self, _logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """Drop what is below the level and what one cause writes too much of, as a processor of structlog."""
@@ -87,8 +114,7 @@ class _Mirrored:
         """Write; what is written is whole lines, or the end of one."""
         for line in filter(str.strip, _COLOR.sub("", text).splitlines()):
             self._mirror(line.encode("utf-8", "replace"))
-        if self._control.file is not None:
-            self._control.file.make_room(len(text))
+        self._control.make_room(len(text))
         with contextlib.suppress(OSError):
             obeyed(sys.stderr).write(text)
         return len(text)

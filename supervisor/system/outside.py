@@ -13,10 +13,13 @@ from typing import TypeVar, cast
 
 import httpx
 
+from supervisor.system.reach import leads_inside
+
 _REDIRECTS = 10
 _REDIRECT_BYTES = 1 << 16
 _KEPT_UP = 1 << 16
 _MIB = 1 << 20
+_START = "supervisor.start"  # in a request's extensions, which go along with redirects: the host that was asked first
 _Result = TypeVar("_Result")
 
 
@@ -57,7 +60,7 @@ def bounded_client(timeout: httpx.Timeout, verify: ssl.SSLContext | bool = True)
         timeout=timeout,
         follow_redirects=True,
         max_redirects=_REDIRECTS,
-        event_hooks={"response": [_bound_redirect]},
+        event_hooks={"request": [_check_way], "response": [_bound_redirect]},
     )
 
 
@@ -95,7 +98,9 @@ async def asked(
     client: httpx.AsyncClient, url: str, headers: Mapping[str, str], seconds: float | None = None
 ) -> AsyncIterator[httpx.Response]:
     """Open an answer, not compressed; its head has to come in `seconds`. Raises OutOfBounds, and what httpx does."""
-    request = client.build_request("GET", url, headers={**headers, "Accept-Encoding": "identity"})
+    request = client.build_request(
+        "GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions={_START: httpx.URL(url).host}
+    )
     try:
         async with asyncio.timeout(seconds):
             answer = await client.send(request, stream=True)
@@ -139,6 +144,13 @@ async def _hand_over(answer: httpx.Response, take: Take) -> None:
         async for piece in pieces:
             if not take(answer, piece):
                 return
+
+
+async def _check_way(request: httpx.Request) -> None:
+    """Raise OutOfBounds where a redirect leads to what the server itself could not reach."""
+    start, target = request.extensions.get(_START), request.url.host
+    if isinstance(start, str) and start != target and await asyncio.to_thread(leads_inside, start, target):
+        raise OutOfBounds(f"sends on to {target}, which is inside this network or this machine")
 
 
 async def _bound_redirect(answer: httpx.Response) -> None:

@@ -14,6 +14,7 @@ import stat
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from supervisor.errors import FolderRefused
@@ -70,12 +71,17 @@ def shared_folder(path: Path) -> Path:
     return _marked(path, made=_made(path, 0o755))
 
 
-def keep_newest(files: Iterable[Path], most: int) -> None:
-    """Remove all but the newest of these files. Never raises: what cannot be removed stays."""
+def keep_newest(files: Iterable[Path], most: int, most_bytes: int | None = None) -> None:
+    """Remove all but the newest of these files, as many as that, and together no larger than `most_bytes`.
+
+    Never raises: what cannot be removed stays.
+    """
     with contextlib.suppress(OSError):
-        by_age = sorted(files, key=lambda path: path.lstat().st_mtime_ns, reverse=True)
-        for path in by_age[most:]:
-            path.unlink(missing_ok=True)
+        found = sorted(((path, path.lstat()) for path in files), key=lambda one: one[1].st_mtime_ns, reverse=True)
+        held = accumulate(status.st_size for _, status in found)
+        for number, ((path, _), size) in enumerate(zip(found, held, strict=True)):
+            if number >= most or (most_bytes is not None and size > most_bytes):
+                path.unlink(missing_ok=True)
 
 
 def read_marker(path: Path) -> Marker | None:

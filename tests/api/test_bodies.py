@@ -10,20 +10,20 @@ from typing import Any, cast
 import pytest
 from starlette.types import ASGIApp, Message
 
-from supervisor.api.app import create_app
+from supervisor.api.app import Proxied, create_app
 from supervisor.api.errors import render_error
-from supervisor.api.guard import Access
 from supervisor.api.services import Services
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.requests.access import AccessRules
-from supervisor.core.routes import SERVED
+from supervisor.core.routes import SERVED, asked_of
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 
 RELAYED = 2 << 20
@@ -43,11 +43,12 @@ def application() -> ASGIApp:
     registry, inflight = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),)), Inflight(lambda: 0.0)
     pool = cast(Pool, None)
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting)
-    access = Access(AccessRules((), (), (), check_host=False, any_address=True))
-    return create_app(
-        cast(Services, _NoServices()), relay_endpoints(relaying), upstream_endpoint(relaying, lambda: 0), access
-    )
+    naming = Naming(registry, frozenset, lambda: None)
+    relaying = Relaying(pool, registry, inflight, Bodies(RELAYED, RELAYED), render_error, ToolCalls(), waiting, naming)
+    rules = AccessRules((), (), (), check_host=False, any_address=True)
+    upstream = upstream_endpoint(relaying, lambda: 0)
+    proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
+    return create_app(cast(Services, _NoServices()), proxied, lambda: rules)
 
 
 def endless() -> Iterator[bytes]:
@@ -91,7 +92,7 @@ async def ask(method: str, path: str, body: Iterator[bytes], *headers: tuple[byt
 def routes() -> list[tuple[str, str]]:
     """Every path that there is, with each method."""
     (_, schema), _ = asyncio.run(ask("GET", "/openapi.json", iter(())))
-    found = {path.replace("{model}", "m").replace("{number}", "1") for path in schema["paths"]}
+    found = {path.replace("{model}", "m").replace("{number}", "1").replace("{slot}", "0") for path in schema["paths"]}
     found |= {*SERVED, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
     return [(method, path) for path in sorted(found) for method in METHODS if waits_for_body(method, path)]
 
@@ -102,7 +103,8 @@ def waits_for_body(method: str, path: str) -> bool:
 
 
 def limit_of(method: str, path: str) -> int:
-    return RELAYED if path.startswith("/upstream/") or (path in SERVED and method == "POST") else MOST
+    relayed = path.startswith("/upstream/") or (method == "POST" and (path in SERVED or asked_of(path) is not None))
+    return RELAYED if relayed else MOST
 
 
 ROUTES = routes()

@@ -72,8 +72,8 @@ def test_memory_that_runs_out_is_planned_for_until_it_suffices(home: Path, small
         status = daemon.model("large")
         assert 4096 <= status["n_ctx"] <= MOST
         assert status["error"] is None
-        assert 1 <= len(status["detours"]) <= 3
-        assert all("Memory ran out" in step and "CPU" in step for step in status["detours"])
+        assert 1 <= len(status["fallbacks"]) <= 3
+        assert all("Memory ran out" in step and "CPU" in step for step in status["fallbacks"])
         daemon.http.post("/api/v1/models/unload", json={"model": "large"})
         pids = {daemon.load("large")["pid"]}
         assert daemon.model("large")["state"] == "ready"
@@ -99,7 +99,7 @@ def test_a_killed_engine_is_started_once_more_and_nothing_is_said_to_be_kept_fre
     settings = {"models": {"large": {"file": str(large), "parallel": 1, "ctx_size": 4096, "device": []}}}
     with running_daemon(home, wrapper, settings) as daemon:
         assert answer(daemon, "large") == HELLO
-        assert daemon.model("large")["detours"] == ["The engine was killed: started once more as it was."]
+        assert daemon.model("large")["fallbacks"] == ["The engine was killed: started once more as it was."]
 
 
 @pytest.mark.parametrize(("named", "status"), [(False, 200), (True, 503)])
@@ -124,7 +124,7 @@ def test_a_projector_that_fails_is_left_out_unless_it_was_named(
             assert "projector" in found.json()["error"]["message"]
             assert found.headers["x-should-retry"] == "false"
         else:
-            assert daemon.model("large")["detours"] == ["The projector could not be loaded: text only."]
+            assert daemon.model("large")["fallbacks"] == ["The projector could not be loaded: text only."]
 
 
 @pytest.mark.parametrize("broken", ["garbage", "foreign"])
@@ -138,4 +138,4 @@ def test_a_draft_model_that_cannot_be_used_is_left_out(
     options = {"parallel": 1, "ctx_size": 4096, "spec_draft_model": str(draft), "spec_type": ["draft-simple"]}
     with running_daemon(home, engine_binary, {"models": {"large": {"file": str(large), **options}}}) as daemon:
         assert answer(daemon, "large") == HELLO
-        assert daemon.model("large")["detours"] == ["The draft model could not be used: without it."]
+        assert daemon.model("large")["fallbacks"] == ["The draft model could not be used: without it."]

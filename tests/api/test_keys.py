@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from supervisor.api.guard import Access, Guard
+from supervisor.api.guard import Guard
 from supervisor.core.requests.access import AccessRules
 from supervisor.core.routes import SERVED
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
-from tests.support.routes import served_routes
+from tests.support.routes import asked_paths, served_routes
 
 KEY = "a-key-for-this-test"
 PAGE = "http://localhost:3000"
@@ -40,7 +40,7 @@ def paths() -> list[str]:
     """Every path the program has, with some that it has not."""
     served = [PARAMETER.sub(r"\1", route.path) for route in served_routes()]
     assert {"/health", "/api/v1/status", "/models", "/unload"} <= set(served)
-    return sorted({*served, *SERVED, *ELSEWHERE})
+    return sorted({*served, *SERVED, *asked_paths(), *ELSEWHERE})
 
 
 @pytest.mark.parametrize("path", paths())
@@ -125,7 +125,7 @@ def test_a_websocket_gets_no_further_than_the_guard(daemon: RunningDaemon) -> No
     async def send(message: Message) -> None:
         sent.append(message)
 
-    guard = Guard(unreachable, Access(AccessRules()))
+    guard = Guard(unreachable, AccessRules)
     for kind in ("websocket", "another"):
         asyncio.run(guard({"type": kind, "path": "/v1/models", "headers": []}, receive, send))
     assert [message["type"] for message in sent] == ["websocket.close"]

@@ -353,12 +353,13 @@ def test_a_model_is_loaded_beside_a_thousand_connections_that_ask_nothing(engine
         assert answer.json()["choices"][0]["message"]["content"] == HELLO
 
 
-def test_so_many_read_events_and_no_more(daemon: RunningDaemon) -> None:
-    """Of both kinds together: who stops reading keeps what it was told last."""
-    paths = ("/api/v1/events", "/models/sse")
+@pytest.mark.parametrize("one_more", ["/api/v1/events", "/api/v1/logs?follow=true"])
+def test_so_many_read_events_and_no_more(daemon: RunningDaemon, one_more: str) -> None:
+    """Of all kinds together: who stops reading keeps what it was told last."""
+    paths = ("/api/v1/events", "/models/sse", "/api/v1/logs?follow=true")
 
     def refused() -> bool:
-        with daemon.http.stream("GET", paths[0]) as answer:
+        with daemon.http.stream("GET", one_more) as answer:
             if answer.status_code == 200:
                 return False
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
@@ -369,7 +370,7 @@ def test_so_many_read_events_and_no_more(daemon: RunningDaemon) -> None:
     with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False, limits=limits) as http:
         with contextlib.ExitStack() as readers:
             for number in range(MOST_READERS):
-                answer = readers.enter_context(http.stream("GET", paths[number % 2]))
+                answer = readers.enter_context(http.stream("GET", paths[number % 3]))
                 assert answer.status_code == 200
             assert refused()
             assert daemon.http.get("/health").status_code == 200

@@ -21,6 +21,10 @@ sys.exit(name in os.environ.get("FAILING", "").split())
 def tested(uv_checkout: Checkout) -> Checkout:
     for tool in ("ruff", "mypy", "pytest"):
         (uv_checkout.root / f"{tool}.py").write_text(TOOL)
+    support = uv_checkout.root / "tests" / "support"
+    support.mkdir(parents=True)
+    (support / "vulkan.py").write_text(TOOL)
+    (uv_checkout.root / "bin" / "vulkan-headers").write_text("#!/bin/sh\necho vulkan-headers\nexit 1\n")
     return uv_checkout
 
 
@@ -42,6 +46,16 @@ def test_one_failing_check_fails_it_and_the_others_still_run(tested: Checkout, f
     done = run(tested, failing=failing)
     assert done.code == 1
     assert [line.split("|")[0] for line in done.out.splitlines()] == ["ruff", "mypy", "mypy", "pytest"]
+
+
+def test_an_engine_with_a_gpu_back_end_is_built_where_it_is_lacking(tested: Checkout) -> None:
+    """With headers or without: what the build says of them is of more use."""
+    build = "|engine|build|--backend|vulkan|--no-use|--wait"
+    assert build not in run(tested).err
+    done = run(tested, failing="vulkan")
+    assert done.code == 0
+    assert f"{tested.greeting()}{build}" in done.err
+    assert "engine" not in done.out
 
 
 def test_its_environment_serves_the_program_too(tested: Checkout) -> None:

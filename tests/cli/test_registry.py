@@ -14,7 +14,7 @@ import pytest
 from supervisor.cli.main import main
 from supervisor.cli.registry import VERBS, Registry, Verb
 from tests.cli.conftest import ROOT, Cli
-from tests.support.cli_page import PAGE, page
+from tests.support.cli_page import page
 
 _GREET = '''"""`greet NAME`."""
 
@@ -97,11 +97,6 @@ def test_what_is_written_by_hand_is_kept(scratch: Registry) -> None:
     once = page(scratch, "## The verbs\n")
     text = once.replace("<!-- by hand -->\n", "<!-- by hand -->\n\nOf our own.\n")
     assert page(scratch, text).count("Of our own.") == 1
-
-
-def test_the_page_is_made_from_the_verbs() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert text == page(VERBS, text), ".venv/bin/python -m tests.support.pages writes it anew"
 
 
 def test_the_records_that_are_cut_out_are_those_of_the_modules() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import hypothesis.strategies as st
@@ -125,3 +126,16 @@ def configurations(draw: st.DrawFn) -> dict[str, Any]:
     found["defaults"] = draw(of_model(DefaultSettings))
     found["groups"] = draw(st.dictionaries(TEXT, of_model(GroupSettings), max_size=2))
     return found
+
+
+def escape(data: Mapping[str, object]) -> dict[str, object]:
+    """The same data, written so that `expand` gives it back."""
+    return {key: _escaped(value) for key, value in data.items()}
+
+
+def _escaped(data: object) -> object:
+    if isinstance(data, str):
+        return data.replace("${", "$${")
+    if isinstance(data, dict):
+        return escape(data)
+    return [_escaped(item) for item in data] if isinstance(data, list | tuple) else data

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -10,16 +12,19 @@ from pydantic import ValidationError
 
 from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.config.base import Strict
+from supervisor.config.imports.arguments import QUIET, Spellings, read_arguments
+from supervisor.config.imports.preset import from_preset
 from supervisor.config.options import chosen_from, with_options
 from supervisor.config.words import other_names
-from supervisor.core.launch import ModelFacts, build_launch
+from supervisor.core.launch import LoraAdapter, ModelFacts, build_launch
 from supervisor.core.launch.keeping import slots_key
 from supervisor.core.launch.rules import Rule, rules_with
-from supervisor.core.options import LaunchOptions, Mark, option, options_of
+from supervisor.core.options import LaunchOptions, Mark, Option, option, options_of
 from supervisor.core.options.kinds import File, Slots, Tokens
 from supervisor.errors import OptionNotSupported
 from tests.support.cli_page import groups_of
-from tests.support.option_tables import PARTS, Part, example, table
+from tests.support.option_tables import example, table
+from tests.support.option_values import values_of
 
 
 @dataclass(frozen=True)
@@ -116,16 +121,42 @@ def test_its_other_names_lead_to_it() -> None:
     assert {names[other] for other in ("scs", "old_scratch", "notepad", "scratch_size")} == {"scratch_size"}
 
 
+@pytest.mark.parametrize("words", [["--scratch-size", "4k"], ["--old-scratch=4k"], ["--scratch_size", "4096"]])
+def test_the_command_lines_of_other_programs_lead_to_it(words: list[str]) -> None:
+    read = read_arguments([*words, "--scratch-pages", "many"], Spellings(ROWS, FileSettings))
+    assert read.settings == {"scratch_size": 4096}
+    assert [note.partition(":")[0] for note in read.notes] == ["--scratch-pages"]
+
+
+def test_the_presets_of_a_router_lead_to_it() -> None:
+    preset = "[m]\nmodel = /m.gguf\nscratch-size = 4k\nLLAMA_ARG_SCRATCH_PAGES = 2\n"
+    carried = from_preset(preset, Spellings(ROWS, FileSettings))
+    assert carried.models["m"] == {"file": "/m.gguf", "scratch_size": 4096, "scratch_pages": 2}
+    assert carried.notes == []
+
+
+SPELLED = [(row, flag) for row in options_of(LaunchOptions) for flag in (*row.on, *row.off) if flag not in QUIET]
+
+
+@pytest.mark.parametrize(("row", "flag"), SPELLED, ids=[flag for _, flag in SPELLED])
+def test_every_spelling_is_read_from_the_command_lines_of_other_programs(row: Option, flag: str) -> None:
+    """The rules of those that are no plain value have to be written; this finds one that is not."""
+    found = [read_arguments([flag, *words]) for value in values_of(row) for words in ([], [spelled_out(value)])]
+    assert any(row.name in read.settings and "extra_args" not in read.settings for read in found)
+
+
+def spelled_out(value: object) -> str:
+    """The value as it stands on a command line."""
+    if isinstance(value, LoraAdapter):
+        return f"{value.path}:{value.scale}"
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    return ",".join(map(spelled_out, value)) if isinstance(value, tuple) else str(value)
+
+
 def test_saved_slots_survive_what_is_marked_so() -> None:
     def key(options: LaunchOptions) -> str:
         return slots_key("m", "e", options, ("f16", "f16"))
 
     assert key(Scratch(scratch_size=1)) == key(Scratch())
     assert key(Scratch(scratch_pages=1)) != key(Scratch())
-
-
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.path.name)
-def test_what_people_read_is_made_from_the_table(part: Part) -> None:
-    assert part.shown() == part.make(options_of(LaunchOptions)), (
-        ".venv/bin/python -m tests.support.pages writes it anew"
-    )

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 
 from supervisor.config.document import NotADocument, read_document, to_yaml
-from supervisor.config.expand import MOST_CHARACTERS, escape, expand
+from supervisor.config.expand import MOST_CHARACTERS, expand
 from supervisor.config.faults import ConfigFault
 from supervisor.config.load import find_config, load_settings
 from supervisor.config.settings import Settings
 from supervisor.config.write import as_text
 from supervisor.errors import ConfigError
-from tests.config.strategies import JSON, TEXT, configurations
+from tests.config.strategies import JSON, TEXT, configurations, escape
 
 FEW = settings(max_examples=25, deadline=None)
 

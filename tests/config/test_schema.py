@@ -12,8 +12,7 @@ from jsonschema import Draft202012Validator
 
 from supervisor.config.document import read_document
 from supervisor.config.editors import editor_schema
-from supervisor.config.expand import escape
-from tests.config.strategies import configurations
+from tests.config.strategies import configurations, escape
 
 SCHEMA: dict[str, Any] = dict(editor_schema())
 EXAMPLE = read_document((Path(__file__).parents[2] / "config.example.yaml").read_text(encoding="utf-8")).data

@@ -134,3 +134,66 @@ def test_a_model_that_a_load_adds_has_so_many_names_too() -> None:
     for number in range(100):
         registry.add(replace(OF_HUB, aliases=(f"o/r{number}",)))
     assert len(registry.find("mine").aliases) == MOST_NAMES
+
+
+THREE = ModelEntry("owner/Three:Q4_0", Source.HUB, None, hub="owner/Three:Q4_0")
+DEMO = ModelEntry("demo", Source.DEMO, None)
+TWIN = ModelEntry("twofold", Source.FILE, "/models/twofold.gguf")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("one", ONE),
+        ("ONE", ONE),
+        ("Eins", ONE),
+        ("u", ONE),
+        ("owner/th", THREE),
+        ("two", TWO),  # its own name comes before the beginning of a longer one
+        ("TWO", TWO),
+        ("twof", TWIN),
+    ],
+)
+def test_a_request_may_name_a_model_by_its_beginning_and_in_any_case(name: str, found: ModelEntry) -> None:
+    assert Registry((ONE, TWO, THREE, TWIN)).meant(name) == found
+
+
+def test_a_beginning_of_several_names_says_which() -> None:
+    with pytest.raises(ModelNotFound, match=r"'tw' is the beginning of several models: two, twofold\. Name one"):
+        Registry((ONE, TWO, TWIN)).meant("tw")
+
+
+def test_two_beginnings_of_one_model_are_one_model() -> None:
+    assert Registry((replace(ONE, aliases=("once", "onwards")),)).meant("on").id == "one"
+
+
+def test_two_names_that_differ_in_case_are_two_models() -> None:
+    other = replace(TWO, id="ONE")
+    registry = Registry((ONE, other))
+    assert (registry.meant("one"), registry.meant("ONE")) == (ONE, other)
+    with pytest.raises(ModelNotFound, match="several models: ONE, one"):
+        registry.meant("One")
+
+
+def test_what_is_no_beginning_is_not_found() -> None:
+    with pytest.raises(ModelNotFound, match=r"'ones'; did you mean one\?"):
+        Registry((ONE,)).meant("ones")
+
+
+@pytest.mark.parametrize(
+    ("entries", "loaded", "only"),
+    [
+        ((ONE, DEMO), (), ONE),
+        ((ONE, TWO, DEMO), (), None),
+        ((ONE, TWO, DEMO), ("two",), TWO),
+        ((ONE, TWO, DEMO), ("demo",), DEMO),
+        ((ONE, TWO, DEMO), ("one", "two"), None),
+        ((ONE, DEMO), ("one", "demo"), None),
+        ((DEMO,), (), DEMO),
+        ((), (), None),
+    ],
+)
+def test_the_only_model_that_can_be_meant(
+    entries: tuple[ModelEntry, ...], loaded: tuple[str, ...], only: ModelEntry | None
+) -> None:
+    assert Registry(entries).only(loaded) == only

@@ -10,8 +10,8 @@ import gguf as reference
 import numpy as np
 
 from supervisor.demo import gguf_file as gguf
-from supervisor.demo.maker import write_scripted_gguf
-from supervisor.demo.script import MAKER_VERSION, Reply, Script
+from supervisor.demo.maker import MAKER_VERSION, write_scripted_gguf
+from supervisor.demo.script import Reply, Script
 
 _TOKENS = ["Ā", "", "wörd 🦙", "<|im_end|>"]
 _MATRIX = np.array([[1, -2.5, 0.1], [0, 65504, -1e-7]], dtype=np.float16)

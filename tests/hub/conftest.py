@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.catalog import parse_reference
+from supervisor.core.repository import parse_reference
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import HubAccess, HubChoices, hub_access
 from supervisor.hub.download import Downloads

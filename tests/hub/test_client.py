@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.catalog import parse_reference
 from supervisor.core.gguf import read_header
+from supervisor.core.repository import parse_reference
 from supervisor.errors import (
     GgufError,
     HubBusy,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.catalog import RepoFile, Variant
-from supervisor.errors import DownloadFailed, HubBusy, HubError, HubUnreachable, VerificationFailed
+from supervisor.core.repository import RepoFile, Variant
+from supervisor.errors import DownloadFailed, HubBusy, HubError, HubUnreachable, SupervisorError, VerificationFailed
 from supervisor.hub.api import HubClient
 from supervisor.hub.download import Downloads
 from supervisor.hub.listing import Repository
@@ -137,6 +137,59 @@ def test_a_hub_that_dribbles_is_left(hub: LocalHub, client: Client) -> None:
     with pytest.raises(HubUnreachable, match="not done with its answer"):
         asker.repository("a/b")
     asker.close()
+
+
+# ── the way to elsewhere ─────────────────────────────────────────────────────────────────────────────────────────
+
+FAR = "http://192.0.2.1"  # asked through a proxy, which the local hub plays
+NEAR = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "169.254.169.254", "10.0.0.1", "192.168.0.1")
+
+
+def proxied(hub: LocalHub) -> dict[str, str]:
+    return {"HTTP_PROXY": hub.url, "http_proxy": hub.url, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": ""}
+
+
+@pytest.mark.parametrize("host", NEAR)
+def test_a_hub_elsewhere_sends_nobody_to_this_machine(
+    host: str, hub: LocalHub, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its services trust whoever is on it: `GET /unload` of a daemon, say."""
+    for name, value in proxied(hub).items():
+        monkeypatch.setenv(name, value)
+    hub.spoil(Fault("/api/models/", status=302, headers={"Location": f"http://{host}:{hub.port}/unload"}))
+    found = HubClient(client.access(HF_ENDPOINT=FAR), sleep=lambda _: None)
+    with pytest.raises(HubError, match="inside this network or this machine"):
+        found.repository("a/b")
+    found.close()
+    assert not hub.requests("/unload")
+
+
+@pytest.mark.parametrize("says", ["Location", "X-Xet-Cas-Url"])
+async def test_a_download_from_elsewhere_does_not_lead_to_this_machine(
+    says: str, hub: LocalHub, client: Client
+) -> None:
+    told = {"X-Repo-Commit": COMMIT, "ETag": f'"{"a" * 40}"', "X-Linked-Size": "3"}
+    hub.spoil(Fault("/resolve/", status=302, headers={**told, says: f"http://localhost:{hub.port}/x"}))
+    access = client.access(None, HF_ENDPOINT=FAR, **proxied(hub))
+    chosen = asked_for(RepoFile("m-Q4_0.gguf", 3, None, "a" * 40))
+    with pytest.raises(HubError, match="inside this network or this machine"):
+        await Downloads(access).fetch(chosen.repository, chosen.variant.parts)
+    assert hub.requests("/resolve/")
+    assert not hub.requests("/x")
+
+
+async def test_the_token_goes_to_no_other_host_whatever_the_headers_name(hub: LocalHub, client: Client) -> None:
+    """A file of the newer storage has an address at which the client asks for access, with the token."""
+    hub.add("a/b", {"m-Q4_0.gguf": DATA})
+    chosen = client.chosen("a/b:Q4_0")
+    link = f'<http://localhost:{hub.port}/access>; rel="xet-auth"'
+    hub.spoil(Fault("/resolve/", says={"X-Xet-Hash": "c" * 64, "Link": link}))
+    with pytest.raises(SupervisorError):
+        await Downloads(client.access(HF_TOKEN=hub.token, HF_HUB_DISABLE_XET="0")).fetch(
+            chosen.repository, chosen.variant.parts
+        )
+    assert {seen.authorization for seen in hub.requests("/resolve/")} == {f"Bearer {hub.token}"}
+    assert {seen.authorization for seen in hub.requests("/access")} == {None}
 
 
 # ── the download ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -38,6 +38,12 @@ set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 add_library(ggml-cpu SHARED library.cpp)
 add_executable(llama-server main.cpp)
 target_link_libraries(llama-server ggml-cpu)
+add_custom_target(ggml DEPENDS ggml-cpu)
+if(GGML_VULKAN)
+    add_library(ggml-vulkan SHARED library.cpp)
+    add_dependencies(ggml ggml-vulkan)
+    add_dependencies(llama-server ggml-vulkan)
+endif()
 target_compile_definitions(llama-server PRIVATE BUILD=${LLAMA_BUILD_NUMBER} COMMIT="${LLAMA_BUILD_COMMIT}")
 add_subdirectory(tools/rpc)
 """
@@ -90,6 +96,32 @@ def make_source(folder: Path, main: str = _MAIN) -> Path:
     (folder / "tools" / "rpc" / "CMakeLists.txt").write_text(rpc, encoding="utf-8")
     (folder / "tools" / "rpc" / "worker.cpp").write_text("int main() { return 0; }\n", encoding="utf-8")
     return folder
+
+
+def make_vulkan_sdk(folder: Path, patch: int = 999) -> Path:
+    """A folder in which cmake finds all that a build for Vulkan needs, with headers of the version 1.3.PATCH."""
+    texts = {
+        "include/vulkan/vulkan.h": "",
+        "include/vulkan/vulkan_core.h": vulkan_header(patch),
+        "lib/libvulkan.so": "",
+        "bin/glslc": "#!/bin/sh\n",
+        "share/cmake/SPIRV-Headers/SPIRV-HeadersConfig.cmake": "",
+    }
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "bin" / "glslc").chmod(0o755)
+    return folder
+
+
+def vulkan_header(patch: int, make: str = "VK_MAKE_API_VERSION(0, 1, 3, VK_HEADER_VERSION)") -> str:
+    """The lines of a vulkan_core.h that tell its version."""
+    return f"""// Version of this file
+#define VK_HEADER_VERSION {patch}
+
+// Complete version of this file
+#define VK_HEADER_VERSION_COMPLETE {make}
+"""
 
 
 def make_hanging_source(folder: Path) -> tuple[Path, Path]:

@@ -23,7 +23,7 @@ from supervisor.errors import (
     EngineUnusable,
     UsageError,
 )
-from supervisor.llamacpp.build import default_jobs, parse_fraction
+from supervisor.llamacpp.build import Meter, default_jobs, parse_fraction
 from supervisor.llamacpp.ensure import ensure_engine
 from supervisor.llamacpp.install import InstallRequest, SmokeTest, install
 from supervisor.llamacpp.locate import locate
@@ -89,6 +89,12 @@ def leftovers(places: Places) -> list[Path]:
 )  # fmt: skip
 def test_percentages_of_make_and_ninja(line: str, fraction: float | None) -> None:
     assert parse_fraction(line) == fraction
+
+
+def test_a_build_within_the_build_does_not_count() -> None:
+    meter = Meter()
+    lines = ["[0/2] Re-checking", "[5/50] Building", "[1/3] Building CXX", "[2/3] Linking", "[10/48] Built", "-- x"]
+    assert [meter.read(line) for line in lines] == [0.0, 0.1, None, None, 10 / 48, None]
 
 
 def test_there_is_always_a_job() -> None:
@@ -167,7 +173,8 @@ def test_the_previous_engine_stays_for_rollback(places: Places, tmp_path: Path) 
     source = str(make_source(tmp_path / "source"))
     run(places, source)
     assert run(places, source)[0].name == "local-cpu.2"
-    assert run(places, source, use=False)[0].name == "local-cpu.3"
+    aside, _ = run(places, source, use=False)
+    assert (aside.name, aside.aside) == ("local-cpu.3", True)
     store = EngineStore(places.engines)
     assert store.chosen() == Chosen("local-cpu.2", "local-cpu")
     store.choose_previous()

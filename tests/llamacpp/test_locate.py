@@ -15,11 +15,11 @@ from tests.llamacpp.fakes import make_server
 MISSING_LIBRARY = "#!/bin/sh\necho 'error while loading shared libraries: libllama.so' >&2\nexit 127\n"
 
 
-def put_engine(places: Places, name: str, build: int) -> Path:
+def put_engine(places: Places, name: str, build: int, *, aside: bool = False) -> Path:
     store = EngineStore(places.engines)
     made = store.new_scratch("test") / "engine"
     make_server(made / "bin", build)
-    store.place(made, Manifest(name, build, None, "cpu", "release", "", 1))
+    store.place(made, Manifest(name, build, None, "cpu", "release", "", 1, aside=aside))
     return store.binary(name)
 
 
@@ -27,6 +27,7 @@ def test_the_order(places: Places, tmp_path: Path) -> None:
     """Each candidate, taken away, uncovers the next."""
     option, first, second = (make_server(tmp_path / name) for name in ("option", "first", "second"))
     chosen, newest = put_engine(places, "old", 1), put_engine(places, "new", 2)
+    aside = put_engine(places, "aside", 3, aside=True)
     EngineStore(places.engines).choose("old")
     on_path = make_server(tmp_path / "path")
     working, home = tmp_path / "working", tmp_path / "home"
@@ -43,6 +44,7 @@ def test_the_order(places: Places, tmp_path: Path) -> None:
         (on_path, "path"),
         (built, "build-folder"),
         (built_at_home, "build-folder"),
+        (aside, "installed"),
     ]
     explicit: str | None = str(option)
     for path, source in expected:

@@ -23,6 +23,7 @@ from supervisor.errors import InvalidRequest, PayloadTooLarge
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies, ClientJson, Turns, read_json
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -96,7 +97,8 @@ def relaying_to(engine: _Engine, bodies: Bodies, **entry: Any) -> Relaying:
     registry, inflight = Registry((ModelEntry("m", Source.FILE, "/m.gguf", **entry),)), Inflight(lambda: 0.0)
     pool = cast(Pool, engine)
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    return Relaying(pool, registry, inflight, bodies, render_error, ToolCalls(), waiting)
+    naming = Naming(registry, frozenset, lambda: None)
+    return Relaying(pool, registry, inflight, bodies, render_error, ToolCalls(), waiting, naming)
 
 
 def endpoint(engine: _Engine, bodies: Bodies, path: str = "/v1/chat/completions", **entry: Any) -> ASGIApp:

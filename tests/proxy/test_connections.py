@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.connections = Connections(LIMITS, render_error, lambda: self.now)
+        self.connections = Connections(lambda: LIMITS, render_error, lambda: self.now)
         self.first, self.second = Client(), Client()
         for one in (self.first, self.second):
             assert self.connections.enter(one) is Place.FULL

@@ -20,6 +20,7 @@ from supervisor.errors import CrashLoop, ModelDoesNotFit, QueueFull, SupervisorE
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -55,22 +56,33 @@ class _Engine:
     async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
         yield cast(EngineResponse, self)
 
+    @asynccontextmanager
+    async def get(self, path: str) -> AsyncIterator[_Engine]:
+        yield self
+
+    async def json_object(self) -> dict[str, object]:
+        return {}
+
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
 
     async def read_some(self) -> bytes:
         return self._parts.pop(0) if self._parts else b""
 
+    async def read(self, most: int) -> bytes:
+        return await EngineResponse.read(cast(EngineResponse, self), most)
 
-async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completions") -> list[Message]:
+
+async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completions", **more: object) -> list[Message]:
     """What the endpoint sends."""
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf"),))
     inflight = Inflight(lambda: 0.0)
     pool = cast(Pool, engine)
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
+    naming = Naming(registry, frozenset, lambda: None)
+    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting, naming)
     endpoint = RelayEndpoint(SERVED[path], relaying)
-    body = json.dumps({"model": "m", "stream": stream, "max_tokens": 1, "messages": []}).encode()
+    body = json.dumps({"model": "m", "stream": stream, "max_tokens": 1, "messages": [], **more}).encode()
     sent = await answer_of(endpoint, {}, body)
     assert not list(inflight)
     return sent
@@ -114,6 +126,47 @@ def test_what_no_engine_should_say_is_an_error_of_the_engine(text: str, kind: st
     assert start["status"] == 502
     assert json.loads(body["body"])["error"]["code"] == "engine_stream_invalid"
     assert engine.leased == 0
+
+
+TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {"type": "object"}}}]
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        '["x", 3, null]',
+        '[{"index": [], "delta": {"content": "a"}}]',
+        '[{"index": 0, "delta": {"tool_calls": [1]}}]',
+        '[{"index": 0, "delta": {"tool_calls": [{"index": {}, "function": []}]}}]',
+        '[{"index": 0, "delta": {"tool_calls": [{"index": 0, "function": {"name": {"a": 1}, "arguments": [1]}}]}}]',
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("tools", [TOOLS, []])
+def test_a_chunk_of_another_shape_is_an_error_of_the_engine(choices: str, stream: bool, tools: list[object]) -> None:
+    """Whether it is passed on, folded, or searched for calls; a stream ends as streams do."""
+    engine = _Engine([f'data: {{"choices": {choices}}}\n\n'.encode(), DONE])
+    start, *rest = asyncio.run(ask(engine, stream=stream, tools=tools))
+    said = b"".join(part["body"] for part in rest)
+    assert engine.leased == 0
+    if stream:
+        assert said.endswith(DONE)
+        assert (b"engine_stream_invalid" in said) == bool(tools)
+    else:
+        assert (start["status"], json.loads(said)["error"]["code"]) == (502, "engine_stream_invalid")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+def test_half_a_pair_of_surrogates_is_no_reason_to_give_no_answer(path: str) -> None:
+    """A model may write one as an escape in the arguments of a call; no UTF-8 can hold it."""
+    call = {"index": 0, "id": "1", "function": {"name": "ping", "arguments": '{"a": "\\ud800"}'}}
+    delta = {"content": "\ud800", "tool_calls": [call]}
+    event = {"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]}
+    engine = _Engine([f"data: {json.dumps(event)}\n\n".encode(), DONE])
+    start, body = asyncio.run(ask(engine, stream=False, path=path))
+    assert start["status"] == 200
+    assert "?" in body["body"].decode()
 
 
 @pytest.mark.parametrize(

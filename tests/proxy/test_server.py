@@ -102,7 +102,7 @@ class Client:
 
     def __init__(self, connections: Connections | None = None) -> None:
         self.clock, self.wire = Clock(), Wire()
-        connections = connections or Connections(LIMITS, render_error, self.clock.time)
+        connections = connections or Connections(lambda: LIMITS, render_error, self.clock.time)
         config = uvicorn.Config(lambda: None, interface="asgi3", lifespan="off", log_config=None, ws="none")
         self.server = RelayingProtocol(connections, config, ServerState(), {}, cast(Any, self.clock))
         self.server.connection_made(self.wire)
@@ -249,7 +249,7 @@ def test_requests_without_end_behind_one_that_is_being_answered_end_the_connecti
 
 def test_who_does_not_read_loses_his_place_to_a_newcomer() -> None:
     clock = Clock()
-    connections = Connections(ClientLimits(1, 1 << 16, 100, 20, 60, 75), render_error, clock.time)
+    connections = Connections(lambda: ClientLimits(1, 1 << 16, 100, 20, 60, 75), render_error, clock.time)
     stalled = Client(connections)
     stalled.server.data_received(b"GET /a HTTP/1.1\r\n\r\n")
     stalled.server.pause_writing()

@@ -16,6 +16,7 @@ from supervisor.errors import DiskFull, InvalidRequest
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import ToolCalls
@@ -62,7 +63,8 @@ def test_the_engine_is_not_even_asked(path: bytes) -> None:
     inflight = Inflight(lambda: 0.0)
     registry = Registry((ModelEntry("m", Source.FILE, "/m.gguf", KEPT),))
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
+    naming = Naming(registry, frozenset, lambda: None)
+    relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting, naming)
     scope: dict[str, Any] = {"method": "POST", "path": unquote(path), "raw_path": path, "headers": []}
     scope["query_string"] = b"action=save"
     sent = asyncio.run(answer_of(upstream_endpoint(relaying, lambda: 1 << 30), scope))

@@ -10,13 +10,14 @@ from urllib.parse import unquote
 
 import pytest
 
-from supervisor.api.app import _Dispatch
+from supervisor.api.app import Proxied, _Dispatch
 from supervisor.api.errors import render_error
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.engines.client import EngineClient
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
 from supervisor.proxy.bodies import Bodies
+from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
@@ -96,13 +97,14 @@ def _relaying(pool: Pool) -> Relaying:
     inflight = Inflight(lambda: 0.0)
     registry = Registry(ModelEntry(name, Source.FILE, f"/{name}.gguf") for name in ("m", "owner/repo"))
     waiting = Waiting(pool, inflight, lambda: 0.0)
-    return Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting)
+    naming = Naming(registry, frozenset, lambda: None)
+    return Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting, naming)
 
 
 def _looked_at(path: str, folder: Path, *, told: bool, method: str = "GET") -> int:
     """The status of the answer."""
     pool = cast(Pool, _Pool(EngineClient(str(folder / "gone.sock")), told=told))
-    endpoint = _Dispatch(cast(Any, None), {}, upstream_endpoint(_relaying(pool), lambda: 0))
+    endpoint = _Dispatch(cast(Any, None), Proxied({}, cast(Any, None), upstream_endpoint(_relaying(pool), lambda: 0)))
     where = {"path": unquote(path), "raw_path": path.encode(), "query_string": b"", "headers": []}
     scope = {"type": "http", "method": method, **where}
     status: int = asyncio.run(answer_of(endpoint, scope))[0]["status"]

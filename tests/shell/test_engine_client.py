@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.engines.client import EngineClient, EngineUnreachable
+from supervisor.engines.client import MOST_TOLD, AnswerTooLarge, EngineClient, EngineUnreachable
 from tests.shell.waiting import until
 from tests.support.patience import PATIENCE
 
@@ -152,7 +152,7 @@ async def test_a_slow_reader_holds_the_engine_back(tmp_path: Path) -> None:
         for _ in range(1000):  # many chances to go on, of which it takes few
             await asyncio.sleep(0)
         assert sent < size / 2
-        assert len(await response.read()) == size
+        assert len(await response.read(size)) == size
 
 
 async def test_pieces_are_handed_on_as_they_arrive(tmp_path: Path) -> None:
@@ -229,6 +229,28 @@ async def test_a_large_request_arrives_whole(tmp_path: Path) -> None:
 
     async with engine(tmp_path, count) as client, client.post("/x", body) as response:
         assert await response.read() == b"same"
+
+
+async def test_others_are_served_while_a_large_request_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("supervisor.engines.client._TURN", 1 << 10)  # so small that the socket takes all in one call
+    pieces = (b"a" * (30 << 10), b"b" * (30 << 10))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(60 << 10)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n%d" % min(turns, 99))
+
+    async with engine(tmp_path, answer) as client:
+        beside = asyncio.ensure_future(others())
+        async with client.post("/x", pieces) as response:
+            assert int(await response.read()) >= 58
+        beside.cancel()
 
 
 async def test_an_answer_before_the_whole_request_was_taken(tmp_path: Path) -> None:
@@ -309,3 +331,66 @@ async def test_an_object_of_an_answer(tmp_path: Path) -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n"
     async with engine(tmp_path, says(head + b'{"a": 1}')) as client, client.get("/props") as response:
         assert await response.json_object() == {"a": 1}
+
+
+JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+async def test_no_more_is_read_at_once_than_whoever_asks_takes(tmp_path: Path) -> None:
+    """A model's template decides how much some answers say."""
+    whole = JSON + b"Content-Length: 10\r\n\r\n" + b"x" * 10
+    async with engine(tmp_path, says(whole)) as client:
+        async with client.get("/x") as response:
+            assert await response.read(10) == b"x" * 10
+        async with client.get("/x") as response:
+            with pytest.raises(AnswerTooLarge):
+                await response.read(9)
+
+
+@pytest.mark.parametrize(("spare", "found"), [(0, {}), (-1, {"a": ""})])
+async def test_json_that_is_too_long_is_none(tmp_path: Path, spare: int, found: dict[str, str]) -> None:
+    text = b'{"a":""}'
+    body = text + b" " * (MOST_TOLD + 1 + spare - len(text))
+    whole = JSON + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    async with engine(tmp_path, says(whole)) as client, client.get("/x") as response:
+        assert await response.json_object() == found
+
+
+@pytest.mark.parametrize("interim", [b"100 Continue", b"103 Early Hints"])
+async def test_an_interim_answer_is_passed_over(tmp_path: Path, interim: bytes) -> None:
+    first = b"HTTP/1.1 " + interim + b"\r\nContent-Type: text/html\r\n\r\n"
+    whole = first * 2 + JSON + b"Content-Length: 2\r\n\r\n{}"
+    async with engine(tmp_path, says(whole)) as client, client.get("/x") as response:
+        assert (response.status, response.content_type) == (200, "application/json")
+        assert await response.read() == b"{}"
+
+
+async def test_what_follows_an_answer_is_none_of_it(tmp_path: Path) -> None:
+    whole = JSON + b"Content-Length: 2\r\n\r\n{}"
+    second = b"HTTP/1.1 500 No\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nno"
+    async with engine(tmp_path, says(whole + second)) as client, client.get("/x") as response:
+        assert await response.read() == b"{}"
+        assert (response.status, response.content_type) == (200, "application/json")
+
+
+@pytest.mark.parametrize("status", [b"000", b"101", b"600", b"999"])
+async def test_a_status_that_is_none(tmp_path: Path, status: bytes) -> None:
+    """No client could be told."""
+    whole = b"HTTP/1.1 " + status + b" Odd\r\nUpgrade: x\r\nConnection: upgrade\r\nContent-Length: 0\r\n\r\n"
+    async with engine(tmp_path, says(whole)) as client:
+        with pytest.raises(EngineUnreachable):
+            async with client.get("/x"):
+                pass
+
+
+async def test_interim_answers_without_end(tmp_path: Path) -> None:
+    async def flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)
+                await writer.drain()
+
+    async with engine(tmp_path, flood) as client:
+        with pytest.raises(EngineUnreachable):
+            async with client.get("/x"):
+                pass

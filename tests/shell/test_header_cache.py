@@ -113,3 +113,15 @@ def test_old_entries_are_forgotten(path: Path, cache: HeaderCache, tmp_path: Pat
     assert len(entries(tmp_path)) == 512
     assert cache.find(tmp_path / "0.gguf", found) is None
     assert cache.find(tmp_path / "513.gguf", found) == known
+
+
+def test_large_entries_are_forgotten_before_there_are_many(path: Path, cache: HeaderCache, tmp_path: Path) -> None:
+    """Whoever makes a model makes its header, of megabytes if need be."""
+    found, known = path.stat(), open_model(path, cache=cache).header
+    folder = entries(tmp_path)[0].parent
+    for number in range(300):
+        with (folder / f"{number}.header").open("wb") as stream:
+            stream.truncate(1 << 20)  # which takes no room on the disk
+    cache.keep(tmp_path / "newest.gguf", found, known)
+    assert sum(entry.stat().st_size for entry in entries(tmp_path)) <= 256 << 20
+    assert cache.find(tmp_path / "newest.gguf", found) == known

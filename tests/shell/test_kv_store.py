@@ -13,7 +13,7 @@ import structlog
 
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.core.launch.keeping import kept
-from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.engine import Attendants, Engine, EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotKeeper, SlotStore
 from supervisor.system.sockets import fresh_socket
@@ -45,8 +45,13 @@ class Bench:
         options = kept(LaunchOptions(ctx_size=16384, parallel=3), str(keeper.folder), FLAGS)
         socket = str(fresh_socket(self.folder / "run"))
         launch = build_launch(str(self.binary), str(self.model), socket, "m", options, ModelFacts())
-        engine = Engine(launch, log=self.log, record_dir=self.folder / "children", limits=EngineLimits())
-        engine.keeper = keeper
+        engine = Engine(
+            launch,
+            log=self.log,
+            record_dir=self.folder / "children",
+            limits=EngineLimits(),
+            attendants=Attendants(keeper=keeper),
+        )
         try:
             await engine.start(lambda progress: None)
             yield engine

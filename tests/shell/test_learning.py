@@ -22,7 +22,7 @@ from supervisor.core.learn.identity import Start
 from supervisor.core.memory import MemoryEstimate
 from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.core.plan import Placement
-from supervisor.engines.engine import Engine, EngineLimits, ReadyInfo
+from supervisor.engines.engine import Attendants, Engine, EngineLimits, ReadyInfo
 from supervisor.engines.log import OutputLog
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.probe import capabilities
@@ -115,7 +115,13 @@ class Workshop:
         return await self.run(notes.asked(self.launch(planned), self.able.flags), notes)
 
     async def run(self, launch: LaunchSpec, notes: StartNotes | None) -> ReadyInfo:
-        engine = Engine(launch, log=self.log, record_dir=self.folder / "children", limits=EngineLimits(), notes=notes)
+        engine = Engine(
+            launch,
+            log=self.log,
+            record_dir=self.folder / "children",
+            limits=EngineLimits(),
+            attendants=Attendants(notes),
+        )
         self.engines.append(engine)
         async with asyncio.timeout(60):
             return await engine.start(lambda _: None)
@@ -291,3 +297,13 @@ def test_values_of_the_environment_are_kept_as_hashes_alone() -> None:
     assert intent.estimated is None
     other = intent_of(placement(()), LaunchOptions(env={"HF_TOKEN": "another"}), ())
     assert other.settings != intent.settings
+
+
+def test_of_a_long_option_the_hash_is_kept() -> None:
+    """Clients choose it, and the store keeps thousands of starts."""
+    long, other = (LaunchOptions(extra_args=("--grammar", "x" * 30_000 + end)) for end in "ab")
+    first = intent_of(placement(()), long, ()).settings
+    assert len(str(first)) < 10_000
+    assert first == intent_of(placement(()), long, ()).settings != intent_of(placement(()), other, ()).settings
+    short = intent_of(placement(()), LaunchOptions(extra_args=("--no-warmup",)), ()).settings
+    assert "--no-warmup" in str(short)

@@ -95,7 +95,7 @@ def test_what_is_below_the_level_is_left_out_and_the_level_changes_at_once() -> 
     control = logs.configure("text", seen.append)
     log = structlog.get_logger()
     for level, told in (("info", 3), ("debug", 4), ("warning", 2), ("error", 1)):
-        control.level = level  # type: ignore[assignment]  # of the names that there are
+        control.set_level(level)  # type: ignore[arg-type]  # of the names that there are
         seen.clear()
         log.debug("d")
         log.info("i")
@@ -105,13 +105,14 @@ def test_what_is_below_the_level_is_left_out_and_the_level_changes_at_once() -> 
 
 
 def test_the_configurations_level_counts_when_it_changes() -> None:
-    control = logs.LogControl("info")
-    control.level = "debug"
+    configured: list[logs.LogSettings] = [logs.LogSettings("info")]
+    control = logs.LogControl(lambda: configured[-1])
+    control.set_level("debug")
     levels = []
-    for configured in ("info", "error"):
-        control.configure(configured, 1, 1)
+    for settings in (logs.LogSettings("info", files=1), logs.LogSettings("error"), logs.LogSettings("info")):
+        configured.append(settings)
         levels.append(str(control.level))
-    assert levels == ["debug", "error"]
+    assert levels == ["debug", "error", "info"]
 
 
 def test_one_cause_writes_so_many_lines_and_others_go_on() -> None:
@@ -143,7 +144,8 @@ import structlog
 from supervisor.system import logs
 from supervisor.core.text.flood import Flood
 from supervisor.system.logfile import LogFile
-control = logs.LogControl(file=LogFile(Path(sys.argv[1]), 10_000, 3), flood=Flood(burst=10**9))
+settings = logs.LogSettings("info", 10_000, 3)
+control = logs.LogControl(lambda: settings, LogFile(Path(sys.argv[1])), Flood(burst=10**9))
 logs.configure("json", lambda line: None, control)
 for number in range(1000):
     structlog.get_logger().info("line", number=number)

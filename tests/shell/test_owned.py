@@ -11,7 +11,15 @@ import pytest
 
 from supervisor.daemon.lock import daemon_lock
 from supervisor.errors import FolderRefused
-from supervisor.system.owned import MARKER, inner_folder, own_folder, private_folder, read_marker, shared_folder
+from supervisor.system.owned import (
+    MARKER,
+    inner_folder,
+    keep_newest,
+    own_folder,
+    private_folder,
+    read_marker,
+    shared_folder,
+)
 from supervisor.system.paths import places
 
 
@@ -106,3 +114,13 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
     os.chown(tmp_path / "theirs", 4711, 4711)
     with pytest.raises(FolderRefused, match="another user"):
         own_folder(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize(("most", "most_bytes", "kept"), [(9, None, 4), (3, None, 3), (9, 25, 2), (1, 25, 1)])
+def test_of_many_files_the_newest_stay(tmp_path: Path, most: int, most_bytes: int | None, kept: int) -> None:
+    files = [tmp_path / str(number) for number in range(4)]
+    for number, file in enumerate(files):
+        file.write_bytes(bytes(10))
+        os.utime(file, ns=(number, number))
+    keep_newest(tmp_path.iterdir(), most, most_bytes)
+    assert sorted(tmp_path.iterdir()) == files[4 - kept :]

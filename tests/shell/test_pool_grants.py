@@ -9,7 +9,8 @@ import pytest
 
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.engines.client import EngineClient
-from supervisor.engines.engine import Engine
+from supervisor.engines.engine import Attendants
+from supervisor.engines.slots import SlotKeeper
 from supervisor.errors import ModelLoadFailed
 from supervisor.pool.lease import Lease
 from supervisor.pool.pool import Pool
@@ -45,11 +46,8 @@ class Disturbed(PoolBench):
         if "observe" in self.broken:
             raise OSError("No space left on device")
 
-    async def _prepare(self, model: ModelId, plan: Plan) -> Engine:
-        engine = await super()._prepare(model, plan)
-        if "park" in self.broken:
-            engine.keeper = Unkept()
-        return engine
+    def _attendants(self, keeper: SlotKeeper | None) -> Attendants:
+        return Attendants(keeper=Unkept()) if "park" in self.broken else super()._attendants(keeper)
 
     def _again(self, model: ModelId, plan: Plan, failure: Failure) -> bool:
         if "again" in self.broken:

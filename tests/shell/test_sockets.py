@@ -49,3 +49,9 @@ def test_a_folder_that_cannot_be_made_is_an_error_not_a_crash(tmp_path: Path) ->
     (tmp_path / "file").touch()
     with pytest.raises(EngineStartFailed, match="private folder"):
         fresh_socket(tmp_path / "file")
+
+
+def test_a_platform_without_unix_sockets_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "AF_UNIX")
+    with pytest.raises(EngineStartFailed, match="Linux and macOS do"):
+        fresh_socket(tmp_path)

@@ -32,6 +32,25 @@ def test_the_newest_come_first_and_one_model_at_a_time(database: Database) -> No
     assert footprints.find("nobody's") == ()
 
 
+def test_what_fills_a_disk_is_not_kept(database: Database) -> None:
+    """Clients choose options: thousands of rows of a megabyte each would be read for every plan."""
+    footprints = Footprints(database)
+    one = observation(1)
+    for size, kept in ((8_000, True), (100_000, False)):
+        start = replace(one.start, options=str(size), settings={"extra": ["x" * size]})
+        footprints.record(replace(one, start=start))
+        assert (start in [found.start for found in footprints.find("model")]) == kept
+    assert len(database.rows("SELECT 1 FROM footprints")) == 1
+
+
+def test_a_row_of_before_that_is_too_long_is_not_read(database: Database) -> None:
+    footprints = Footprints(database)
+    footprints.record(observation(1))
+    with database.change() as connection:
+        connection.execute("UPDATE footprints SET settings = ?", ('{"a": "' + "x" * 100_000 + '"}',))
+    assert footprints.find("model") == ()
+
+
 def test_the_same_start_again_replaces_what_was_known(database: Database) -> None:
     footprints = Footprints(database)
     footprints.record(observation(1))

@@ -10,11 +10,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from supervisor.cli.registry import VERBS, Registry, Verb
+from tests.support.made import ROOT, Made
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+PAGE = ROOT / "docs" / "cli.md"
 _TABLE = "## The verbs\n"
 _SHARED = "## Options of several verbs\n"
 _MADE, _BY_HAND = "<!-- made from supervisor/cli/verbs/{name}.py -->", "<!-- by hand -->"
@@ -132,6 +132,10 @@ def _paragraph(text: str) -> str:
     return " ".join(text.split())
 
 
-def write() -> None:
-    """Write the page anew."""
-    PAGE.write_text(page(VERBS, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+def made() -> str:
+    """The page from its table of verbs on, with what is written by hand there now."""
+    made = page(VERBS, PAGE.read_text(encoding="utf-8"))
+    return made[made.index(_TABLE) :]
+
+
+VERBS_AND_OPTIONS = Made(PAGE, re.compile(rf"^{_TABLE}(?:.*\n)*", re.MULTILINE), made)

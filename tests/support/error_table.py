@@ -9,10 +9,9 @@ from typing import TypeAlias
 
 from supervisor import errors
 from supervisor.core.engine_output.failures import MEANINGS
+from tests.support.made import ROOT, Made
 
-PAGE = Path(__file__).parents[2] / "docs" / "rest.md"
 Kind: TypeAlias = type[errors.SupervisorError]
-_TABLE = re.compile(r"\| code \| status \| \|\n\|---\|---\|---\|\n(?:\|.*\|\n)+")
 
 
 def error_classes(
@@ -47,25 +46,15 @@ def tree(kind: Kind = errors.SupervisorError, lead: str = "") -> list[str]:
     return lines
 
 
-def drawn() -> list[str]:
-    """The tree as supervisor/errors has it."""
-    return (errors.__doc__ or "").split("\n\n")[1].splitlines()
-
-
-def shown() -> str:
-    """The table as the page has it."""
-    found = _TABLE.search(PAGE.read_text(encoding="utf-8"))
-    return found[0] if found else ""
-
-
-def write() -> None:
-    """Write both anew."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(page.replace(shown(), table()), encoding="utf-8")
-    package = Path(errors.__file__)
-    text = package.read_text(encoding="utf-8")
-    package.write_text(text.replace("\n".join(drawn()), "\n".join(tree())), encoding="utf-8")
+def drawn() -> str:
+    """The tree as one text."""
+    return "\n".join(tree()) + "\n"
 
 
 def _line(code: str, status: int, meaning: str) -> str:
     return f"| `{code}` | {status} | {meaning} |"
+
+
+PAGE = ROOT / "docs" / "rest.md"
+TABLE = Made(PAGE, re.compile(r"\| code \| status \| \|\n\|---\|---\|---\|\n(?:\|.*\|\n)+"), table)
+TREE = Made(Path(errors.__file__), re.compile(r"(?<=\n\n)SupervisorError .*\n(?:.*\S.*\n)+?(?=\n|\"\"\")"), drawn)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.made import ROOT
+
 PAGE = ROOT / "docs" / "architecture.md"
-_TABLE = re.compile(r"\| package \| what it is for \|\n\|---\|---\|\n(?:\|.*\|\n)+")
+TABLE = re.compile(r"\| package \| what it is for \|\n\|---\|---\|\n(?:\|.*\|\n)+")
 
 
 def table(floors: Iterable[str]) -> str:
@@ -24,15 +24,3 @@ def purpose(floor: str) -> str:
     source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     words = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
     return " ".join(words.partition("\n\n")[0].split())
-
-
-def shown() -> str:
-    """The table as the page has it."""
-    found = _TABLE.search(PAGE.read_text(encoding="utf-8"))
-    return found[0] if found else ""
-
-
-def write(floors: Iterable[str]) -> None:
-    """Write the table anew."""
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(page.replace(shown(), table(floors)), encoding="utf-8")

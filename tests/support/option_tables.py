@@ -9,28 +9,14 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from supervisor.core.options import LaunchOptions, Option, kinds, options_of
+from tests.support.made import ROOT, Made
 
-ROOT = Path(__file__).parents[2]
 _PLAIN = 100_000  # an upper bound beyond which nobody asks for it
 _COLUMNS = 120
 _WIDTH = 22  # of `name: value` in the example, beyond which its comment follows right behind
-
-
-class Part(NamedTuple):
-    """A part of a file that is made: where it stands, and what makes it."""
-
-    path: Path
-    place: re.Pattern[str]
-    make: Callable[[Iterable[Option]], str]
-
-    def shown(self) -> str:
-        """As the file has it."""
-        found = self.place.search(self.path.read_text(encoding="utf-8"))
-        return found[0] if found else ""
 
 
 def table(rows: Iterable[Option]) -> str:
@@ -90,15 +76,14 @@ def _written(given: object) -> str:
 
 
 PARTS = (
-    Part(ROOT / "docs" / "launch.md", re.compile(r"\| option \| value \| who \| meaning \|\n(?:\|.*\|\n)+"), table),
-    Part(
-        ROOT / "config.example.yaml", re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n# )"), example
+    Made(
+        ROOT / "docs" / "launch.md",
+        re.compile(r"\| option \| value \| who \| meaning \|\n(?:\|.*\|\n)+"),
+        lambda: table(options_of(LaunchOptions)),
+    ),
+    Made(
+        ROOT / "config.example.yaml",
+        re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n# )"),
+        lambda: example(options_of(LaunchOptions)),
     ),
 )
-
-
-def write() -> None:
-    """Put what is made in place of what stands there."""
-    for part in PARTS:
-        text = part.path.read_text(encoding="utf-8")
-        part.path.write_text(text.replace(part.shown(), part.make(options_of(LaunchOptions))), encoding="utf-8")

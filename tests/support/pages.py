@@ -7,38 +7,36 @@ are asked of a running daemon (`rest_examples`).
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
-from supervisor import errors
-from tests.support import cli_page, dialect_table, error_table, module_table, option_tables, plan_example
+from tests.support import cli_page, dialect_table, error_table, module_table, option_tables, plan_example, state_diagram
+from tests.support.made import ROOT, Made
 from tests.test_house import FLOORS
 
-ROOT = Path(__file__).parents[2]
-FILES = tuple(
-    dict.fromkeys((
-        *(part.path for part in option_tables.PARTS),
-        cli_page.PAGE,
-        dialect_table.PAGE,
-        error_table.PAGE,
-        Path(errors.__file__),
-        module_table.PAGE,
-        plan_example.PAGE,
-    ))
+MADE: tuple[Made, ...] = (
+    *option_tables.PARTS,
+    cli_page.VERBS_AND_OPTIONS,
+    dialect_table.TABLE,
+    error_table.TABLE,
+    error_table.TREE,
+    Made(module_table.PAGE, module_table.TABLE, partial(module_table.table, FLOORS)),
+    state_diagram.DIAGRAM,
+    plan_example.PLAN,
 )
 
 
-def write() -> list[Path]:
-    """Write every such part anew. Return the files that changed."""
-    before = {path: path.read_bytes() for path in FILES}
-    option_tables.write()
-    cli_page.write()
-    dialect_table.write()
-    error_table.write()
-    module_table.write(FLOORS)
-    plan_example.write()
-    return [path for path, content in before.items() if path.read_bytes() != content]
+def write(every: Iterable[Made] = MADE) -> list[Path]:
+    """Write what is stale anew. Return the files that have changed."""
+    changed = []
+    for part in every:
+        if part.is_stale():
+            part.write()
+            changed.append(part.path)
+    return changed
 
 
 if __name__ == "__main__":
-    for changed in write():
-        sys.stdout.write(f"{changed.relative_to(ROOT)}\n")
+    for path in dict.fromkeys(write()):
+        sys.stdout.write(f"{path.relative_to(ROOT)}\n")

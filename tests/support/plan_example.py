@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -9,10 +10,10 @@ from pathlib import Path
 
 from tests.evidence.subjects import write_subject
 from tests.support.daemon import NO_HUB
-from tests.support.doc_blocks import ROOT, fenced, write_blocks
+from tests.support.doc_blocks import fenced
+from tests.support.made import ROOT, Made
 
 PAGE = ROOT / "README.md"
-NAME = "plan"
 MODEL, MACHINE = "gpt-oss-120b", "1x24gb"
 
 
@@ -46,6 +47,4 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def write() -> None:
-    """Write the example anew."""
-    write_blocks(PAGE, {NAME: made()})
+PLAN = Made(PAGE, re.compile(r"(?<=<!-- made: plan -->\n)(?:.*\n)*?(?=<!-- end -->)"), made)

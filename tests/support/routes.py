@@ -9,11 +9,17 @@ from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
 
 from supervisor.api.app import framework
+from supervisor.core.routes import ASKED
 
 
 def served_routes() -> list[Route]:
     """The framework's routes, those of its routers too. Fails on a kind of route that is not known here."""
     return list(_flat(framework(cast(Any, None)).routes))
+
+
+def asked_paths() -> list[str]:
+    """The paths whose model stands in the query."""
+    return [row.path.format(slot=0) for row in ASKED]
 
 
 def _flat(routes: Iterable[BaseRoute]) -> Iterator[Route]:

@@ -22,7 +22,7 @@ _UNLOADED = ModelStatus(
     given={},
     engines=(),
     variants=(),
-    detours=(),
+    fallbacks=(),
     **_NONE,
 )
 

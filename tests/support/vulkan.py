@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,9 @@ def find_vulkan_engine(env: Mapping[str, str], drivers: Sequence[str] = _DRIVERS
     store = EngineStore(places(env).engines)
     engine = next((store.binary(known.name) for known in store.engines() if known.backend == BACKEND), None)
     driver = next((file for folder in drivers for file in sorted(Path(folder).glob("lvp_icd*.json"))), None)
-    if engine is None:
-        return _NO_ENGINE
     if driver is None:
         return _NO_DRIVER
-    return VulkanEngine(engine, driver)
+    return VulkanEngine(engine, driver) if engine else _NO_ENGINE
 
 
 def listed_devices(engine: VulkanEngine, devices: int) -> str:
@@ -78,3 +77,15 @@ def require_vulkan_engine() -> VulkanEngine:
     if "Vulkan1:" not in listed:
         lacking(f"{found.path} does not see the software driver twice; it says: {listed[-2000:]}")
     return found
+
+
+def main() -> int:
+    """Say what is lacking. 1: an engine, for which the driver is here; so `bin/test` builds it."""
+    found = find_vulkan_engine(os.environ)
+    if isinstance(found, str):
+        sys.stderr.write(f"{found}\n")
+    return int(found == _NO_ENGINE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -38,7 +38,8 @@ _ROUTES = {"auto": ("release", "registry", "git"), "release": ("release",), "sou
 _HEADERS = ("NAME", "BUILD", "COMMIT", "BACK END", "FROM", "MADE", "")
 
 _WHICH = """Show the llama-server that would be used. Order of search: --engine, $SUPERVISOR_LLAMA_SERVER,
-$LLAMA_SERVER_PATH, the one chosen with `engine use`, others installed here, PATH, the usual build folders."""
+$LLAMA_SERVER_PATH, the one chosen with `engine use`, others installed here, PATH, the usual build folders, those
+installed with --no-use."""
 _INSTALL = """Get an engine by the first route that works: the official release archive for this machine, else a build
 from source. It is tried out with the built-in model before it is used; the one before stays for
 `engine use --previous`."""
@@ -147,7 +148,11 @@ def run_remove(args: argparse.Namespace) -> int:
 def _add_making(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", choices=_BACKENDS, default="auto",
                         help="auto: the best that this machine has (default: %(default)s)")  # fmt: skip
-    parser.add_argument("--no-use", action="store_true", help="install it beside the others, do not choose it")
+    parser.add_argument(
+        "--no-use",
+        action="store_true",
+        help="install it beside the others: used if named or chosen later, or if there is no other",
+    )
     parser.add_argument("--wait", action="store_true", help="if another process installs an engine: wait for it")
 
 

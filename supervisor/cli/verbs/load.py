@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{bold(status['id'])} is ready{_details(status)}")
         print(f"  base URL  {daemon.base_url}")
         print(f"  model     {status['id']}")
-        for step in status.get("detours", ()):
+        for step in status.get("fallbacks", ()):
             print(f"  note      {step}")
     return OK
 

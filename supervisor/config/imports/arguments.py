@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from supervisor.config.base import Strict
 from supervisor.config.faults import option_fault
 from supervisor.config.settings import DefaultSettings
 from supervisor.core.launch.extra import spelled
 from supervisor.core.launch.rules import NEWER, RULES, rule_of
 from supervisor.core.options import LaunchOptions, Way, options_of
+from supervisor.core.options import Option as Row
 from supervisor.core.options.kinds import Json, Many
 from supervisor.core.text.secrets import is_likely_secret
 
-_ROWS = options_of(LaunchOptions)
-_LISTS = {row.name for row in _ROWS if isinstance(row.kind, Many)}
-_OBJECTS = {row.name for row in _ROWS if isinstance(row.kind, Json)}
-_BY_FLAG: Mapping[str, str] = {flag: row.name for row in _ROWS if row.way is Way.VALUE for flag in row.on}
-_SWITCH: Mapping[str, tuple[str, bool]] = {
-    **{flag: (row.name, True) for row in _ROWS if row.way is Way.SWITCH for flag in row.on},
-    **{flag: (row.name, False) for row in _ROWS if row.way is Way.SWITCH for flag in row.off},
-}
 _LOAD_MODES = {
     frozenset({"--no-mmap"}): "none",
     frozenset({"--no-mmap", "--mlock"}): "mlock",
@@ -38,8 +32,33 @@ QUIET = frozenset(
 )
 """Options that the supervisor sets by itself, or that make no sense behind it: nothing is lost without them."""
 
+NEED_VALUE = frozenset({"--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"})
+"""Options of a rule of their own that are nothing without a value."""
 
-_NEED_VALUE = frozenset({"--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"})
+
+class Spellings:
+    """How the options of a table are written on a command line, and the settings that they become.
+
+    Attributes:
+        valued: the option that a flag with a value sets.
+        switches: the option that a flag without one sets, and what it sets it to.
+        switchable: the row of every flag that is not followed by a plain value.
+    """
+
+    def __init__(self, rows: Iterable[Row], settings: type[Strict]) -> None:
+        every = tuple(rows)
+        self.settings = settings
+        self.lists = {row.name for row in every if isinstance(row.kind, Many)}
+        self.objects = {row.name for row in every if isinstance(row.kind, Json)}
+        self.valued = {flag: row.name for row in every if row.way is Way.VALUE for flag in row.on}
+        switches = [row for row in every if row.way is Way.SWITCH]
+        self.switches = {flag: (row.name, True) for row in switches for flag in row.on}
+        self.switches |= {flag: (row.name, False) for row in switches for flag in row.off}
+        others = [row for row in every if row.way in {Way.SWITCH, Way.RULE}]
+        self.switchable = {flag: row for row in others for flag in (*row.on, *row.off)}
+
+
+SPELLINGS = Spellings(options_of(LaunchOptions), DefaultSettings)
 
 
 class Option(NamedTuple):
@@ -56,9 +75,9 @@ class Read(NamedTuple):
     notes: list[str]
 
 
-def read_arguments(arguments: Sequence[str]) -> Read:
+def read_arguments(arguments: Sequence[str], spellings: Spellings = SPELLINGS) -> Read:
     """Return the settings that these arguments amount to."""
-    reader = _Reader()
+    reader = _Reader(spellings)
     for option in _options(arguments, reader.notes):
         reader.take(option)
     reader.finish()
@@ -86,7 +105,8 @@ def _is_option(token: str) -> bool:
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, spellings: Spellings) -> None:
+        self._spellings = spellings
         self.settings: dict[str, object] = {}
         self.notes: list[str] = []
         self._loading: set[str] = set()
@@ -104,12 +124,12 @@ class _Reader:
             self.settings["aliases"] = [name.strip() for name in values[0].split(",")]
         elif flag == "--sleep-idle-seconds" and values:
             self._set("ttl", values[0], flag) if values[0] not in {"0", "-1"} else None
-        elif flag in _SWITCH:
-            field, value = _SWITCH[flag]
+        elif flag in self._spellings.switches:
+            field, value = self._spellings.switches[flag]
             self.settings[field] = value
             self.notes += [f"{flag} takes no value; what follows it is left out"] if values else []
-        elif flag in _BY_FLAG:
-            self._valued(_BY_FLAG[flag], option)
+        elif flag in self._spellings.valued:
+            self._valued(self._spellings.valued[flag], option)
         else:
             self._special(option)
 
@@ -133,10 +153,10 @@ class _Reader:
             return  # that is the default
         if field in {"n_gpu_layers", "spec_draft_ngl"} and text in {"all", "-1", "-2"}:
             text = "999"
-        if field in _LISTS:
+        if field in self._spellings.lists:
             parts = text.replace("/", ",").split(",") if field == "tensor_split" else text.split(",")
             self._set(field, [] if text == "none" else parts, option.flag)
-        elif field in _OBJECTS:
+        elif field in self._spellings.objects:
             self._set(field, _json(text), option.flag)
         else:
             self._set(field, text, option.flag)
@@ -144,7 +164,7 @@ class _Reader:
     def _special(self, option: Option) -> None:
         flag, values = option
         value = values[0] if values else ""
-        if flag in _NEED_VALUE and not value:
+        if flag in NEED_VALUE and not value:
             self.notes.append(f"{flag}: its value is missing")
         elif flag in {"--flash-attn", "-fa"}:
             self._set("flash_attn", value or "on", flag)
@@ -191,7 +211,7 @@ class _Reader:
     def _set(self, field: str, value: object, flag: str) -> None:
         """Set a field with the type that it has; note a value that it cannot have."""
         try:
-            made = DefaultSettings.model_validate({field: value})
+            made = self._spellings.settings.model_validate({field: value})
         except ValidationError as error:
             self.notes.append(f"{flag}: {option_fault(error.errors()[0])}")
             return

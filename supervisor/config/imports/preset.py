@@ -5,27 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from supervisor.config.imports.arguments import read_arguments
+from supervisor.config.imports.arguments import NEED_VALUE, SPELLINGS, Spellings, read_arguments
 from supervisor.config.imports.carried import Carried
 from supervisor.config.sources import kind_of
 from supervisor.core.launch.rules import RULES
-from supervisor.core.options import LaunchOptions, Way, options_of
 
 _SECTION = re.compile(r"\[(?P<name>.*)\]")
 _OWN = {"stop-timeout", "dedup-cache-models", "tags"}
 _TRUE, _FALSE = {"true", "on", "yes", "1", "enabled"}, {"false", "off", "no", "0", "disabled"}
-_ROWS = options_of(LaunchOptions)
-_VALUED = {flag for row in _ROWS if row.way is Way.VALUE for flag in row.on}
-_SWITCHES = {flag: row for row in _ROWS if row.way in {Way.SWITCH, Way.RULE} for flag in (*row.on, *row.off)}
-_WITH_VALUE = {"--flash-attn", "-fa", "--load-mode", "-lm", "--lora", "--lora-scaled", "--mmproj", "-mm", "--spec-type"}
+_WITH_VALUE = NEED_VALUE | {"--flash-attn", "-fa"}
 
 
-def from_preset(text: str) -> Carried:
+def from_preset(text: str, spellings: Spellings = SPELLINGS) -> Carried:
     """Return the converted configuration: sections become models, `[*]` becomes `defaults`."""
     found = Carried()
     for name, pairs in _sections(text, found).items():
         settings = found.section("defaults") if name == "*" else found.section("models", name)
-        _take(name, pairs, settings, found)
+        _take(name, pairs, settings, found, spellings)
         if name == "*":
             for key in {"file", "source", "aliases"} & settings.keys():
                 del settings[key]
@@ -35,7 +31,9 @@ def from_preset(text: str) -> Carried:
     return found
 
 
-def _take(name: str, pairs: Mapping[str, str], settings: dict[str, object], found: Carried) -> None:
+def _take(
+    name: str, pairs: Mapping[str, str], settings: dict[str, object], found: Carried, spellings: Spellings
+) -> None:
     """Carry one section's keys over."""
     arguments: list[str] = []
     for key, value in pairs.items():
@@ -44,8 +42,8 @@ def _take(name: str, pairs: Mapping[str, str], settings: dict[str, object], foun
         elif key in _OWN:
             found.note(f"[{name}]", f"{key} = {value} has no counterpart for a single model")
         else:
-            arguments += _argument(key, value)
-    read = read_arguments(arguments)
+            arguments += _argument(key, value, spellings)
+    read = read_arguments(arguments, spellings)
     settings.update(read.settings)
     for note in read.notes:
         found.note(f"[{name}]", note)
@@ -79,17 +77,17 @@ def _sections(text: str, found: Carried) -> dict[str, dict[str, str]]:
     return sections
 
 
-def _argument(key: str, value: str) -> Iterator[str]:
+def _argument(key: str, value: str, spellings: Spellings) -> Iterator[str]:
     """Yield the setting as it would stand on the command line."""
     flag = _flag(key)
-    row = _SWITCHES.get(flag)
-    if flag in _VALUED or flag in _WITH_VALUE:
+    row = spellings.switchable.get(flag)
+    if flag in spellings.valued or flag in _WITH_VALUE:
         yield from (flag, value)
     elif row is not None and value.lower() in _TRUE | _FALSE:
         on = (flag in row.on) == (value.lower() in _TRUE)
-        spellings = row.on if on else row.off
+        words = row.on if on else row.off
         negative = flag.replace("--", "--no-", 1)
-        yield from [name for name in (flag, negative, *spellings) if name in spellings][:1]
+        yield from [name for name in (flag, negative, *words) if name in words][:1]
     elif value.lower() in _TRUE:
         yield flag
     elif value.lower() in _FALSE:

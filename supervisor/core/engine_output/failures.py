@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from supervisor.core.engine_output.shortage import HOST, find_shortage
+
 OUT_OF_MEMORY = "out_of_memory"
 KILLED = "engine_killed"
 PROJECTOR = "projector_failed"
@@ -22,8 +24,11 @@ FILE = "model_file_broken"
 OPTION = "launch_option_refused"
 LIBRARY = "library_missing"
 SOCKET = "socket_unusable"
+UNSUPPORTED = "device_unsupported"
+DEVICE_LOST = "device_lost"
+WORKER = "rpc_worker_lost"
 
-HOST = "CPU"
+_ILLEGAL_SIGNAL = 4
 _KILL_SIGNAL = 9
 _LONGEST = 1000  # characters of a line that are looked at; the model's own names may make one longer
 _NOT_FOUND = 127  # of a shell, and of the dynamic loader
@@ -47,6 +52,12 @@ CODES: Mapping[str, str] = {
     "`supervisor doctor` shows what is missing.",
     SOCKET: "The engine's socket could not be made: check that the runtime folder exists, belongs to you, is on a disk "
     "with space and has a short path.",
+    UNSUPPORTED: "Use an engine that was built for this hardware: `supervisor engine install`, or `supervisor engine "
+    "build` on this machine. A GPU can be left out (device).",
+    DEVICE_LOST: "Look at the kernel's log for the driver's own words. A newer driver or engine, a smaller ubatch_size "
+    "or flash_attn: off may help; a GPU that does not come back needs a restart of the machine.",
+    WORKER: "Look at the worker's own log and start it again; it may have run out of memory. Both sides must be of one "
+    "build.",
 }
 """Every code, with what to do."""
 
@@ -61,15 +72,21 @@ MEANINGS: Mapping[str, str] = {
     OPTION: "The engine refuses an option or its value.",
     LIBRARY: "The engine lacks a library.",
     SOCKET: "The engine could not listen on its socket.",
+    UNSUPPORTED: "The engine has no code for this GPU, or code that this processor cannot run.",
+    DEVICE_LOST: "A GPU failed, or its driver gave it up, while the engine loaded.",
+    WORKER: "An RPC worker ended, or does not speak the engine's protocol.",
 }
 """Every code, with what it means."""
 
 # For these another try of the same thing gives the same answer.
-FINAL = frozenset({ARCHITECTURE, FILE, OPTION, LIBRARY, PROJECTOR, DRAFT, FLASH_ATTENTION})
+FINAL = frozenset({ARCHITECTURE, FILE, OPTION, LIBRARY, PROJECTOR, DRAFT, FLASH_ATTENTION, UNSUPPORTED})
 
 
 # These come of how it was launched: what somebody has just set may be what was wrong. Without a known cause, too.
-OF_LAUNCH = frozenset({OUT_OF_MEMORY, KILLED, PROJECTOR, DRAFT, FLASH_ATTENTION, OPTION})
+OF_LAUNCH = frozenset({
+    *(OUT_OF_MEMORY, KILLED, PROJECTOR, DRAFT, FLASH_ATTENTION, OPTION),
+    *(UNSUPPORTED, DEVICE_LOST, WORKER),
+})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,92 +128,19 @@ def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | Non
             return found
     if signal == _KILL_SIGNAL:
         return Cause(KILLED, "The engine was killed from outside while it loaded", HOST)
+    if signal == _ILLEGAL_SIGNAL:
+        return Cause(UNSUPPORTED, "The engine used an instruction that this processor does not run (SIGILL)")
     if code == _NOT_FOUND:
         return Cause(LIBRARY, "The engine's program, or something it needs, was not found (exit code 127)")
     return None
 
 
-# ── memory ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_BUFFER = re.compile(r"failed to allocate (?P<name>\S+) buffer of (?:size )?(?P<bytes>\d{1,18})\b")
-_UNABLE = re.compile(r"unable to allocate (?P<name>\S+) buffer")
-_CUDA = re.compile(r"allocating (?P<mib>\d{1,15}(?:\.\d{1,9})?) MiB on device (?P<index>\d{1,9}): \w+ failed")
-_CUDA_ERROR = re.compile(r"(?P<api>CUDA|ROCm|HIP|MUSA) error: out of memory")
-_CURRENT = re.compile(r"current device: (?P<index>\d{1,9})\b")
-_HOST_MALLOC = re.compile(r"insufficient memory \(attempted to allocate (?P<mb>\d{1,15}(?:\.\d{1,9})?) MB\)")
-_ANY = re.compile(
-    r"std::bad_alloc|[Oo]ut of memory|OutOfMemory|ErrorOutOf(?:Device|Host)Memory|Insufficient Memory"
-    r"|Cannot allocate memory|Device memory allocation of size (?P<bytes>\d{1,18}) failed"
-    r"|failed to allocate buffer, size = +(?P<mib>\d{1,15}(?:\.\d{1,9})?) MiB"
-    r"|unable to allocate \S+ buffer|failed to allocate (?:compute \w+ buffers|buffer for \w+ cache|output buffer)"
-)
-_BESIDE = ("pinned", "host buffer for async", "WARNING:")  # it goes on without these
-_VARIANT = re.compile(r"_(?:Mapped|Private|Shared|Split|REPACK)$|-REPACK$")
-_HOST_NAMES = re.compile(r"CPU(?:_.*)?$|AMX.*|BLAS.*|KleidiAI.*|.*_Host$", re.IGNORECASE)
-
-
 def _memory(lines: Sequence[str]) -> Cause | None:
-    told = [line for line in lines if not any(words in line for words in _BESIDE)]
-    for find in (_named_buffer, _cuda, _host):
-        for index, line in enumerate(told):
-            found = find(line, told[index + 1 : index + 3])
-            if found is not None:
-                return _short(*found)
-    general = [match for match in map(_ANY.search, told) if match]
-    if not general:
+    found = find_shortage(lines)
+    if found is None:
         return None
-    sized = next((match for match in general if match["bytes"] or match["mib"]), None)
-    unable = next((match for match in map(_UNABLE.search, told) if match), None)
-    on_host = any("bad_alloc" in match[0] or "HostMemory" in match[0] for match in general)
-    device = _device(unable["name"]) if unable else HOST if on_host else None
-    return _short(device, _size(sized) if sized else None)
-
-
-def _named_buffer(line: str, after: Sequence[str]) -> tuple[str | None, int | None] | None:
-    found = _BUFFER.search(line)
-    if found is None or found["name"] in {"buffer", "output", "compute"}:
-        return None
-    metal = found["name"] == "Metal"  # of all of them, there is no telling which
-    return (None if metal else _device(found["name"])), int(found["bytes"])
-
-
-def _cuda(line: str, after: Sequence[str]) -> tuple[str | None, int | None] | None:
-    found = _CUDA.search(line)
-    if found is not None:
-        return f"CUDA{found['index']}", _mebibytes(found["mib"])
-    error = _CUDA_ERROR.search(line)
-    if error is None:
-        return None
-    current = next((match for match in map(_CURRENT.search, after) if match), None)
-    api = "ROCm" if error["api"] == "HIP" else error["api"]
-    return (f"{api}{current['index']}" if current else None), None
-
-
-def _host(line: str, after: Sequence[str]) -> tuple[str | None, int | None] | None:
-    found = _HOST_MALLOC.search(line)
-    return None if found is None else (HOST, _mebibytes(found["mb"]))
-
-
-def _short(device: str | None, lacking: int | None) -> Cause:
-    size = "" if lacking is None else f": a buffer of {lacking / (1 << 20):.0f} MiB could not be had"
-    return Cause(OUT_OF_MEMORY, f"Out of memory on {device or 'a device'}{size}", device, lacking)
-
-
-def _device(buffer: str) -> str:
-    name, opening, behind = buffer.partition("[")
-    name = _VARIANT.sub("", name + behind.rpartition("]")[2] if "]" in behind else name + opening + behind)
-    return HOST if _HOST_NAMES.match(name) else name
-
-
-def _size(found: re.Match[str]) -> int:
-    return int(found["bytes"]) if found["bytes"] else _mebibytes(found["mib"])
-
-
-def _mebibytes(text: str) -> int:
-    return int(float(text) * (1 << 20))
-
-
-# ── everything else ──────────────────────────────────────────────────────────────────────────────────────────────
+    size = "" if found.lacking is None else f": a buffer of {found.lacking / (1 << 20):.0f} MiB could not be had"
+    return Cause(OUT_OF_MEMORY, f"Out of memory on {found.device or 'a device'}{size}", found.device, found.lacking)
 
 
 def _rule(code: str, what: str, *patterns: str) -> Finder:
@@ -224,6 +168,23 @@ _RULES: tuple[Finder, ...] = (
         r"symbol lookup error: ([^:]+):",
     ),
     _memory,
+    _rule(
+        WORKER,
+        "An RPC worker failed ({0})",
+        r"(Remote RPC server crashed or returned malformed response)",
+        r"(Failed to connect to \S+)",
+        r"(RPC handshake failed for \S+)",
+        r"(RPC server version mismatch: .*)",
+    ),
+    _rule(
+        UNSUPPORTED,
+        "The engine does not support this GPU ({0})",
+        r"(no kernel image is available for execution on the device)",
+        r"error: (invalid device function)",
+        r"error: (device kernel image is invalid)",
+        r"(the provided PTX was compiled with an unsupported toolchain)",
+        r"(rocBLAS error: Cannot read .*)",
+    ),
     _rule(PROJECTOR, "The projector {0} could not be loaded", r"failed to load multimodal model, '([^']*)'"),
     _rule(
         DRAFT,
@@ -267,4 +228,15 @@ _RULES: tuple[Finder, ...] = (
         r"(quantized V cache requires flash_attn to be enabled)",
     ),
     _rule(SOCKET, "The engine could not listen on {0}", r"couldn't bind HTTP server socket, hostname: ([^,]+)"),
+    _rule(
+        DEVICE_LOST,
+        "The GPU failed ({0})",
+        r"(device lost on \S+)",
+        r"(?:CUDA|ROCm|HIP|MUSA) error: (.+)",
+        r"what\(\): +(vk::\S+ Error\w+)",
+        r"((?:vk::)?DeviceLostError|ErrorDeviceLost)",
+        r"(\w*ERROR_DEVICE_LOST)",
+        r"error: (.*\(\w+:kIOGPU\w+\))",
+        r"(command buffer \d+ failed with status \d+)",
+    ),
 )

@@ -29,7 +29,9 @@ _BUFFER = re.compile(
     rf" buffer size =\s*{_SIZE}"
 )
 _CONTEXT = re.compile(r"llama_context: (?P<name>n_ctx|n_ctx_seq|n_seq_max)\s*= (?P<value>\d{1,15})\b")
-_CARD = re.compile(r"using device (?P<name>\S+) \((?P<text>.*)\) \((?P<id>[^()]*)\) - (?P<free>\d{1,12}) MiB free")
+_CARD = re.compile(
+    r"using device (?P<name>\S+) \((?P<text>.*?)\)(?: \((?P<id>[^()]*)\))? - (?P<free>\d{1,12}) MiB free"
+)
 _LISTED = re.compile(r"  - (?P<name>RPC\d+)\s*: (?P<endpoint>\S+) \(\d+ MiB, \d+ MiB free\)")
 _CLIP = re.compile(r"CLIP using (?P<name>\S+) backend")
 _CLIP_MODEL = re.compile(rf"load_hparams: model size:\s*{_SIZE}")
@@ -38,6 +40,8 @@ _HOST_TYPES = re.compile(r"CPU(?:_.*)?$|AMX.*|BLAS.*|KleidiAI.*|.*_Host$", re.IG
 _VARIANT = re.compile(r"_(?:Mapped|Private|Shared|Split)$|-REPACK$")
 _CLIP_WRITERS = frozenset({"reserve_compute_meta", "alloc_compute_meta"})
 _NUMBER = re.compile(r"(?<!\d)\d++$")
+_META = re.compile(r"Meta\((?P<kinds>[^()]*)\)$")
+_NO_ID = "unknown id"  # llama.cpp's own words
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +188,12 @@ class AccountReader:
         found: dict[str, DeviceFootprint] = {}
         for holder in (self._weights, self._draft_weights, *self._contexts):
             for (kind, part), size in holder.sizes.items():
-                _add(found, self._home(kind), "draft_bytes" if holder.drafts else part, size, _is_lazy(kind, part))
+                for home in self._homes(kind):
+                    _add(found, home, "draft_bytes" if holder.drafts else part, size, _is_lazy(kind, part))
         for clip in self._clips:
             for (kind, part), size in clip.sizes.items():
-                _add(found, self._home(kind), "projector_bytes", size, _is_lazy(kind, part))
+                for home in self._homes(kind):
+                    _add(found, home, "projector_bytes", size, _is_lazy(kind, part))
         found.setdefault(HOST, DeviceFootprint(HOST))
         facts = next((context.facts for context in self._contexts if not context.drafts), {})
         return Footprint(
@@ -247,11 +253,22 @@ class AccountReader:
     def _device(self, line: str) -> None:
         if match := _CARD.search(line):
             name, text = match["name"], match["text"]
-            self._cards[name] = Card(name, text, match["id"], int(match["free"]) * _MIB)
+            self._cards[name] = Card(name, text, match["id"] or _NO_ID, int(match["free"]) * _MIB)
             if name.startswith("RPC"):
                 self._workers.setdefault(text, set()).add(name)
         elif match := _LISTED.search(line):
             self._workers.setdefault(match["endpoint"], set()).add(match["name"])
+
+    def _homes(self, kind: str) -> list[str]:
+        """Return the devices of a buffer type; several where tensors are split among devices by rows.
+
+        Then the size is that of the largest part (ggml-backend-meta.cpp), which is taken for each. A build
+        that does not name the devices leaves nothing to tell, and the buffer is left out.
+        """
+        several = _META.match(kind)
+        if several is None:
+            return [self._home(kind)]
+        return [self._home(one) for one in several["kinds"].split(",") if one]
 
     def _home(self, kind: str) -> str:
         """Return the device of a buffer type."""

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from supervisor.core.engine_output.failures import DRAFT, FLASH_ATTENTION, HOST, KILLED, OUT_OF_MEMORY, PROJECTOR
+from supervisor.core.engine_output.failures import DRAFT, FLASH_ATTENTION, KILLED, OUT_OF_MEMORY, PROJECTOR
+from supervisor.core.engine_output.shortage import HOST
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.plan import DevicePlan, Placement
 from supervisor.core.schedule.events import Failure

@@ -72,6 +72,7 @@ _CONFIGURATION: Mapping[str, str] = {
     "--prio --prio-batch --spec-draft-prio --prio-draft --spec-draft-prio-batch --prio-batch-draft": (
         "it changes the engine's priority against everything else on the machine"
     ),
+    "--threads-http": "it starts as many threads as it says, of which a machine has so many for all programs together",
     "--props": "it lets requests change what all others get",
     "--spec-synth-len --spec-synth-rates": "it invents answers, for benchmarks",
 }
@@ -94,7 +95,7 @@ _ANYBODY = """
 -cms --checkpoint-min-step --cache-idle-slots --no-cache-idle-slots --cache-prompt --no-cache-prompt --cache-reuse
 -r --reverse-prompt -sp --special --warmup --no-warmup --spm-infill -cb --cont-batching -nocb --no-cont-batching
 --image-min-tokens --image-max-tokens --mtmd-batch-max-tokens --video-fps --video-timestamp-interval
---tags --embd-normalize -to --timeout --sse-ping-interval --threads-http
+--tags --embd-normalize -to --timeout --sse-ping-interval
 --prefill-assistant --no-prefill-assistant -sps --slot-prompt-similarity --lora-init-without-apply
 """
 

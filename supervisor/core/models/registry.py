@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from supervisor.core.launch import LaunchOptions
@@ -18,6 +18,7 @@ MOST_NAMES = 16
 """Aliases that loads may give one model, beside those that are configured."""
 
 _TOLD = 64  # models of which it is told why they are not here any more
+_NAMED = 8  # models that a name could mean which an error lists
 _QUOTED = 200  # characters of a name that nobody knows which an error repeats
 
 
@@ -197,6 +198,34 @@ class Registry:
             raise self._not_found(name)
         return entry
 
+    def meant(self, name: str) -> ModelEntry:
+        """Return the model that a request's name means: its id or alias, written in any case, or a beginning of one.
+
+        An exact name comes before one in another case, and that before a beginning. Raise ModelNotFound where there is
+        none, or a beginning fits several models.
+        """
+        entry = self.get(name)
+        if entry is not None:
+            return entry
+        typed = name.lower()
+        same = {owner for known, owner in self._names.items() if known.lower() == typed}
+        longer = {owner for known, owner in self._names.items() if known.lower().startswith(typed)}
+        fitting = sorted(same or longer)
+        if len(fitting) > 1:
+            raise self._ambiguous(name, fitting)
+        return self.find(fitting[0] if fitting else name)
+
+    def only(self, loaded: Collection[str]) -> ModelEntry | None:
+        """Return the only model that a request without a name can mean, if there is just one.
+
+        That is the only one of those that are loaded, else the only one there is. The built-in one counts where there
+        is no other.
+        """
+        here = [entry for entry in self if entry.id in loaded]
+        own = [entry for entry in self if entry.source is not Source.DEMO]
+        candidates = here or own or list(self)
+        return candidates[0] if len(candidates) == 1 else None
+
     def most_slashes(self) -> int:
         """Return the largest number of slashes in a name."""
         return max((name.count("/") for name in self._names), default=0)
@@ -246,6 +275,12 @@ class Registry:
             f"There is no model '{quoted}'{near or '.'} Known models: {known}. "
             "Add one with `supervisor load PATH`, or one of the hub with `supervisor load owner/repo:quant`.",
             param="model",
+        )
+
+    def _ambiguous(self, name: str, fitting: Sequence[str]) -> ModelNotFound:
+        several = ", ".join(fitting[:_NAMED]) + ("" if len(fitting) <= _NAMED else ", …")
+        return ModelNotFound(
+            f"'{name[:_QUOTED]}' is the beginning of several models: {several}. Name one.", param="model"
         )
 
     def by_path(self, path: str) -> ModelEntry | None:

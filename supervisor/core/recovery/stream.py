@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -18,8 +19,10 @@ from supervisor.core.recovery.raw import RawChunks
 from supervisor.core.recovery.typed import Choice, Chunk, RawEvent
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.stream.fold import well_shaped
 from supervisor.core.stream.sse import DONE
 from supervisor.core.text.foreignjson import NotJson, parse
+from supervisor.errors import EngineStreamInvalid
 
 _END: Final = b"\n\n"
 _KEEP_ALIVE: Final = b": keep-alive\n\n"
@@ -77,14 +80,15 @@ class RecoveredStream:
         self._lead = self._ways.lead
 
     def feed(self, arrived: bytes) -> bytes:
-        """Return the bytes that may be sent now. Raise AskAgain."""
+        """Return the bytes that may be sent now. Raise AskAgain, and EngineStreamInvalid for an unknown shape."""
         whole = self._relay.feed(arrived)
         if not whole or self.done:
             return b""
         events: list[bytes] = []
         try:
-            for event in whole.split(_END)[:-1]:
-                events.append(self._event(event))
+            with well_shaped():
+                for event in whole.split(_END)[:-1]:
+                    events.append(self._event(event))
         except AskAgain as again:
             again.before = b"".join(events)
             raise
@@ -102,7 +106,10 @@ class RecoveredStream:
         if self.done:
             return b""
         self.done = True
-        return b"".join([*map(self._voice.chunk, self._recovery.flush()), self._voice.error(error)])
+        held: list[bytes] = []
+        with suppress(EngineStreamInvalid), well_shaped():
+            held += map(self._voice.chunk, self._recovery.flush())
+        return b"".join([*held, self._voice.error(error)])
 
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(b"data:"):

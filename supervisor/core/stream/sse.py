@@ -118,10 +118,10 @@ class SseDecoder:
 
 
 def encode(event: SseEvent) -> bytes:
-    """Return the bytes of one event, line ends LF; CR and CRLF in the data become LF."""
+    """Return the bytes of one event, line ends LF; CR and CRLF in the data become LF, half a surrogate pair `?`."""
     lines = [f"{name}: {value}" for name, value in (("event", event.event), ("id", event.id)) if value]
     if event.retry is not None:
         lines.append(f"retry: {event.retry}")
     data = event.data.replace("\r\n", "\n").replace("\r", "\n")
     lines.extend(f"data: {line}" for line in data.split("\n"))
-    return ("\n".join(lines) + "\n\n").encode()
+    return ("\n".join(lines) + "\n\n").encode("utf-8", "replace")

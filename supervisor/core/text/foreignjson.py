@@ -1,7 +1,7 @@
-"""Read JSON that other programs wrote, above all engines. Whatever is wrong with it becomes one error.
+"""Read JSON that other programs wrote, above all engines, and write what was read.
 
-Python's parser also fails for text that is nested deeply, with an error that is no ValueError; and what it can still
-read, nobody further down the stack may be able to write.
+Whatever is wrong with it becomes one error. Python's parser also fails for text that is nested deeply, with an error
+that is no ValueError; and what it can still read, nobody further down the stack may be able to write.
 """
 
 from __future__ import annotations
@@ -29,6 +29,11 @@ def parse(text: str | bytes) -> Any:
     if _marks(text) > MOST_NESTED and not _is_shallow(value):
         raise _too_deep()
     return value
+
+
+def written(value: object) -> bytes:
+    """Return a value as JSON in UTF-8. Half of a pair of surrogates, which UTF-8 cannot hold, becomes `?`."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def _marks(text: str | bytes) -> int:

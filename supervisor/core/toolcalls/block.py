@@ -1,14 +1,18 @@
-"""The tools of a dialect's reader: the text, the tools offered, the options, and the writer of one call's arguments."""
+"""What a dialect's reader is, and what it works with.
+
+It gets the text, the tools offered, the options and the markers of all dialects, and has a writer for the arguments of
+each call.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from supervisor.core.toolcalls.jsontext import Json, dumps, quote
 from supervisor.core.toolcalls.options import Options
-from supervisor.core.toolcalls.registry import Registry
-from supervisor.core.toolcalls.source import CompleteCall, Piece, Source, Unknown, Wait
+from supervisor.core.toolcalls.source import CompleteCall, Literals, Piece, Source, Unknown, Wait
 from supervisor.core.toolcalls.tools import Tool, Tools
 
 NOWHERE: Final = Tool("")
@@ -28,7 +32,7 @@ class Block:
     src: Source
     tools: Tools
     options: Options
-    registry: Registry
+    registry: Markers
     may_stream: bool = False
     whole: bool = False
 
@@ -39,6 +43,61 @@ class Block:
             yield Unknown()
             return NOWHERE
         return tool
+
+
+class Reader(Protocol):
+    """The function that reads calls; the source stands behind `opener`.
+
+    Yields signals (see `source`) and returns whether what it has read is calls. If it is not, the source may stand
+    anywhere.
+    """
+
+    def __call__(self, block: Block, opener: str) -> Wait[bool]: ...
+
+
+class NamedReader(Protocol):
+    """The function that reads a call with nothing before the tool's name; the source stands at the name."""
+
+    def __call__(self, block: Block) -> Wait[bool]: ...
+
+
+class OpenPattern(Protocol):
+    """Openers of which there are too many for a list, and the reader of the calls behind them."""
+
+    @property
+    def first(self) -> str:
+        """First character of each of these openers."""
+
+    def opener(self, src: Source) -> Wait[str]:
+        """Return the opener at the reading position, or nothing, without moving."""
+
+    def is_opener(self, text: str) -> bool:
+        """Return whether `opener` has returned this text."""
+
+    def read(self, block: Block, opener: str) -> Wait[bool]:
+        """Read calls behind the opener; see `Reader`."""
+
+
+class Markers(Protocol):
+    """The markers of all dialects that are looked for; `registry.Registry` says what each is."""
+
+    def __hash__(self) -> int: ...
+    @property
+    def openers(self) -> Mapping[str, Reader]: ...
+    @property
+    def after_name(self) -> Mapping[str, NamedReader]: ...
+    @property
+    def closers(self) -> frozenset[str]: ...
+    @property
+    def ends(self) -> frozenset[str]: ...
+    @property
+    def anywhere_literals(self) -> Literals: ...
+    @property
+    def after_name_literals(self) -> Literals: ...
+    @property
+    def closer_literals(self) -> Literals: ...
+    @property
+    def end_literals(self) -> Literals: ...
 
 
 class CallWriter:

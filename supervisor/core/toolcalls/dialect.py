@@ -4,48 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TypeAlias
 
-from supervisor.core.toolcalls.source import Source, Wait
-
-if TYPE_CHECKING:
-    from supervisor.core.toolcalls.block import Block
+from supervisor.core.toolcalls.block import NamedReader, OpenPattern, Reader
 
 Marks: TypeAlias = tuple[str, ...]
 """Texts of a chat template, all of which must be there."""
-
-
-class Reader(Protocol):
-    """The function that reads calls; the source stands behind `opener`.
-
-    Yields signals (see `source`) and returns whether what it has read is calls. If it is not, the source may stand
-    anywhere.
-    """
-
-    def __call__(self, block: Block, opener: str) -> Wait[bool]: ...
-
-
-class NamedReader(Protocol):
-    """The function that reads a call with nothing before the tool's name; the source stands at the name."""
-
-    def __call__(self, block: Block) -> Wait[bool]: ...
-
-
-class OpenPattern(Protocol):
-    """Openers of which there are too many for a list, and the reader of the calls behind them."""
-
-    @property
-    def first(self) -> str:
-        """First character of each of these openers."""
-
-    def opener(self, src: Source) -> Wait[str]:
-        """Return the opener at the reading position, or nothing, without moving."""
-
-    def is_opener(self, text: str) -> bool:
-        """Return whether `opener` has returned this text."""
-
-    def read(self, block: Block, opener: str) -> Wait[bool]:
-        """Read calls behind the opener; see `Reader`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TypeVar
 
-from supervisor.core.toolcalls.dialect import Dialect, Marks, NamedReader, OpenPattern, Reader
+from supervisor.core.toolcalls.block import NamedReader, OpenPattern, Reader
+from supervisor.core.toolcalls.dialect import Dialect, Marks
 from supervisor.core.toolcalls.source import Literals
 
 T = TypeVar("T")

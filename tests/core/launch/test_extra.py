@@ -107,6 +107,7 @@ def test_what_has_a_field_must_use_it(flag: str, field: str) -> None:
         ("--log-prompts-dir", "/tmp"),
         ("--prio", "3"),
         ("-lv", "5"),
+        ("--threads-http", "100000"),
     ],
 )
 @pytest.mark.parametrize("flags", [None, FLAGS], ids=["unknown build", "known build"])

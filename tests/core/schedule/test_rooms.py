@@ -353,3 +353,19 @@ def test_an_idle_engine_is_not_kept_from_one_who_waits_too_long() -> None:
     assert bench.scheduler.next_wake == bench.now + 1
     bench.wait(1)
     assert stops(bench.tell(TimePassed())) == [1]
+
+
+def test_of_many_models_that_wait_the_first_are_planned_for_at_every_change() -> None:
+    """The others are planned for once, to refuse what could never fit."""
+    models = [f"m{number}" for number in range(20)]
+    bench = Bench(sizes=dict.fromkeys(["a", *models], 10))
+    loaded(bench, "a")
+    bench.arrive(0, "a")
+    for number, model in enumerate(models, 1):
+        bench.arrive(number, model)
+    assert set(bench.planner.asked) == {"a", *models}
+    for time in (1, 2):
+        bench.planner.asked.clear()
+        bench.wait(1)
+        bench.tell(PolicyChanged())
+        assert set(bench.planner.asked) == set(models[:8]), time

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from supervisor.core.toolcalls.block import Block, CallWriter
+from supervisor.core.toolcalls.block import Block, CallWriter, Markers
 from supervisor.core.toolcalls.rawvalue import EARLIER, Ending, RawForm, RawValue
-from supervisor.core.toolcalls.registry import Registry
 from supervisor.core.toolcalls.schema import ANY_JSON, STRING, Types
 from supervisor.core.toolcalls.source import Literals, Source, Wait, one_of, peek, skip_space, take, take_one, until
 from supervisor.core.toolcalls.tools import MAX_NAME
@@ -65,7 +64,7 @@ class Tags:
 
 
 @lru_cache(maxsize=64)
-def tags_of(registry: Registry, prefix: str) -> Tags:
+def tags_of(registry: Markers, prefix: str) -> Tags:
     """Return the tags with this prefix before each name."""
     parameter = {f"</{prefix}parameter>", f"</{prefix}param>"}
     call = {f"</{prefix}function>", f"</{prefix}invoke>"}

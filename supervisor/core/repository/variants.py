@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from supervisor.core.catalog.names import Kind, base_of, folder_of, kind_of, quant_of, shard_of, stem_of
-from supervisor.core.catalog.quality import rank
+from supervisor.core.repository.names import Kind, base_of, folder_of, kind_of, quant_of, shard_of, stem_of
+from supervisor.core.repository.quality import rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from supervisor.core.catalog.reference import is_repository
+from supervisor.core.repository.reference import is_repository
 
 MAX_PATH: Final = 1024
 """Bytes of a file's path in a repository."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.catalog import Catalog, RepoFile, catalog_of, find, projector_for
+from supervisor.core.repository import Catalog, RepoFile, catalog_of, find, projector_for
 from supervisor.errors import ShardMissing, VariantAmbiguous, VariantNotFound
 
 LISTINGS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "listings.json").read_text("utf-8"))

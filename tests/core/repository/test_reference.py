@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.catalog import HubReference, parse_reference
+from supervisor.core.repository import HubReference, parse_reference
 from supervisor.errors import InvalidRequest
 
 Ref = HubReference

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.catalog import (
+from supervisor.core.repository import (
     ORDER,
     Assessment,
     RepoFile,

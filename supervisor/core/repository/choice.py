@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from supervisor.core.catalog.names import quant_of, usual
-from supervisor.core.catalog.quality import ORDER, rank
-from supervisor.core.catalog.variants import Catalog, RepoFile, Variant
+from supervisor.core.repository.names import quant_of, usual
+from supervisor.core.repository.quality import ORDER, rank
+from supervisor.core.repository.variants import Catalog, RepoFile, Variant
 from supervisor.errors import ShardMissing, VariantAmbiguous, VariantNotFound
 
 _SPILLED_FROM = ORDER.index("Q4_K_M")

@@ -1,10 +1,10 @@
 """Find the models in a repository's file list (variants, shards, projectors, drafts), and choose which one to take."""
 
-from supervisor.core.catalog.choice import Assessment, best, find, listing, projector_for
-from supervisor.core.catalog.names import Kind, kind_of, quant_of
-from supervisor.core.catalog.quality import ORDER, rank
-from supervisor.core.catalog.reference import HubReference, parse_reference
-from supervisor.core.catalog.variants import Catalog, RepoFile, Variant, catalog_of
+from supervisor.core.repository.choice import Assessment, best, find, listing, projector_for
+from supervisor.core.repository.names import Kind, kind_of, quant_of
+from supervisor.core.repository.quality import ORDER, rank
+from supervisor.core.repository.reference import HubReference, parse_reference
+from supervisor.core.repository.variants import Catalog, RepoFile, Variant, catalog_of
 
 __all__ = [
     "ORDER",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.catalog import forms
+from supervisor.core.repository import forms
 
 ELSEWHERE = ["../x.gguf", "a/../../x.gguf", "/etc/x.gguf", "a//x.gguf", "./x.gguf", "a/..", "x\0.gguf", "", "a/"]
 TROUBLE = [

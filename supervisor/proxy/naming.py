@@ -1,0 +1,64 @@
+"""The model that a request means: the one that it names, or the only one there is to mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
+
+from supervisor.core.models.registry import ModelEntry, Registry
+from supervisor.errors import InvalidRequest, ModelNotFound
+
+_MODEL = "model"
+
+
+@dataclass(frozen=True)
+class Naming:
+    """What models there are to mean.
+
+    loaded: ids of the models that have an engine. default: `server.default_model`.
+    """
+
+    registry: Registry
+    loaded: Callable[[], Collection[str]]
+    default: Callable[[], str | None]
+
+    def entry(self, named: object, query: bytes = b"") -> ModelEntry:
+        """Return the model that the body names, else the query, else the default.
+
+        Args:
+            named: the body's `model`; None or an empty text is no name.
+            query: of the request's target, percent-encoded.
+
+        Raises InvalidRequest where none is named and several could be meant, ModelNotFound.
+        """
+        if named is not None and not isinstance(named, str):
+            raise InvalidRequest("`model` must be a text: a model's id or alias.", param=_MODEL)
+        name = named or split_query(query)[0]
+        return self._unnamed() if not name else self.registry.meant(name)
+
+    def _unnamed(self) -> ModelEntry:
+        default = self.default()
+        if default is not None:
+            entry = self.registry.get(default)
+            if entry is None:
+                raise ModelNotFound(
+                    f"The request names no model, and there is no '{default}', which server.default_model names.",
+                    param=_MODEL,
+                )
+            return entry
+        only = self.registry.only(self.loaded())
+        if only is None:
+            raise InvalidRequest(
+                "Name a model in `model`; GET /v1/models lists them. server.default_model names one for requests "
+                "that name none.",
+                param=_MODEL,
+            )
+        return only
+
+
+def split_query(query: bytes) -> tuple[str, str]:
+    """Return the `model` of a query, empty where it has none, and the query without it."""
+    pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    name = next((value for key, value in pairs if key == _MODEL), "")
+    return name, urlencode([(key, value) for key, value in pairs if key != _MODEL])
