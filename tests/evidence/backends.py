@@ -32,6 +32,7 @@ from tests.evidence.settings import (
 )
 from tests.evidence.subjects import DATA, TINY, kind_of, recorded_subjects, write_lines, write_subject
 
+_REFUSING = frozenset({"mamba-2.8b", "jamba-reasoning-3b"})  # with nodes that Vulkan leaves to the host
 _SUFFIX = "-measurements.jsonl"
 _FOLDER = DATA / "backends"
 
@@ -66,11 +67,11 @@ def settings_of(subject: str, n_devices: int) -> Iterator[Setting]:
     if small and experts:
         chosen += SMALL_EXPERTS
     elif not small:
-        chosen += PARTS[:2]
+        chosen += PARTS[:3]
         if experts:
             chosen += PARTS_EXPERTS
-        if subject in ON_TWO_DEVICES:
-            chosen += [*TWO_DEVICES, *PARTS[2:], *(TWO_DEVICES_EXPERTS if experts else ())]
+        if subject in ON_TWO_DEVICES | _REFUSING:
+            chosen += [*TWO_DEVICES, *PARTS[3:], *(TWO_DEVICES_EXPERTS if experts else ())]
     return (setting for setting in chosen if setting.devices <= n_devices)
 
 

@@ -77,6 +77,8 @@ TWO_DEVICES_EXPERTS: tuple[Setting, ...] = (
 PARTS: tuple[Setting, ...] = (
     Setting("1dev-ngl20", "-c 8192 -np 1 -ngl 20", 1),
     Setting("1dev-nkvo", "-c 8192 -np 1 -nkvo", 1),
+    Setting("32k-ngl20", "-c 32768 -np 1 -ngl 20", 1),
+    Setting("2dev-np4", "-c 8192 -np 4 -ts 1,1", 2),
     Setting("3dev-equal", "-c 8192 -np 1 -ts 1,1,1", 3),
 )
 PARTS_EXPERTS: tuple[Setting, ...] = (

@@ -111,7 +111,8 @@ def _layer(facts: Facts, context: Context, caches: Sequence[Cache]) -> int:
     low, cache = _low(facts, context, caches)
     inside = widths.ffn * row if weight < widths.ffn * row // 3 else _two_of(widths) * row
     above = _above(cache, weight, inside)
-    return low + cache + max(above, 2 * widths.queries * row)
+    again = cache // 2  # the next layer's values may not fit below the mask, beside what lies there by then
+    return low + cache + max(above, 2 * widths.queries * row, again)
 
 
 def _looped(facts: Facts, places: Sequence[int]) -> int:

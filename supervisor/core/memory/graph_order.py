@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from supervisor.core.memory.backends import Backend
 from supervisor.core.memory.context import Context
+from supervisor.core.memory.scans import scans_on_host
 from supervisor.core.memory.widths import Widths
 from supervisor.core.spec import Layout, ModelSpec, RecurrentFamily
 
@@ -69,8 +70,9 @@ def _rows(spec: ModelSpec, widths: Widths, context: Context) -> int:
 def _recurrent_rows(spec: ModelSpec, context: Context, traits: Backend) -> int:
     match spec.architecture.recurrent:
         case RecurrentFamily.MAMBA | RecurrentFamily.MAMBA2:
-            older = spec.architecture.recurrent is RecurrentFamily.MAMBA and not traits.older_scans
-            return 3 if context.n_seq > 1 or older else 0
+            if scans_on_host(spec, traits):
+                return 0 if all(spec.recurrent_layers) else 2
+            return 3 if context.n_seq > 1 else 0
         case RecurrentFamily.DELTA_NET | RecurrentFamily.KDA:
             return 3
         case _:
