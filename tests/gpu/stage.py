@@ -13,7 +13,7 @@ import psutil
 
 from tests.support.bounded_gpu import BoundedGpu, BoundedGpus, make_gpus
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
-from tests.support.gpu import QUICK
+from tests.support.gpu import DRIVER
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 from tests.support.vulkan import VulkanEngine
@@ -110,7 +110,7 @@ def stage(
     """A daemon with these models on so many devices of `GPU_MIB` each."""
     gpus = make_gpus(folder, vulkan, count, GPU_MIB)
     told = {"devices": _RESERVES, "models": models, **settings}
-    with scratch_home() as home, running_daemon(home, vulkan.path, told, env={**QUICK, **gpus.environment}) as daemon:
+    with scratch_home() as home, running_daemon(home, vulkan.path, told, env={**DRIVER, **gpus.environment}) as daemon:
         found = Stage(daemon, gpus)
         yield found
         found.http.close()

@@ -23,7 +23,7 @@ MIB = 1 << 20
 EXACT = ("weights_bytes", "kv_bytes", "recurrent_bytes")
 ROUNDING = 0.005 * MIB + 1  # of one line of the log
 BOTH = ("RPC0", "RPC1")
-COMMON = {"load_mode": "none", "parallel": 1}
+COMMON: dict[str, Any] = {"load_mode": "none", "parallel": 1}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supervisor.core.devices import HOST
 from supervisor.core.launch.facts import ModelFacts, serves_embeddings
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.options import LaunchOptions
@@ -15,7 +16,8 @@ _NONE = ("none",)
 def explicit_of(options: LaunchOptions) -> Explicit:
     """Return the user's own decisions on what a plan decides.
 
-    Raises InvalidRequest for `split_mode` row or tensor, for which nothing can be computed.
+    Raises InvalidRequest for `split_mode` row or tensor, for which nothing can be computed, and for a draft model on
+    several devices.
     """
     if options.split_mode in {"row", "tensor"}:
         raise InvalidRequest(
@@ -34,7 +36,25 @@ def explicit_of(options: LaunchOptions) -> Explicit:
         overcommit=options.overcommit,
         mapped=options.load_mode in {None, "auto", "mmap"} and not options.repack,
         fit=options.fit == "on",
+        projector_device=_projector_device(options),
+        draft_device=_draft_device(options),
     )
+
+
+def _projector_device(options: LaunchOptions) -> str | None:
+    if options.mmproj_offload is False or options.mmproj_device == "none":
+        return HOST
+    return options.mmproj_device
+
+
+def _draft_device(options: LaunchOptions) -> str | None:
+    """Return the draft model's device, `CPU` for none. Raise InvalidRequest for several."""
+    wanted = options.spec_draft_device
+    if wanted is not None and len(wanted) > 1:
+        raise InvalidRequest(
+            "a draft model on several devices cannot be planned; name one device, or none", param="spec_draft_device"
+        )
+    return None if wanted is None else HOST if wanted in {(), _NONE} else wanted[0]
 
 
 def estimate_options(

@@ -77,7 +77,13 @@ def compute_buffers(
         size = _device_bytes(graph, device, device == used[0])
         found[device] = _with_margin(in_chunks(facts, options.traits, context, caches, size))
     found[-1] = _with_margin(_host_bytes(graph, bool(used)))
-    return found
+    sent = sent_to(options) - set(used)  # such a device computes with its tensors: at most what the widest place does
+    return [max(found) if device in sent else size for device, size in enumerate(found)]
+
+
+def sent_to(options: EstimateOptions) -> set[int]:
+    """Return the devices to which the user sends tensors by name, whatever layers they hold."""
+    return {options.devices.index(place) for _, place in options.override_tensors if place in options.devices}
 
 
 def _device_bytes(graph: _Graph, device: int, is_first: bool) -> int:

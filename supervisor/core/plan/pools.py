@@ -39,6 +39,11 @@ def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refus
 
     There are none on a machine without devices, or where the user wants none.
     """
+    found = _pools(request, budgets)
+    return found if isinstance(found, Refusal) else _homeless(request, budgets, found) or found
+
+
+def _pools(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
     explicit = request.explicit
     if explicit.devices is None and explicit.tensor_split is None and not _names_one(request):
         named = [place for _, place in request.options.override_tensors if place != HOST]
@@ -48,6 +53,25 @@ def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refus
                 Pool(found, single=single, backend=_backend(budgets, found)) for found in _lists(budgets.devices)
             )
     return _listed(request, budgets)
+
+
+def _homeless(request: PlanRequest, budgets: Budgets, pools: Sequence[Pool]) -> Refusal | None:
+    """Return the refusal of a device for the projector or the draft model that the engine's list does not have."""
+    explicit = request.explicit
+    devices = pools[0].devices if pools and pools[0].listed and explicit.n_gpu_layers != 0 else ()
+    places = {HOST, *(budgets.devices[device].name for device in devices)}
+    wanted = {
+        "mmproj_device": explicit.projector_device if request.projector_bytes else None,
+        "spec_draft_device": explicit.draft_device if request.draft else None,
+    }
+    for option, place in wanted.items():
+        if place is not None and place not in places:
+            return Refusal(
+                "device_not_listed",
+                f"{option} is {place}, which the model does not use; put it into the list `device` "
+                "(with a share of 0 in `tensor_split` it holds no layers).",
+            )
+    return None
 
 
 def _names_one(request: PlanRequest) -> bool:

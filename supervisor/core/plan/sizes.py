@@ -28,6 +28,8 @@ from supervisor.core.memory import (
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.types import Budget, Budgets, PlanRequest
 
+_NOWHERE = ""  # no device's name
+
 
 class Setting(NamedTuple):
     """A way of starting the model, except for its devices.
@@ -155,11 +157,21 @@ class Sizes:
         found = refuse(self.request.spec, self.options(Setting(0, kv, 0, 0), backend=""))
         return found or (refuse(draft, self.draft_options(0, backend="")) if draft else None)
 
+    def beside(self, place: str, leads: bool, draft: Draft) -> tuple[int, int]:
+        """Return the bytes of the projector and of the draft model on a device, or the projector's on the host.
+
+        `leads`: they are here unless the user wants them elsewhere.
+        """
+        explicit = self.request.explicit
+        projector = self.projector_bytes if _is_home(explicit.projector_device, place, leads) else 0
+        return projector, draft.device if _is_home(explicit.draft_device, place, leads) else 0
+
     def draft(self, ctx_size: int, backend: str, on_host: bool) -> Draft:
-        """Return the draft model's bytes, whole on one device or on the host."""
+        """Return the draft model's bytes, whole on one device or on the host; there too if the user wants it there."""
         spec = self.request.draft
         if spec is None:
             return Draft(0, 0)
+        on_host = on_host or self.request.explicit.draft_device == HOST
         key = ctx_size, backend, on_host
         if key not in self._drafts:
             options = self.draft_options(ctx_size, backend)
@@ -181,14 +193,23 @@ class Sizes:
         common = self._common(setting, shape, pool.backend)
         found, context = common.demand, common.demand.context
         budgets = [self.budgets.devices[device] for device in pool.devices]
-        idle = [self.reserve_of(budget) + found.named.get(budget.name, 0) for budget in budgets]
+        draft = self.draft(setting.ctx_size, pool.backend, shape == "host")
+        idle = [
+            self.reserve_of(budget) + found.named.get(budget.name, 0) + sum(self.beside(budget.name, False, draft))
+            for budget in budgets
+        ]
         factors = [self.factor_of(budget.name) for budget in budgets]
         beside = list(zip(idle, factors, strict=True))
+        sent = {place for _, place in self.request.options.override_tensors}
+        widest = max(context.first, context.others, context.host_compute)
         return Load(
             layers=common.layers,
             first=tuple([own + found.copied + ceil(context.first * factor) for own, factor in beside]),
             others=tuple([own + found.copied + ceil(context.others * factor) for own, factor in beside]),
-            idle=tuple(idle),
+            idle=tuple([
+                own + (ceil(widest * factor) if budget.name in sent else 0)
+                for budget, (own, factor) in zip(budgets, beside, strict=True)
+            ]),
             lead=tuple([common.lead + ceil(found.lead * factor) for factor in factors]),
             host=common.host,
         )
@@ -202,7 +223,7 @@ class Sizes:
             self._commons[key] = _Common(
                 found,
                 layers=list(accumulate(found.layers, initial=0)),
-                lead=0 if shape == "host" else draft.device + self.projector_bytes,
+                lead=0 if shape == "host" else sum(self.beside(_NOWHERE, True, draft)),
                 host=self._host(found, draft, setting.start, shape) - self._mapped(found, setting, backend),
             )
         return self._commons[key]
@@ -210,7 +231,7 @@ class Sizes:
     def _host(self, found: Demand, draft: Draft, start: int, shape: Shape) -> int:
         layers = sum(found.home[:start]) + sum(found.beside[start:]) + (found.copied if start else 0)
         compute = ceil(found.context.host_compute * self.factor_of(HOST))
-        projector = self.projector_bytes if shape == "host" else 0
+        projector, _ = self.beside(HOST, shape == "host", draft)
         fixed = found.host + found.context.output + draft.host + projector + self.reserve_of(self.budgets.host)
         return layers + compute + fixed
 
@@ -239,6 +260,10 @@ class Sizes:
         learned, short = self.request.learned, self.request.short.get(budget.name, 0)
         known = learned.overhead_bytes.get(budget.name, budget.reserve_bytes) if learned else budget.reserve_bytes
         return known + short
+
+
+def _is_home(wanted: str | None, place: str, leads: bool) -> bool:
+    return leads if wanted is None else wanted == place
 
 
 def _draft(found: Demand, on_host: bool) -> Draft:
