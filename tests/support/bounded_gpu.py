@@ -27,6 +27,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tests.support.lacking import lacking
+from tests.support.patience import PATIENCE
 from tests.support.vulkan import VulkanEngine
 
 MIB = 1 << 20
@@ -156,7 +157,7 @@ def make_gpus(folder: Path, engine: VulkanEngine, count: int, mib: int) -> Bound
     driver = json.loads(engine.driver.read_text(encoding="utf-8"))["ICD"]["library_path"]
     library = folder / "bounded_gpu.so"
     options = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", f'-DDRIVER="{driver}"']
-    subprocess.run([compiler, *options, "-o", library, _SOURCE, "-ldl", "-lpthread"], check=True, timeout=60)
+    subprocess.run([compiler, *options, "-o", library, _SOURCE, "-ldl", "-lpthread"], check=True, timeout=PATIENCE)
     return BoundedGpus(folder, library, count, mib)
 
 
