@@ -133,3 +133,12 @@ def test_a_configured_model_is_found_by_its_id(cli: Cli, demo_model: Path) -> No
     unknown = cli("inspect", "yours", "--json")
     assert unknown.json()["error"]["code"] == "model_not_found"
     assert "mine" in unknown.json()["error"]["message"]
+
+
+def test_estimate_for_a_back_end(cli: Cli, demo_model: Path) -> None:
+    """Where the caches are not f16, CUDA has copies of a layer's keys and values."""
+    given = ("estimate", str(demo_model), "--json", "-ctk", "q8_0", "-ctv", "q8_0", "--backend")
+    plain, cuda = (cli(*given, name).json() for name in ("cpu", "cuda"))
+    assert cuda["compute_bytes"] > plain["compute_bytes"]
+    assert cuda["kv_bytes"] == plain["kv_bytes"]
+    assert cli("estimate", str(demo_model), "--backend", "abacus").code == 2
