@@ -14,6 +14,7 @@ import pytest
 from supervisor.core.engine_output.failures import CODES, MEANINGS
 from tests.support.daemon import environment, scratch_home
 from tests.support.error_table import error_classes, table
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,12 +42,20 @@ def test_the_commands_of_the_readme_work(engine_binary: Path) -> None:
         try:
             for command in [start[0], *use]:
                 done = subprocess.run(
-                    shlex.split(command), cwd=ROOT, env=env, capture_output=True, text=True, timeout=100, check=False
+                    shlex.split(command),
+                    cwd=ROOT,
+                    env=env,
+                    capture_output=True,
+                    text=True,
+                    timeout=PATIENCE,
+                    check=False,
                 )
                 assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
                 said[command] = done.stdout
         finally:
-            subprocess.run([ROOT / "bin/supervisor", "stop"], env=env, check=False, capture_output=True, timeout=60)
+            subprocess.run(
+                [ROOT / "bin/supervisor", "stop"], env=env, check=False, capture_output=True, timeout=PATIENCE
+            )
     assert "get_weather" in said["bin/supervisor demo"]
     assert "demo" in said["bin/supervisor ps"]
     assert "built-in model" in said["bin/supervisor chat demo -m 'Who are you?'"]

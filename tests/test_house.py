@@ -396,6 +396,21 @@ def lost_modules(text: str, name: str) -> list[str]:
     ]
 
 
+WAITING = ("subprocess", "httpx", "socket")  # modules whose calls wait for something real
+
+
+def impatient(text: str, name: str) -> list[str]:
+    """Limits of seconds on what a test waits for: a busy machine needs longer. Short ones are a client's own."""
+    return [
+        f"{name}:{call.lineno}: wait for PATIENCE (tests/support/patience.py), not for {limit.value} seconds"
+        for call in ast.walk(ast.parse(text))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+        if ast.unparse(call.func).startswith(WAITING) or call.func.attr == "communicate"
+        for limit in (word.value for word in call.keywords if word.arg == "timeout")
+        if isinstance(limit, ast.Constant) and isinstance(limit.value, int | float) and limit.value >= 10
+    ]
+
+
 def named_places(text: str, name: str) -> list[str]:
     return [
         f"{name}:{number}: names a machine or a package index: {found.group()}"
@@ -487,6 +502,14 @@ def test_no_module_is_too_long() -> None:
 
 def test_every_ignore_has_its_reason() -> None:
     complain([fault for path in source_files() for fault in bare_ignores(path.read_text("utf-8"), path.name)])
+
+
+def test_tests_wait_with_the_same_patience() -> None:
+    tests = ROOT / "tests"
+    elsewhere = {tests / "mutants", tests / "evidence"}  # programs of their own, with limits that they are about
+    found = [path for path in source_files() if tests in path.parents and not elsewhere & set(path.parents)]
+    assert len(found) > 200
+    complain([fault for path in found for fault in impatient(path.read_text("utf-8"), path.name)])
 
 
 def test_the_modules_that_texts_name_are_there() -> None:
@@ -646,6 +669,12 @@ def test_what_belongs_to_its_module_is_no_stray(users: list[tuple[str, str, bool
 def test_an_opened_file_is_found_in_the_core_alone(call: str) -> None:
     assert len(opened_files(call, "core.gguf")) == 1
     assert opened_files(call, "files.model_file") == []
+
+
+def test_a_limit_of_seconds_is_found() -> None:
+    waits = "subprocess.run(command, timeout=60)\nprocess.communicate(timeout=30)\nhttpx.Client(timeout=100)\n"
+    assert len(impatient(waits, "x")) == 3
+    assert impatient("subprocess.run(x, timeout=PATIENCE)\nhttpx.get(x, timeout=5)\nrooms.ask(timeout=60)\n", "x") == []
 
 
 def test_others_json_that_is_read_elsewhere_is_found() -> None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from supervisor.core.engine_output.broken import cause_of_break, says_broken
 from supervisor.core.engine_output.chatter import is_chatter, unquoted
-from supervisor.core.engine_output.failures import cause_of
+from supervisor.core.engine_output.failures import Cause
 from supervisor.core.engine_output.footprint import AccountReader, Footprint, is_asking
 from supervisor.core.engine_output.statelines import (
     ASK_EXIT,
@@ -25,12 +26,12 @@ from supervisor.core.engine_output.statelines import (
     load_progress,
     parse_state,
     slot_facts,
-    telling_lines,
 )
 from supervisor.core.launch import LaunchSpec, child_environment
 from supervisor.engines.client import EngineClient, EngineUnreachable
+from supervisor.engines.failed import Stalled, failed_start
 from supervisor.engines.log import OutputLog
-from supervisor.errors import EngineStalled, EngineStartFailed
+from supervisor.errors import EngineStartFailed
 from supervisor.system import processes
 from supervisor.system.child import Child, ExitStatus, StopGrace
 
@@ -41,6 +42,7 @@ _POLL_S = 0.1
 _HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
 _TOLD_S = 0.5  # the log comes through a thread of the engine's and may lag behind its being ready
+_SAID_BEFORE = 20  # lines before the one that says that the device has failed
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
 
 
@@ -99,11 +101,6 @@ class Attendants:
 
 
 @dataclass(frozen=True)
-class _Stalled:
-    seconds: float
-
-
-@dataclass(frozen=True)
 class _Ready:
     info: Mapping[str, object]
 
@@ -146,7 +143,8 @@ class Engine:
         self._told = asyncio.Event()  # the account is complete
         self._hushed = is_asking(launch.argv)
         self._exit: asyncio.Future[ExitStatus] = loop.create_future()
-        self._outcome: asyncio.Future[_Ready | _Stalled | ExitStatus] = loop.create_future()
+        self._broken: asyncio.Future[Cause] = loop.create_future()
+        self._outcome: asyncio.Future[_Ready | Stalled | ExitStatus] = loop.create_future()
         self._spawning: asyncio.Task[Child] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._child: Child | None = None
@@ -164,6 +162,11 @@ class Engine:
     def exit(self) -> asyncio.Future[ExitStatus]:
         """Future that is done when the child is gone, for whatever reason; cancelling a waiter cancels nothing else."""
         return asyncio.shield(self._exit)
+
+    @property
+    def broken(self) -> asyncio.Future[Cause]:
+        """Future that is done when the engine says that its device has failed and it can work no more."""
+        return self._broken
 
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines of output."""
@@ -251,7 +254,8 @@ class Engine:
             if not self._exit.done():
                 return info
             outcome = self._exit.result()
-        raise self._failure(outcome)
+        said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
+        raise failed_start(outcome, said, self._launch.names)
 
     async def _stop(self) -> None:
         status = ExitStatus(None, None)
@@ -284,7 +288,7 @@ class Engine:
             self._exit.set_result(status)
             self._set_outcome(status)
 
-    def _set_outcome(self, outcome: _Ready | _Stalled | ExitStatus) -> None:
+    def _set_outcome(self, outcome: _Ready | Stalled | ExitStatus) -> None:
         if not self._outcome.done():
             self._outcome.set_result(outcome)
 
@@ -298,6 +302,8 @@ class Engine:
         elif self._hushed and is_chatter(line):
             return
         self._log.write(line)
+        if says_broken(line) and not self._broken.done():
+            self._broken.set_result(cause_of_break(self.tail(_SAID_BEFORE)).named(self._launch.names))
 
     def _on_stdout(self, line: bytes) -> None:
         found = parse_state(line)
@@ -328,7 +334,7 @@ class Engine:
             if now.io_bytes > before.io_bytes or now.cpu_s - before.cpu_s > _BUSY * step:
                 self._sign_of_life = loop.time()
             before = now
-        self._set_outcome(_Stalled(quiet))
+        self._set_outcome(Stalled(quiet))
 
     async def _poll_health(self) -> None:
         """Ask /health until the engine is ready: the fallback for builds without state lines."""
@@ -375,22 +381,3 @@ class Engine:
                 return await response.json() if response.status == 200 else None
         except (EngineUnreachable, TimeoutError, ValueError, RecursionError):
             return None
-
-    def _failure(self, outcome: _Stalled | ExitStatus) -> EngineStartFailed:
-        said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
-        lines = telling_lines(said)
-        if isinstance(outcome, _Stalled):
-            return EngineStalled(
-                f"The engine showed no sign of life for {outcome.seconds:.0f} s while starting and was ended. Look at "
-                "its log; a very slow disk needs a larger engine.stall_timeout.",
-                log_lines=lines,
-            )
-        message = f"the engine ended before it was ready: {outcome}"
-        if lines:
-            message += f"; it said: {lines[0]}"
-        cause = cause_of(said, code=outcome.code, signal=outcome.signal)
-        if cause is None:
-            return EngineStartFailed(message, log_lines=lines)
-        return EngineStartFailed(
-            f"{cause.message} ({message})", log_lines=lines, code=cause.code, device=cause.device, lacking=cause.lacking
-        )

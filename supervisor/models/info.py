@@ -60,8 +60,7 @@ def read_info(path: Path, options: LaunchOptions, cache: HeaderCache | None = No
     beside = projector_beside(model) if options.mmproj_auto and options.mmproj is None else None
     facts = facts_of(model.header, None if beside is None else str(beside))
     projector = projector_of(options, facts)
-    offloaded = projector if options.mmproj_offload is not False else None
-    header = open_model(Path(offloaded), cache=cache).header if offloaded else None
+    header = open_model(Path(projector), cache=cache).header if projector else None
     return _info(model, facts, header, _draft(options, cache))
 
 
@@ -69,8 +68,7 @@ def remote_info(
     model: ModelFile, projector: GgufHeader | None, options: LaunchOptions, cache: HeaderCache | None = None
 ) -> ModelInfo:
     """Return the info of a model that is not on disk: `model` has its header, its paths are only names."""
-    header = projector if options.mmproj_offload is not False else None
-    return _info(model, facts_of(model.header), header, _draft(options, cache))
+    return _info(model, facts_of(model.header), projector, _draft(options, cache))
 
 
 def _info(model: ModelFile, facts: ModelFacts, projector: GgufHeader | None, draft: ModelSpec | None) -> ModelInfo:

@@ -24,7 +24,9 @@ from supervisor.config.base import (
     Strict,
     Tokens,
 )
+from supervisor.core.devices.engine_list import backend_of
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal, estimate
+from supervisor.core.memory.backends import BackendName
 from supervisor.core.memory.options import FlashAttention, Speculative
 from supervisor.core.options.kinds import MOST_OVERRIDES
 from supervisor.core.spec import ModelSpec, tensor_bytes
@@ -60,7 +62,7 @@ class EstimateGiven(Strict):
     draft_n_max: Natural = _DEFAULT.draft_n_max
     cache_type_k_draft: Name = _DEFAULT.cache_type_k_draft
     cache_type_v_draft: Name = _DEFAULT.cache_type_v_draft
-    cuda: Flag = _DEFAULT.cuda
+    backend: BackendName | None = None
     repack: Flag = _DEFAULT.repack
     op_offload: Flag = _DEFAULT.op_offload
     mmproj: Bytes | None = None
@@ -80,8 +82,12 @@ def estimated(spec: ModelSpec, options: EstimateOptions) -> MemoryEstimate:
     return found
 
 
-def estimates_json(spec: ModelSpec, given: Mapping[str, object]) -> dict[str, Any] | list[dict[str, Any]]:
+def estimates_json(
+    spec: ModelSpec, given: Mapping[str, object], backend: str = ""
+) -> dict[str, Any] | list[dict[str, Any]]:
     """Return the object of `estimate --json` for options by name; a list where `ctx_size` is one.
+
+    `backend`: of this machine, as in `estimate_options`.
 
     Raises EstimateRefused, and as `estimate_options`.
     """
@@ -89,13 +95,15 @@ def estimates_json(spec: ModelSpec, given: Mapping[str, object]) -> dict[str, An
     asked = contexts if isinstance(contexts, list) else [contexts]
     if not 0 < len(asked) <= _MOST_CONTEXTS:
         raise InvalidRequest(f"ctx_size: name 1 to {_MOST_CONTEXTS} contexts.", param="ctx_size")
-    options = [estimate_options({**given, "ctx_size": context}) for context in asked]
+    options = [estimate_options({**given, "ctx_size": context}, backend) for context in asked]
     found = [estimated(spec, one).to_json() for one in options]
     return found if isinstance(contexts, list) else found[0]
 
 
-def estimate_options(given: Mapping[str, object]) -> EstimateOptions:
+def estimate_options(given: Mapping[str, object], backend: str = "") -> EstimateOptions:
     """Return options by llama-server's names with underscores; `mmproj` names a file.
+
+    `backend`: of this machine, which counts where neither a back end is given nor the names of devices tell it.
 
     Raises InvalidRequest for an unknown one or a wrong value, ModelFileError for a projector that is none.
     """
@@ -110,7 +118,9 @@ def estimate_options(given: Mapping[str, object]) -> EstimateOptions:
     if isinstance(split, (list, tuple)) and "devices" not in values:
         values["devices"] = tuple(f"GPU{number}" for number in range(len(split)))
     try:
-        return EstimateOptions(**EstimateGiven.model_validate(values).model_dump(exclude_unset=True))
+        found = EstimateGiven.model_validate(values)
+        chosen = found.backend or ",".join(sorted({backend_of(name) for name in found.devices} - {"gpu"})) or backend
+        return EstimateOptions(**{**found.model_dump(exclude_unset=True), "backend": chosen})
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])

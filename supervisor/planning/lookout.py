@@ -63,7 +63,7 @@ class Sight:
     ) -> tuple[Placement | DoesNotFit, bool]:
         """Return the plan, and whether a guess, if there was one, counts in it."""
         found = self._taught(known, options, residents, known.fallback.short)
-        guessed = known.fallback.killed and known.fallback.shortages == 1
+        guessed = known.fallback.only_guessed
         dropped = guessed and isinstance(found, DoesNotFit) and not found.later
         if dropped:
             found = self._taught(known, options, residents, {})

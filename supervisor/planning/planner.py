@@ -10,8 +10,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from supervisor.core.engine_output.failures import OPTION
-from supervisor.core.launch.fallback import Fallback, next_fallback, unguessed, with_fallback, without_draft
+from supervisor.core.engine_output.failures import OPTION, OUT_OF_MEMORY
+from supervisor.core.launch.fallback import (
+    Fallback,
+    next_fallback,
+    unguessed,
+    with_fallback,
+    without_draft,
+    without_shortage,
+)
 from supervisor.core.memory import Refusal
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.options import LaunchOptions
@@ -40,11 +47,19 @@ class Planner:
         self._lookout = lookout
         self._known: dict[str, Known] = {}
         self._fallbacks: dict[str, tuple[LaunchOptions, Fallback]] = {}
+        self._spent: set[str] = set()  # keeping more memory free has led to a refusal
 
     async def fetch_and_read(self, model: str, living: Living) -> None:
-        """Download what is missing of the model, and read its files. Raise what either does."""
+        """Download what is missing of the model, and read its files. Raise what either does.
+
+        What led to a refusal is no reason to refuse again: memory that others held may be free by now.
+        """
         entry = self._registry.find(model)
         fallback = self.fallback(entry)
+        if entry.id in self._spent:
+            self._spent.discard(entry.id)
+            fallback = without_shortage(fallback)
+            self._fallbacks[entry.id] = entry.options, fallback
         try:
             known = await self._know(_with_fallback(entry, fallback), living)
         except ModelFileError:
@@ -64,15 +79,17 @@ class Planner:
         Return whether there is something else to try, for the next `fetch_and_read`.
         """
         entry = self._registry.find(model)
-        names = self._lookout.sight.placed(placement).names
-        found = next_fallback(self.fallback(entry), failure, entry.options, placement, names)
+        found = next_fallback(self.fallback(entry), failure, entry.options, placement)
         if found is not None:
             self._fallbacks[entry.id] = entry.options, found
+        elif failure.code == OUT_OF_MEMORY:
+            self._spent.add(entry.id)
         return found is not None
 
     def forget(self, model: str) -> None:
         """Start the model again as its options say."""
         self._fallbacks.pop(model, None)
+        self._spent.discard(model)
 
     def known(self, model: str) -> Known:
         """Return the model as it was read."""
@@ -89,8 +106,11 @@ class Planner:
         if isinstance(found, Placement) and not by_guess and model in self._fallbacks:
             options, fallback = self._fallbacks[model]
             self._fallbacks[model] = options, unguessed(fallback)
-        if isinstance(found, DoesNotFit) and found.refusal is not None:
-            raise refused(found.refusal)
+        if isinstance(found, DoesNotFit):
+            if found.refusal is not None:
+                raise refused(found.refusal)
+            if known.fallback.tries and not found.later and all(one.model != model for one in residents):
+                self._spent.add(model)
         return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from supervisor.core.engine_output.failures import CODES, OPTION
+from supervisor.core.engine_output.failures import CODES, OPTION, Cause
 from supervisor.core.schedule import EngineView, ModelView
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.engines.client import EngineClient
@@ -51,6 +51,10 @@ class PooledEngine(Protocol):
     def exit(self) -> asyncio.Future[ExitStatus]:
         """Future that is done when the process is gone, for whatever reason."""
 
+    @property
+    def broken(self) -> asyncio.Future[Cause]:
+        """Future that is done when its device has failed and it can work no more."""
+
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
         """Bring the engine up. Raise EngineStartFailed. Cancelling leaves nothing behind."""
 
@@ -75,7 +79,8 @@ class PooledEngine(Protocol):
 
 @dataclass(slots=True)
 class Running:
-    """The pool's record of one engine. `hung`: it is ended because it does not answer. `park`: it may save its slots.
+    """The pool's record of one engine. `hung`: it is ended because it does not answer. `broken`: its
+    device failed, so that it is ended as well. `park`: it may save its slots.
 
     doubt: it is to be asked at once whether it lives. first_bytes: what it held soon after it was ready.
     """
@@ -87,6 +92,7 @@ class Running:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     hung: bool = False
+    broken: Failure | None = None
     park: bool = False
     doubt: asyncio.Event = field(default_factory=asyncio.Event)
     first_bytes: int | None = None
@@ -162,7 +168,7 @@ class Lease:
     @property
     def engine_stopped(self) -> bool:
         """True if the engine was told to stop because its end is wanted, so that none is started in its place."""
-        return self._running.stop.is_set() and not self._running.hung
+        return self._running.stop.is_set() and not self._running.hung and self._running.broken is None
 
     async def engine_gone(self, within: float) -> bool:
         """Return whether the engine ends `within` that many seconds, so that the next lease is a fresh engine's."""
@@ -171,6 +177,11 @@ class Lease:
                 return await self._running.gone.wait()
         except TimeoutError:
             return False
+
+    @property
+    def broken(self) -> Failure | None:
+        """Failure of the engine's device under its answers; None where it has not failed."""
+        return self._running.broken
 
     def release(self) -> None:
         """Give it back. Not a coroutine, so that no cancellation can come between."""

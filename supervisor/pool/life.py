@@ -7,8 +7,11 @@ import contextlib
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
+from supervisor.core.engine_output.failures import CODES, OUT_OF_MEMORY, Cause, shortage
+from supervisor.core.engine_output.shortage import HOST
+from supervisor.core.engine_output.statelines import telling_lines
 from supervisor.core.memory.watch import outgrown
 from supervisor.core.schedule.events import (
     EngineBecameReady,
@@ -118,11 +121,7 @@ class EngineRunner:
         """Return whether a load that failed is to be tried in another way."""
         if failure is None or running.ready is not None or running.stop.is_set():
             return False
-        try:
-            return self._edges.again(running.model, running.plan, failure)
-        except Exception as error:  # noqa: BLE001 - a load that failed is told of, whatever else fails
-            self._edges.observe("again_failed", running.model, running.number, _internal(error))
-            return False
+        return self._plan_again(running, failure)
 
     async def _start_and_watch(self, running: Running) -> Failure:
         running.engine = engine = await self._edges.prepare(running.model, running.plan)
@@ -133,9 +132,15 @@ class EngineRunner:
         self._tell(EngineBecameReady(running.number, running.ready.n_slots))
         probing = asyncio.ensure_future(self._probe(running, engine))
         try:
+            ends: set[asyncio.Future[Any]] = {engine.exit, engine.broken}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not engine.exit.done():
+                self._broken(running, engine)
             how = await engine.exit
         finally:
             probing.cancel()
+        if running.broken is not None:
+            return running.broken
         return Failure("engine_lost", f"The engine of '{running.model}' ended by itself: {how}.", engine.tail(20))
 
     async def _probe(self, running: Running, engine: PooledEngine) -> None:
@@ -154,6 +159,24 @@ class EngineRunner:
             running.hung = not running.stop.is_set()
             self._tell(EngineHung(running.number, failure))
             return
+
+    def _broken(self, running: Running, engine: PooledEngine) -> None:
+        """Have an engine ended whose device has failed; if memory lacked, the next is planned with more kept free."""
+        failure = _of_break(running, engine.broken.result(), engine.tail(20))
+        self._edges.observe("engine_broken", running.model, running.number, failure)
+        if running.stop.is_set():
+            return
+        running.broken = failure
+        if failure.code == OUT_OF_MEMORY:
+            self._plan_again(running, failure)
+        self._tell(EngineHung(running.number, failure))
+
+    def _plan_again(self, running: Running, failure: Failure) -> bool:
+        try:
+            return self._edges.again(running.model, running.plan, failure)
+        except Exception as error:  # noqa: BLE001 - a failure is told of, whatever else fails
+            self._edges.observe("again_failed", running.model, running.number, _internal(error))
+            return False
 
     def _weigh(self, running: Running, engine: PooledEngine) -> None:
         """Tell when an engine holds far more memory than planned."""
@@ -198,6 +221,16 @@ def harmless(told: Callable[P, None]) -> Callable[P, None]:
             told(*args, **kwargs)
 
     return heard
+
+
+def _of_break(running: Running, cause: Cause, said: tuple[str, ...]) -> Failure:
+    """Return the failure of an engine whose device failed under its answers."""
+    devices = [name for name in running.plan.used_bytes if name != HOST]
+    if cause.code == OUT_OF_MEMORY and cause.device is None and len(devices) == 1:
+        cause = shortage(devices[0], cause.lacking)
+    when = f"while the engine of '{running.model}' was answering; another one takes its place"
+    message = f"{cause.what}, {when}. {CODES[cause.code]}"
+    return Failure(cause.code, message, telling_lines(said), device=cause.device, lacking=cause.lacking)
 
 
 def _internal(error: Exception) -> Failure:

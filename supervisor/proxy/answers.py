@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
 
+from supervisor.core.engine_output.broken import is_broken
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
 from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
 from supervisor.core.text.foreignjson import written
@@ -33,7 +34,7 @@ class Filter(Protocol):
 
 
 class StreamBroken(Exception):
-    """The engine's stream ended before it was complete."""
+    """The engine's answer ended before it was complete, or says that the engine can work no more."""
 
 
 async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
@@ -70,10 +71,15 @@ async def fold(
     through: Filter | None = None,
     changed: Changed | None = None,
 ) -> None:
-    """Send one object made of the whole stream, `changed`. Raise StreamBroken where the end is missing."""
+    """Send one object made of the whole stream, `changed`.
+
+    Raise StreamBroken where the end is missing, or the engine's device has failed.
+    """
     while arrived := await upstream.read_some():
         into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:
+            if is_broken(into.error.get("message")):
+                raise StreamBroken
             await _send_error(responder, into.error)
             return
     if not into.done:
@@ -87,7 +93,8 @@ async def fold(
 async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Changed | None) -> None:
     """Send what the engine answered, an error in our envelope. changed: what becomes of an answer.
 
-    Raises EngineStreamInvalid where it is too large, for probabilities of all tokens of a vocabulary, say.
+    Raises StreamBroken where the engine's device has failed; EngineStreamInvalid where it is too large, for
+    probabilities of all tokens of a vocabulary, say.
     """
     reads = changed is not None or upstream.status >= 400
     body = await _read(upstream, _MOST_CHANGED if reads else _MOST_WHOLE)
@@ -99,7 +106,10 @@ async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Ch
     elif upstream.status < 400:
         await responder.whole(upstream.status, body)
     else:
-        await _send_error(responder, error_in(body), upstream.status)
+        error = error_in(body)
+        if is_broken(error.get("message")):
+            raise StreamBroken
+        await _send_error(responder, error, upstream.status)
 
 
 async def _read(upstream: EngineResponse, most: int) -> bytes:

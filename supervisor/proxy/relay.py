@@ -27,6 +27,7 @@ from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, s
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
+from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
@@ -231,8 +232,10 @@ class _TryAgain(Exception):
     """The engine died and the client has seen nothing yet."""
 
 
-def _lost(lease: Lease, *, gone: bool) -> EngineLost:
+def _lost(lease: Lease, *, gone: bool) -> SupervisorError:
     model = lease.model
+    if lease.broken is not None:
+        return error_of(lease.broken)
     if gone and lease.engine_stopped:
         return EngineLost(
             f"The engine of '{model}' was stopped while it was answering: the model was unloaded or the daemon ends. "

@@ -207,7 +207,7 @@ class _Generation:
         while piece := await upstream.read_some():
             if events := filtered.feed(piece):
                 await responder.write(events)
-        await responder.end(relay.partial)
+        await responder.end(relay.withheld + relay.partial)
 
 
 def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:

@@ -110,6 +110,5 @@ class Launcher:
         launch = self.commands.of(known, placed, str(fresh_socket(self.places.runtime)), keeper)
         intent = intent_of(placed.placement, entry.options, devices)
         start = start_of(info.identity, intent, known.engine, known.build)
-        ours = {theirs: name for name, theirs in placed.names.items()}
-        notes = self.learning.begin(start, intent, ours, info.model.header.n_ctx_train)
+        notes = self.learning.begin(start, intent, launch.names, info.model.header.n_ctx_train)
         return notes.asked(launch, self.program.find().able.flags), notes

@@ -53,7 +53,9 @@ class Plans:
         """
         answer = await self.resolver.resolve(Asked(target))
         known = await self.catalogue.glance(answer.entry, self.living)
-        return await self.lookout.aside(partial(estimates_json, known.info.spec, options))
+        sight = await self.lookout.look(self.living)
+        backend = ",".join(sorted({device.backend for device in sight.machine.devices}))
+        return await self.lookout.aside(partial(estimates_json, known.info.spec, options, backend))
 
     async def plan(self, asked: Asked) -> dict[str, object]:
         """Plan where the model of a load target would go now, with these options (docs/rest.md).

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import httpx
 
+from tests.support.patience import PATIENCE
+
 LEFT = "left"
 
 
@@ -40,7 +42,7 @@ class Client(threading.Thread):
         self._until = until
         self._asked = asked
         self._think = think
-        self._http = httpx.Client(base_url=url, timeout=150, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False)
         self.seen: Counter[str] = Counter()
         self.waits: list[float] = []
         self.told: defaultdict[str, set[str]] = defaultdict(set)

@@ -13,6 +13,7 @@ import pytest
 from supervisor.cli.client import Client
 from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, is_proven, new_challenge
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home
+from tests.support.patience import PATIENCE
 
 KEY = "a-key-for-this-test"
 CHAT = {"model": "nobody", "messages": []}
@@ -87,7 +88,7 @@ def serve(home: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str
         cwd=home,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         check=False,
     )
 

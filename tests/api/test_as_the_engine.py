@@ -12,6 +12,7 @@ import pytest
 
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -48,7 +49,7 @@ def direct(daemon: RunningDaemon, path: str, body: dict[str, Any]) -> httpx.Resp
     """The engine's own answer."""
     daemon.load("talker")
     transport = httpx.HTTPTransport(uds=daemon.engine_socket("talker"))
-    with httpx.Client(transport=transport, base_url="http://engine", timeout=60) as client:
+    with httpx.Client(transport=transport, base_url="http://engine", timeout=PATIENCE) as client:
         return client.post(path, json=body)
 
 

@@ -15,6 +15,7 @@ from supervisor.api.guard import Guard
 from supervisor.core.requests.access import AccessRules
 from supervisor.core.routes import SERVED
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
+from tests.support.patience import PATIENCE
 from tests.support.routes import asked_paths, served_routes
 
 KEY = "a-key-for-this-test"
@@ -96,7 +97,7 @@ def test_an_allowed_page_can_read_that_its_key_is_wrong(daemon: RunningDaemon) -
 def test_options_wake_no_model_and_their_body_is_not_awaited(daemon: RunningDaemon) -> None:
     address = daemon.url.removeprefix("http://").split(":")
     for headers in ("", f"Origin: {PAGE}\r\nAccess-Control-Request-Method: POST\r\n"):
-        with socket.create_connection((address[0], int(address[1])), timeout=60) as client:
+        with socket.create_connection((address[0], int(address[1])), timeout=PATIENCE) as client:
             head = f"OPTIONS /upstream/demo/x HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: 268435456\r\n\r\n"
             client.sendall(head.encode())
             assert client.recv(65536).split(b" ")[1] in {b"204", b"401"}

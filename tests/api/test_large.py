@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.support.daemon import RunningDaemon
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -19,7 +20,7 @@ TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type"
 def direct(daemon: RunningDaemon, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """What the engine itself answers."""
     transport = httpx.HTTPTransport(uds=daemon.engine_socket("talker"))
-    with httpx.Client(transport=transport, base_url="http://engine", timeout=60) as client:
+    with httpx.Client(transport=transport, base_url="http://engine", timeout=PATIENCE) as client:
         found: dict[str, Any] = client.post(path, json=body).json()
         return found
 

@@ -18,6 +18,7 @@ import pytest
 from supervisor.api.feed import MOST_READERS
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 
 NEVER = 600
 PATIENT = {"header_timeout": NEVER, "body_timeout": NEVER, "idle_timeout": NEVER}
@@ -49,7 +50,7 @@ def hasty() -> Iterator[RunningDaemon]:
 @contextlib.contextmanager
 def connected(daemon: RunningDaemon) -> Iterator[socket.socket]:
     host, port = daemon.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=60) as client:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as client:
         yield client
 
 
@@ -318,9 +319,9 @@ def test_health_is_answered_beside_a_thousand_connections_that_ask_nothing(start
             with contextlib.suppress(ConnectionError):  # it may have lost its place already
                 client.sendall(start)
         for path in ("/health", "/api/v1/status"):
-            assert httpx.get(daemon.url + path, timeout=60, trust_env=False).status_code == 200
+            assert httpx.get(daemon.url + path, timeout=PATIENCE, trust_env=False).status_code == 200
         wait_until(
-            lambda: httpx.get(f"{daemon.url}/v1/models", timeout=60, trust_env=False).status_code == 200,
+            lambda: httpx.get(f"{daemon.url}/v1/models", timeout=PATIENCE, trust_env=False).status_code == 200,
             "a place for others, too, once it is seen that those ask nothing",
         )
         assert (home / "daemon-output.log").read_text().count("connections_full") == 1
@@ -340,7 +341,7 @@ def busy_connections(daemon: RunningDaemon, count: int) -> Iterator[None]:
 def test_management_is_served_where_all_places_are_at_work() -> None:
     settings = {"server": {**PATIENT, "max_connections": 4}}
     with scratch_home() as home, running_daemon(home, Path("/nonexistent"), settings) as daemon:
-        ask = partial(httpx.get, timeout=60, trust_env=False)
+        ask = partial(httpx.get, timeout=PATIENCE, trust_env=False)
         with busy_connections(daemon, 4), contextlib.ExitStack() as held:
             for _ in range(100):
                 held.enter_context(connected(daemon))  # they ask nothing, and take the places that are left
@@ -386,7 +387,7 @@ def test_so_many_read_events_and_no_more(daemon: RunningDaemon, one_more: str) -
             return True
 
     limits = httpx.Limits(max_connections=MOST_READERS)
-    with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False, limits=limits) as http:
+    with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False, limits=limits) as http:
         with contextlib.ExitStack() as readers:
             for number in range(MOST_READERS):
                 answer = readers.enter_context(http.stream("GET", paths[number % 3]))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.evidence.subjects import write_subject
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -36,7 +37,7 @@ def narrow(engine_binary: Path) -> Iterator[RunningDaemon]:
 
 def load(daemon: RunningDaemon, target: Path, **options: Any) -> dict[str, Any]:
     body = {"target": str(target), "options": {**SMALL, **options}}
-    answer = daemon.http.post("/api/v1/models/load", json=body, timeout=60)
+    answer = daemon.http.post("/api/v1/models/load", json=body, timeout=PATIENCE)
     found: dict[str, Any] = {"status": answer.status_code, **answer.json()}
     return found
 

@@ -12,6 +12,7 @@ import pytest
 from supervisor.core.routes import ASKED, SERVED
 from tests.support.daemon import RunningDaemon
 from tests.support.llama_source import llama_source
+from tests.support.patience import PATIENCE
 from tests.support.routes import served_routes
 
 ROUTED = re.compile(r"ctx_http\.(get|post|del)\s*\(\"([^\"]+)\"")
@@ -92,7 +93,7 @@ def test_a_path_answers_as_the_engine_does(daemon: RunningDaemon, path: str) -> 
     route = SERVED[path]
     asked = ASKING[route.path]
     with httpx.Client(
-        transport=httpx.HTTPTransport(uds=daemon.engine_socket("talker")), base_url="http://engine", timeout=60
+        transport=httpx.HTTPTransport(uds=daemon.engine_socket("talker")), base_url="http://engine", timeout=PATIENCE
     ) as engine:
         own = engine.post(route.path, json={**asked, "model": "talker"})
     answer = daemon.http.post(path, json={**asked, "model": "talker"})

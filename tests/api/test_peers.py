@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -32,12 +33,12 @@ def router(engine_binary: Path, talker: Path, tmp_path_factory: pytest.TempPathF
     with (folder / "router.log").open("wb") as log:
         process = subprocess.Popen([*command, "-c", "4096"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE, trust_env=False) as client:
             wait_until(lambda: answers(client), "the router answers")
             yield client
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
 def answers(client: httpx.Client) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
 pytestmark = pytest.mark.engine
@@ -120,7 +121,7 @@ def test_an_engine_that_is_killed_while_it_loads_leaves_the_model_usable(daemon:
 
 def test_loads_and_unloads_from_all_sides_leave_a_daemon_that_serves(daemon: RunningDaemon) -> None:
     def people(name: str) -> None:
-        with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
+        with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as http:
             for _ in range(ROUNDS):
                 assert http.post("/api/v1/models/load", json={"target": name, "wait": False}).status_code == 202
                 assert http.post("/api/v1/models/unload", json={"model": name, "now": name == "b"}).status_code == 200

@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -298,7 +299,7 @@ def test_a_daemon_whose_terminal_is_closed_ends(home: Path, engine_binary: Path)
         wait_until(lambda: daemon.get("/api/v1/status").json()["config"]["loaded_at"] > first, "SIGHUP")
         daemon.close()
         os.close(master)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
     finally:
         if process.poll() is None:
             process.kill()

@@ -23,6 +23,7 @@ import pytest
 from tests.api.rooms import make_room, write
 from tests.api.soaking import LEFT, Asked, Client, finished
 from tests.support.daemon import ROOT, RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
 SECONDS = float(os.environ.get("SUPERVISOR_SOAK_SECONDS", "600"))
@@ -48,7 +49,7 @@ class Harm(threading.Thread):
         self._random = random.Random(str(what))
         self._daemon, self._settings, self._until = daemon, settings, until
         self._what, self._every = what, every
-        self._http = httpx.Client(base_url=daemon.url, timeout=150, trust_env=False)
+        self._http = httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False)
         self.done: Counter[str] = Counter()
         self.failed: list[str] = []
 

@@ -14,6 +14,7 @@ import pytest
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home
 from tests.support.gguf_bytes import STRING, header, model, pair, tensor
 from tests.support.hub import LocalHub, local_hub
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -134,7 +135,7 @@ def test_the_command_line(way: str, name: str, daemon: RunningDaemon, engine_bin
     }
     for verb, fails in verbs.items():
         argv = [sys.executable, "-P", "-m", "supervisor", verb, target(daemon, way, name), "--json"]
-        done = subprocess.run(argv, env=env, cwd=daemon.home, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(argv, env=env, cwd=daemon.home, capture_output=True, text=True, timeout=PATIENCE)
         assert (done.returncode != 0) == fails, (verb, done.stdout, done.stderr)
         if fails:
             assert json.loads(done.stdout or done.stderr)["error"]["code"] == wrong.code, verb

@@ -19,6 +19,7 @@ from benchmarks.gpucheck.drive import greedy_engine
 from benchmarks.gpucheck.models import FAMILIES, GIB, TYPES, model_of, tensors_of, write_model
 from supervisor.core.gguf import read_header
 from supervisor.core.spec import read_spec
+from tests.support.patience import PATIENCE
 from tests.support.vulkan import VulkanEngine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -160,7 +161,13 @@ def run(tmp_path: Path, *arguments: str, env: dict[str, str] | None = None) -> l
     made.mkdir()
     command = [sys.executable, "-P", "-m", "benchmarks.gpucheck", *arguments, "--title", "here", "--folder", str(made)]
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=280, env={**os.environ, **(env or {})}, check=False
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        env={**os.environ, **(env or {})},
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert list(made.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import socket
 import subprocess
@@ -142,19 +143,19 @@ def test_a_body_is_sent_whole_and_its_answer_is_waited_for() -> None:
 
 
 def test_growth_is_looked_at_all_the_while() -> None:
-    with _memory(os.getpid()) as grown:
-        held = b"x" * (64 << 20)
+    fresh = 64 << 20  # pages of the system's own, whatever the allocator has kept of earlier tests
+    with _memory(os.getpid()) as grown, mmap.mmap(-1, fresh) as held:
+        held.write(b"x" * fresh)
         before = len(grown)
         wait_until(lambda: len(grown) > before + 2, "it looks again")
     assert max(grown) > 32 << 20
-    assert len(held) == 64 << 20
 
 
 @pytest.mark.engine
 @pytest.mark.full
 def test_a_quick_run_measures_everything(engine_binary: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.hostile", "--quick", "--engine", str(engine_binary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])
     assert any(name.startswith("gap at rest") for name in figures)

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 # What the small checkout runs instead of the program: enough to see which code answered and what it was given.
@@ -56,7 +58,7 @@ class Checkout:
             cwd=cwd or self.root,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PATIENCE,
             check=False,
         )
         return Result(done.returncode, done.stdout, done.stderr)
@@ -116,7 +118,7 @@ def _handler(index: Index) -> type[BaseHTTPRequestHandler]:
 
         def head(self) -> bytes:
             index.asked.set()
-            index.open.wait(60)
+            index.open.wait(PATIENCE)
             links = "".join(f'<a href="/files/{name}">{name}</a>' for name in index.files)
             pages = {"/simple/tiny/": ("text/html", f"<!DOCTYPE html><html><body>{links}</body></html>".encode())}
             pages |= {f"/files/{name}": ("application/zip", content) for name, content in index.files.items()}

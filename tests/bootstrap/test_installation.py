@@ -11,6 +11,7 @@ import pytest
 
 import supervisor
 from tests.bootstrap.conftest import ROOT
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.full
 
@@ -31,7 +32,9 @@ def pip_install(environment: Path, *what: str) -> None:
 
 def run(program: Path, *args: str) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run([program, *args], cwd="/", env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [program, *args], cwd="/", env=env, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
 
 
 @pytest.mark.timeout(600)

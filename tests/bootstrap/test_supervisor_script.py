@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bootstrap.conftest import Checkout, Index, path_with
+from tests.support.patience import PATIENCE
 
 POSIX_TOOLS = ("sh", "cmp", "readlink")
 OLD_PYTHON = "#!/bin/sh\n[ $1 = --version ] && echo Python 3.9.2 && exit\nexit 1\n"
@@ -117,13 +118,13 @@ def test_a_python_that_went_away_is_replaced(made: Checkout) -> None:
 def test_two_first_runs_at_once_both_work(checkout: Checkout, index: Index) -> None:
     index.open.clear()
     first = checkout.start()
-    assert index.asked.wait(60)
+    assert index.asked.wait(PATIENCE)
     second = checkout.start()
     assert second.stderr is not None
     assert WAITS in second.stderr.readline()
     index.open.set()
     for run in (first, second):
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=PATIENCE)
         assert (run.returncode, out) == (0, f"{checkout.greeting()}\n"), err
     assert checkout.run().err == ""
 
@@ -131,9 +132,9 @@ def test_two_first_runs_at_once_both_work(checkout: Checkout, index: Index) -> N
 def test_a_first_run_killed_in_the_middle_is_mended_by_the_next(checkout: Checkout, index: Index) -> None:
     index.open.clear()
     killed = checkout.start()
-    assert index.asked.wait(60)
+    assert index.asked.wait(PATIENCE)
     os.killpg(killed.pid, signal.SIGKILL)
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=PATIENCE)
     assert (checkout.root / ".venv").is_dir()
     index.open.set()
     done = checkout.run()
@@ -143,23 +144,23 @@ def test_a_first_run_killed_in_the_middle_is_mended_by_the_next(checkout: Checko
 def test_an_installer_that_outlives_its_killed_parent_is_waited_for(checkout: Checkout, index: Index) -> None:
     index.open.clear()
     killed = checkout.start()
-    assert index.asked.wait(60)
+    assert index.asked.wait(PATIENCE)
     os.kill(int((checkout.root / ".venv.setup" / "lock").read_text()), signal.SIGKILL)
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=PATIENCE)
     following = checkout.start()
     assert following.stderr is not None
     assert WAITS in following.stderr.readline()
     index.open.set()
-    out, err = following.communicate(timeout=60)
+    out, err = following.communicate(timeout=PATIENCE)
     assert (following.returncode, out) == (0, f"{checkout.greeting()}\n"), err
 
 
 def test_an_interrupted_first_run_leaves_nothing_that_blocks(checkout: Checkout, index: Index) -> None:
     index.open.clear()
     interrupted = checkout.start()
-    assert index.asked.wait(60)
+    assert index.asked.wait(PATIENCE)
     os.killpg(interrupted.pid, signal.SIGINT)  # what Ctrl-C in a terminal does
-    _, err = interrupted.communicate(timeout=60)
+    _, err = interrupted.communicate(timeout=PATIENCE)
     assert interrupted.returncode != 0
     assert "Interrupted" in one_sentence(err)
     index.open.set()

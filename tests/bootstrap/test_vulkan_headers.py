@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 SCRIPT = Path(__file__).parents[2] / "bin" / "vulkan-headers"
 
 # Notes how it was called; "downloads" a package where it was told to do so.
@@ -45,7 +47,7 @@ class Machine:
 
     def run(self) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["sh", str(SCRIPT)], env=self.env, capture_output=True, text=True, timeout=100, check=False
+            ["sh", str(SCRIPT)], env=self.env, capture_output=True, text=True, timeout=PATIENCE, check=False
         )
 
 

@@ -16,6 +16,7 @@ import pytest
 from supervisor.system.owned import own_folder
 from tests.fakes.fake_daemon import FakeDaemon
 from tests.support.daemon import NO_HUB
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +62,7 @@ class Cli:
             text=True,
             env=self.env,
             cwd=self.folder,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,11 @@ def test_the_table_for_people(cli: Cli, demo_model: Path) -> None:
     for word in ("weights", "cache", "compute", "total", "█", "32768", "q8_0", "prompt cache"):
         assert word in shown
     assert "4 slots share 32768 tokens" in shown
+    assert re.search(r"^32768 +4\.0 MiB +\S+ MiB +2\.1 MiB ", shown, re.MULTILINE), (
+        "a cache of q8_0 has 34 for 64 bytes"
+    )
+    assert ", context 8192: 8192 tokens\n" in cli("estimate", str(demo_model), "-c", "8192", "-np", "1").out
+    assert "2 slots of 4096 tokens" in cli("estimate", str(demo_model), "-c", "8192", "-np", "2", "--no-kv-unified").out
 
 
 def test_it_is_said_that_a_gpu_is_assumed(cli: Cli, demo_model: Path) -> None:
@@ -127,3 +133,12 @@ def test_a_configured_model_is_found_by_its_id(cli: Cli, demo_model: Path) -> No
     unknown = cli("inspect", "yours", "--json")
     assert unknown.json()["error"]["code"] == "model_not_found"
     assert "mine" in unknown.json()["error"]["message"]
+
+
+def test_estimate_for_a_back_end(cli: Cli, demo_model: Path) -> None:
+    """Where the caches are not f16, CUDA has copies of a layer's keys and values."""
+    given = ("estimate", str(demo_model), "--json", "-ctk", "q8_0", "-ctv", "q8_0", "--backend")
+    plain, cuda = (cli(*given, name).json() for name in ("cpu", "cuda"))
+    assert cuda["compute_bytes"] > plain["compute_bytes"]
+    assert cuda["kv_bytes"] == plain["kv_bytes"]
+    assert cli("estimate", str(demo_model), "--backend", "abacus").code == 2

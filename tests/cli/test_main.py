@@ -15,6 +15,7 @@ from supervisor.cli.main import build_parser
 from supervisor.cli.registry import VERBS
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, model
+from tests.support.patience import PATIENCE
 
 
 def test_help_names_every_verb(cli: Cli) -> None:
@@ -160,9 +161,9 @@ def test_a_reader_that_leaves_is_no_error(cli: Cli, daemon: FakeDaemon) -> None:
 def test_ctrl_c_is_130_without_words(cli: Cli, daemon: FakeDaemon) -> None:
     daemon.chat = lambda _: [FakeDaemon.WAIT]
     process = cli.start("chat", "-m", "hello")
-    assert daemon.reached.wait(30)
+    assert daemon.reached.wait(PATIENCE)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Traceback" not in err
 

@@ -16,6 +16,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.test_terminal import Terminal
 from tests.support.daemon import wait_until
+from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
 
 pytestmark = pytest.mark.engine
@@ -97,7 +98,7 @@ def test_a_daemon_that_lets_requests_end_says_so_and_the_next_one_comes_after_it
         next_one = real.start("load", "demo", "--port", "0", "--json")
         assert real("stop").code == 0, "asked again it ends at once"
         assert is_gone(first)
-        out, err = next_one.communicate(timeout=60)
+        out, err = next_one.communicate(timeout=PATIENCE)
     assert next_one.returncode == 0, (out, err)
     assert json.loads(out)["model"] == "demo"
     assert daemon_pid(real) not in {None, first}
@@ -127,7 +128,7 @@ def test_a_plan_says_what_an_earlier_load_taught(real: Cli) -> None:
 
 def test_loads_at_once_from_nothing_end_with_one_daemon(real: Cli) -> None:
     commands = [real.start("load", "demo", "--port", "0", "--json") for _ in range(3)]
-    outputs = [command.communicate(timeout=60)[0] for command in commands]
+    outputs = [command.communicate(timeout=PATIENCE)[0] for command in commands]
     assert [command.returncode for command in commands] == [0, 0, 0]
     assert len({json.loads(output)["base_url"] for output in outputs}) == 1
     assert len({json.loads(output)["status"]["pid"] for output in outputs}) == 1

@@ -13,6 +13,7 @@ from supervisor.config.settings import ModelOptions
 from supervisor.system.paths import places
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, chunk, model
+from tests.support.patience import PATIENCE
 
 
 def test_ps_shows_what_is_loaded(cli: Cli, daemon: FakeDaemon) -> None:
@@ -194,7 +195,7 @@ def test_ctrl_c_unloads_what_was_loading(cli: Cli, daemon: FakeDaemon) -> None:
     assert process.stderr is not None
     assert process.stderr.readline() == "x: loading\n"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert daemon.called("/api/v1/models/unload") == [{"model": "x"}]
 

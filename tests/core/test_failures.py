@@ -99,6 +99,8 @@ ONLY_LAST = ("llama_model_load: error loading model: unable to allocate CUDA0 bu
         (AT_WORK, "CUDA2", None),
         (RPC, "RPC0", MIB),
         (ONLY_LAST, "CUDA0", None),
+        (("llama_context: failed to allocate output buffer of size 1048576",), None, None),
+        (("graph_reserve: failed to allocate compute buffer of size 1", "std::bad_alloc"), "CPU", None),
         (
             ("ggml_backend_buft_alloc_buffer_n_default: failed to allocate CUDA_Host buffer of size 1048576",),
             "CPU",
@@ -109,6 +111,14 @@ ONLY_LAST = ("llama_model_load: error loading model: unable to allocate CUDA0 bu
             "CPU",
             MIB,
         ),
+        (
+            (
+                "ggml-backend.cpp:1081: pre-allocated tensor (cache_k_l0) in a buffer (Vulkan1) that cannot run the "
+                "operation (NONE)",
+            ),
+            "Vulkan1",
+            None,
+        ),
         (("terminate called after throwing", "  what():  std::bad_alloc"), "CPU", None),
     ],
 )
@@ -116,6 +126,18 @@ def test_memory_is_said_with_device_and_size(lines: tuple[str, ...], device: str
     found = cause_of(lines, code=1)
     assert found is not None
     assert (found.code, found.device, found.lacking) == ("out_of_memory", device, lacking)
+
+
+def test_a_device_has_the_name_that_we_give_it() -> None:
+    found = cause_of(VULKAN, code=1)
+    assert found is not None
+    ours = found.named({"Vulkan0": "Vulkan1", "Vulkan1": "Vulkan0"})
+    assert (ours.device, ours.lacking) == ("Vulkan1", 1 << 30)
+    assert "Out of memory on Vulkan1 (Vulkan0 to the engine): a buffer of 1024 MiB" in ours.message
+    assert found.named({"Vulkan3": "Vulkan1"}) == found
+    nameless = cause_of(VULKAN[:2], code=1)
+    assert nameless is not None
+    assert nameless.named({"Vulkan0": "Vulkan1"}) == nameless
 
 
 def test_what_the_engine_can_do_without_is_no_lack_of_memory() -> None:

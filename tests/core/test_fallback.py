@@ -8,13 +8,19 @@ import pytest
 
 from supervisor.core.launch import LaunchOptions, estimate_options, explicit_of
 from supervisor.core.launch.facts import ModelFacts
-from supervisor.core.launch.fallback import Fallback, next_fallback, unguessed, with_fallback, without_draft
+from supervisor.core.launch.fallback import (
+    Fallback,
+    next_fallback,
+    unguessed,
+    with_fallback,
+    without_draft,
+    without_shortage,
+)
 from supervisor.core.plan import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident, plan
 from supervisor.core.schedule.events import Failure
 from tests.core.plan.support import GIB, machine, spec_of
 
 MIB = 1 << 20
-NO_NAMES: dict[str, str] = {}
 SPEC = spec_of("llama-3.1-8b")
 
 
@@ -37,7 +43,7 @@ def placed(fallback: Fallback, budgets: Budgets, options: LaunchOptions | None =
 
 
 def climbed(fallback: Fallback, failure: Failure, options: LaunchOptions, found: Placement) -> Fallback:
-    after = next_fallback(fallback, failure, options, found, NO_NAMES)
+    after = next_fallback(fallback, failure, options, found)
     assert after is not None
     return after
 
@@ -59,10 +65,46 @@ def test_memory_that_ran_out_is_planned_for_and_every_plan_is_another(size: floa
         assert asked(found, fallback) < wanted
         wanted = asked(found, fallback)
         seen.append(found)
-    assert next_fallback(fallback, oom("CUDA0", 800 * MIB), options, seen[-1], NO_NAMES) is None
+    assert next_fallback(fallback, oom("CUDA0", 800 * MIB), options, seen[-1]) is None
     assert len(fallback.steps) == 3
     assert all("CUDA0" in step for step in fallback.steps)
     assert any("ran out of memory there" in why for why in seen[-1].why)
+
+
+def test_an_eighth_a_half_and_all_of_the_buffer_are_kept_free_beside_what_was_left() -> None:
+    found = placed(Fallback(), machine(24, host=64))
+    (left,) = (max(0, part.left_bytes) for part in found.parts if part.name == "CUDA0")
+    fallback, kept = Fallback(), []
+    for _ in range(3):
+        before = fallback.short.get("CUDA0", 0)
+        fallback = climbed(fallback, oom("CUDA0", 800 * MIB), LaunchOptions(), found)
+        kept.append(fallback.short["CUDA0"] - before - left)
+    assert kept == [100 * MIB, 400 * MIB, 800 * MIB]
+    small = climbed(Fallback(), oom("CUDA0", 8 * MIB), LaunchOptions(), found)
+    assert small.short["CUDA0"] - left == 64 * MIB, "at least as much"
+
+
+def test_each_device_has_tries_of_its_own() -> None:
+    budgets, options, fallback = machine(24, 24, 24, host=64), LaunchOptions(ctx_size=8192), Fallback()
+    seen = []
+    while (found := placed(fallback, budgets, options)).devices:
+        seen.append(found.devices[0])
+        fallback = climbed(fallback, oom(seen[-1], 22 * GIB), options, found)
+    assert set(seen) == {"CUDA0", "CUDA1", "CUDA2"}, "the host is taken once all have been tried"
+    assert fallback.tries == {name: seen.count(name) for name in seen}
+    assert without_shortage(replace(fallback, no_draft=True, steps=("x", *fallback.steps))) == Fallback(
+        no_draft=True, steps=("x",)
+    )
+
+
+def test_a_device_that_the_engine_does_not_name_counts_for_all_that_have_tries_left() -> None:
+    budgets, options = machine(12, 12, host=64), LaunchOptions(ctx_size=65536, n_gpu_layers=99)
+    found = placed(Fallback(), budgets, options)
+    assert set(found.devices) == {"CUDA0", "CUDA1"}
+    after = climbed(Fallback(tries={"CUDA0": 3}), oom(None), options, found)
+    assert set(after.short) == {"CUDA1"}
+    spent = Fallback(tries={"CUDA0": 3, "CUDA1": 3})
+    assert next_fallback(spent, oom(None), options, found) is None
 
 
 def test_what_the_user_set_is_kept_when_memory_ran_out() -> None:
@@ -85,13 +127,6 @@ def test_others_leave_when_memory_ran_out() -> None:
     assert again.evict == (7,)
 
 
-def test_a_device_is_known_by_the_engines_name_for_it() -> None:
-    found = placed(Fallback(), machine(24, host=64))
-    after = next_fallback(Fallback(), oom("CUDA3", MIB), LaunchOptions(), found, {"CUDA0": "CUDA3"})
-    assert after is not None
-    assert set(after.short) == {"CUDA0"}
-
-
 def test_memory_of_no_named_device_is_that_of_all_devices_of_the_plan() -> None:
     found = placed(Fallback(), machine(6, 6, host=64))
     assert len(found.devices) == 2
@@ -105,7 +140,7 @@ def test_the_kernels_kill_is_planned_for_once_on_the_host() -> None:
     killed = Failure("engine_killed", "", device="CPU")
     after = climbed(Fallback(), killed, LaunchOptions(), found)
     assert set(after.short) == {"CPU"}
-    assert next_fallback(after, killed, LaunchOptions(), found, NO_NAMES) is None
+    assert next_fallback(after, killed, LaunchOptions(), found) is None
 
 
 def test_a_guess_that_is_not_heeded_is_not_told() -> None:
@@ -136,7 +171,7 @@ def test_what_fails_is_left_out_once(code: str, options: LaunchOptions, becomes:
     after = climbed(Fallback(), Failure(code, ""), options, PLAN)
     assert with_fallback(options, after) == becomes
     assert len(after.steps) == 1
-    assert next_fallback(after, Failure(code, ""), options, PLAN, NO_NAMES) is None
+    assert next_fallback(after, Failure(code, ""), options, PLAN) is None
 
 
 @pytest.mark.parametrize(
@@ -154,7 +189,7 @@ def test_what_fails_is_left_out_once(code: str, options: LaunchOptions, becomes:
     ],
 )
 def test_nothing_is_tried_against_the_users_wish_or_where_nothing_helps(code: str, options: LaunchOptions) -> None:
-    assert next_fallback(Fallback(), Failure(code, ""), options, PLAN, NO_NAMES) is None
+    assert next_fallback(Fallback(), Failure(code, ""), options, PLAN) is None
 
 
 def test_steps_add_up() -> None:

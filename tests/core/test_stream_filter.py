@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES
+from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.sse import SseDecoder
 from supervisor.errors import EngineStreamInvalid
@@ -136,6 +136,39 @@ def test_endings() -> None:
     assert ending_after(WORD + ERROR) == DONE
     assert ending_after(WORD, b'error: {"message":"no"}\n\n') == OPENAI.stream_error(error)
     assert ending_after(event(delta(content='"error"'))) == OPENAI.stream_error(error)
+
+
+BROKEN = "decode() failed: vk::Queue::submit: ErrorDeviceLost"
+
+
+def test_an_error_has_a_code_of_ours() -> None:
+    (said,) = SseDecoder().feed(StreamFilter(drop_progress=False).feed(ERROR))
+    assert json.loads(said.data)["error"] == {
+        "code": "engine_error",
+        "message": "no",
+        "type": "server_error",
+        "param": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("api", "failed"),
+    [
+        (OPENAI, event({"error": {"code": 500, "message": BROKEN, "type": "server_error"}})),
+        (RESPONSES, event({"error": {"code": 500, "message": BROKEN, "type": "server_error"}})),
+        (ANTHROPIC, b"event: error\n" + event({"code": 500, "message": BROKEN, "type": "server_error"})),
+    ],
+)
+def test_the_error_of_a_failed_device_is_not_let_through(api: Api, failed: bytes) -> None:
+    relay = StreamFilter(drop_progress=False, api=api)
+    assert relay.feed(PING + failed) == PING
+    assert (relay.withheld, relay.started, relay.done, relay.failed) == (failed, False, False, False)
+    assert relay.ending({"message": "gone", "code": "device_lost"})
+
+
+def test_another_error_of_messages_stays_as_it_is() -> None:
+    failed = b"event: error\n" + event({"code": 500, "message": "no", "type": "server_error"})
+    assert StreamFilter(drop_progress=False, api=ANTHROPIC).feed(failed) == failed
 
 
 def test_started_means_an_event_and_not_a_ping() -> None:

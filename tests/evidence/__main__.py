@@ -3,6 +3,7 @@
 tensors   asks the libraries beside llama-server which tensors each subject has (after adding subjects)
 measure   starts the server for every subject and setting, prints what changed, and replaces the record
 compare   prints where the estimate and the record differ
+          with --backend NAME, on the devices of that back end instead (see tests/evidence/backends.py)
 report    writes docs/memory-accuracy.md from the record and the estimate
 placement writes docs/placement.md: where well-known models go on the machines of the shipped profiles
 """
@@ -14,13 +15,14 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.evidence import known_models, matrix, placement, report
+from tests.evidence import backends, known_models, matrix, placement, report
 from tests.evidence.architectures import fixtures_of
 from tests.evidence.discover import tensors_of
 from tests.evidence.make import write_model
-from tests.evidence.measure import Server
+from tests.evidence.measure import Measurement, Server
 from tests.evidence.subjects import (
     DATA,
     KNOWN,
@@ -43,11 +45,15 @@ def main() -> int:
     parser.add_argument("command", choices=("tensors", "measure", *_QUICK))
     parser.add_argument("--only", default="", help="only subjects that match this regular expression")
     parser.add_argument("--engine", type=Path, help="llama-server (default: the one the program would use)")
+    parser.add_argument("--backend", default="", help="measure on this back end's devices, such as vulkan or cuda")
     options = parser.parse_args()
     if options.command in _QUICK:
         return _QUICK[options.command]()
-    engine = options.engine or find_engine_binary(os.environ)
-    return (_tensors if options.command == "tensors" else _measure)(engine.resolve(), re.compile(options.only))
+    engine = (options.engine or find_engine_binary(os.environ)).resolve()
+    only = re.compile(options.only)
+    if options.command == "tensors":
+        return _tensors(engine, only)
+    return _measure_on(options.backend, engine, only) if options.backend else _measure(engine, only)
 
 
 def say(text: str) -> None:
@@ -86,10 +92,31 @@ def _tensor_file(kind: str) -> Path:
 
 def _measure(engine: Path, only: re.Pattern[str]) -> int:
     server = Server(engine)
-    old = matrix.recorded()
     wanted = [subject for subject in recorded_subjects() if only.search(subject)]
+    matrix.save(
+        server.build(), _merge(server, matrix.recorded(), wanted, matrix.run(server, wanted, matrix.settings_of))
+    )
+    return 0
+
+
+def _measure_on(backend: str, engine: Path, only: re.Pattern[str]) -> int:
+    server = Server(engine)
+    devices = server.devices(backend)
+    if not devices:
+        say(f"{engine} lists no device of {backend}")
+        return 1
+    wanted = [subject for subject in backends.subjects() if only.search(subject)]
+    old = backends.recorded(backend)
+    backends.save(backend, server, _merge(server, old, wanted, backends.run(server, backend, wanted)))
+    return 0
+
+
+def _merge(
+    server: Server, old: Sequence[Measurement], wanted: Sequence[str], run: Iterable[Measurement]
+) -> list[Measurement]:
+    """The record with the new measurements in place of the old ones of these subjects; says what changed."""
     new = {}
-    for done, measurement in enumerate(matrix.run(server, wanted, matrix.settings_of)):
+    for done, measurement in enumerate(run):
         new[measurement.subject, measurement.setting] = measurement
         if sys.stderr.isatty():
             sys.stderr.write(f"\r{done + 1} {measurement.subject:40}")
@@ -101,8 +128,7 @@ def _measure(engine: Path, only: re.Pattern[str]) -> int:
     for change in changes:
         say(change)
     say(f"{len(new)} starts of llama-server {server.build()}; {len(changes)} changes")
-    matrix.save(server.build(), everything)
-    return 0
+    return everything
 
 
 def _compare() -> int:

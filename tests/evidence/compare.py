@@ -17,6 +17,9 @@ from tests.evidence.subjects import write_subject
 
 MIB = float(1 << 20)
 HOST = "CPU"
+RPC = "rpc"
+PREFIXES = {RPC: "RPC", "vulkan": "Vulkan", "cuda": "CUDA", "hip": "ROCm", "metal": "MTL"}
+"""What llama.cpp calls the devices of a back end."""
 ROUNDING = 0.005 + 1e-6  # a line of the log may be off by half of its last digit
 WHOLE = 1.0  # the breakdown of a projection has whole MiB, rounded down
 
@@ -64,9 +67,10 @@ def spec_of(subject: str) -> ModelSpec:
             return read_spec(read_header(file, path.stat().st_size))
 
 
-def options_of(setting: Setting) -> EstimateOptions:
+def options_of(setting: Setting, backend: str = RPC) -> EstimateOptions:
     """The setting's flags, as the estimate wants them."""
-    found: dict[str, object] = {"devices": tuple(f"RPC{number}" for number in range(setting.devices))}
+    names = tuple(f"{PREFIXES[backend]}{number}" for number in range(setting.devices))
+    found: dict[str, object] = {"devices": names, "backend": "" if backend == RPC else backend}
     flags = list(setting.arguments)
     while flags:
         flag = flags.pop(0)
@@ -86,6 +90,7 @@ _SWITCHES: dict[str, tuple[str, bool]] = {
     "--swa-full": ("swa_full", True),
     "-cmoe": ("cpu_moe", True),
     "-nkvo": ("offload_kv", False),
+    "--no-op-offload": ("op_offload", False),
 }
 _VALUES: dict[str, tuple[str, Callable[[str], object]]] = {
     "-c": ("ctx_size", int),
@@ -103,9 +108,9 @@ _VALUES: dict[str, tuple[str, Callable[[str], object]]] = {
 }
 
 
-def compare(measurement: Measurement) -> Comparison:
+def compare(measurement: Measurement, backend: str = RPC) -> Comparison:
     """The estimate for the same header and flags beside it."""
-    found = estimate(spec_of(measurement.subject), options_of(EVERY[measurement.setting]))
+    found = estimate(spec_of(measurement.subject), options_of(EVERY[measurement.setting], backend))
     if isinstance(found, Refusal):
         return Comparison(measurement, "refused" if measurement.outcome == "refused" else "wrongly-refused")
     if not measurement.knows_cache:
@@ -142,11 +147,18 @@ def _rows_by_device(measurement: Measurement, found: MemoryEstimate) -> Iterator
         weights, context = device.weights_bytes / MIB, (device.kv_bytes + device.recurrent_bytes) / MIB
         for part, predicted, logged in (("weights", weights, sizes[0]), ("context", context, sizes[1])):
             yield Row(measurement.subject, measurement.setting, part, name, predicted, logged, WHOLE)
-        if name in measurement.compute:
+        logged_compute = _compute(measurement, name)
+        if logged_compute is not None:
             compute = device.compute_bytes / MIB
-            yield Row(
-                measurement.subject, measurement.setting, "compute", name, compute, measurement.compute[name], ROUNDING
-            )
+            yield Row(measurement.subject, measurement.setting, "compute", name, compute, logged_compute, ROUNDING)
+
+
+def _compute(measurement: Measurement, name: str) -> float | None:
+    """The buffer of a device; on the host, the one of memory that the devices may read directly."""
+    found = {logged: size for logged, size in measurement.compute.items() if logged == name}
+    if name == HOST:
+        found |= {logged: size for logged, size in measurement.compute.items() if logged.endswith("_Host")}
+    return sum(found.values()) if found else None
 
 
 def compare_all(measurements: Sequence[Measurement]) -> list[Comparison]:

@@ -53,12 +53,14 @@ def run(server: Server, subjects: Iterable[str], settings: Callable[[str], Itera
 @cache
 def recorded() -> tuple[Measurement, ...]:
     """Every measurement on record."""
-    return tuple(
-        Measurement.from_json({**fields, "subject": record["subject"], "setting": setting})
-        for kind in (TINY, KNOWN)
-        for record in read_lines(DATA / f"{kind}-measurements.jsonl")
-        for setting, fields in record["settings"].items()
-    )
+    return tuple(one for kind in (TINY, KNOWN) for one in measurements_in(DATA / f"{kind}-measurements.jsonl"))
+
+
+def measurements_in(path: Path) -> Iterator[Measurement]:
+    """The measurements of a file."""
+    for record in read_lines(path):
+        for setting, fields in record["settings"].items():
+            yield Measurement.from_json({**fields, "subject": record["subject"], "setting": setting})
 
 
 def recorded_build() -> str:
@@ -70,11 +72,12 @@ def save(build: str, measurements: Iterable[Measurement]) -> None:
     by_kind = sorted(measurements, key=lambda measurement: kind_of(measurement.subject))  # stable
     for kind, group in groupby(by_kind, lambda measurement: kind_of(measurement.subject)):
         subjects = groupby(group, lambda measurement: measurement.subject)
-        write_lines(DATA / f"{kind}-measurements.jsonl", [_line(subject, list(items)) for subject, items in subjects])
+        write_lines(DATA / f"{kind}-measurements.jsonl", [line_of(subject, list(items)) for subject, items in subjects])
     BUILD.write_text(json.dumps({"llama-server": build}) + "\n", "utf-8")
 
 
-def _line(subject: str, measurements: list[Measurement]) -> dict[str, Any]:
+def line_of(subject: str, measurements: Iterable[Measurement]) -> dict[str, Any]:
+    """A line of the record."""
     settings = {measurement.setting: measurement.to_json() for measurement in measurements}
     for fields in settings.values():
         del fields["subject"], fields["setting"]

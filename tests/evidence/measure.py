@@ -21,6 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from supervisor.core.devices.engine_list import parse_device_list
 from tests.evidence.settings import Setting
 
 LOADED = "srv  llama_server: model loaded"
@@ -190,7 +191,23 @@ class Server:
         """Lets the fit pass compute the sizes; `workers` are the addresses of as many RPC workers as devices."""
         devices = ["--rpc", ",".join(workers)] if workers else []
         lines, code = self._run(["-m", str(model), *PROJECT, *setting.arguments, *devices], PROJECTED)
-        fields = parse_log(_number_workers(lines, workers))
+        return self._projection(subject, setting, list(_number_workers(lines, workers)), code)
+
+    def project_on(self, subject: str, model: Path, setting: Setting, devices: Sequence[str]) -> Measurement:
+        """As `project`, on devices of this machine by llama.cpp's names for them."""
+        chosen = ["-dev", ",".join(devices[: setting.devices])]
+        arguments = ["-m", str(model), *PROJECT, *setting.arguments, *chosen]
+        lines, code = self._run(arguments, PROJECTED, most_memory="unlimited")  # drivers reserve addresses by the TiB
+        return self._projection(subject, setting, lines, code)
+
+    def devices(self, backend: str) -> dict[str, str]:
+        """Descriptions of the devices of a back end, by llama.cpp's names for them."""
+        done = subprocess.run([self.binary, "--list-devices"], capture_output=True, text=True, timeout=60, check=True)
+        listed = parse_device_list(done.stdout + done.stderr)
+        return {one.name: one.description for one in listed if one.backend == backend}
+
+    def _projection(self, subject: str, setting: Setting, lines: list[str], code: int | None) -> Measurement:
+        fields = parse_log(lines)
         for unallocated in ("model", "kv", "output"):  # the breakdown has them
             fields.pop(unallocated, None)
         return self._measurement(subject, setting, "projected", lines, code, fields)
@@ -227,10 +244,12 @@ class Server:
             return Measurement(subject, setting.name, outcome, **fields)
         return Measurement(subject, setting.name, "crashed" if code < 0 else "refused", _reason(lines, code), **fields)
 
-    def _run(self, arguments: list[str], until: str) -> tuple[list[str], int | None]:
+    def _run(
+        self, arguments: list[str], until: str, most_memory: str = str(MOST_MEMORY)
+    ) -> tuple[list[str], int | None]:
         """The log until that line (code None) or until the server ended by itself (its exit code)."""
         with tempfile.TemporaryDirectory(prefix="evidence-") as scratch:
-            limited = ["sh", "-c", f'ulimit -v {MOST_MEMORY}; ulimit -c 0; exec "$@"', "sh"]
+            limited = ["sh", "-c", f'ulimit -v {most_memory}; ulimit -c 0; exec "$@"', "sh"]
             process = subprocess.Popen(
                 [*limited, str(self.binary), "--host", f"{scratch}/s.sock", *arguments],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -11,7 +11,19 @@ from tests.evidence import known_models, matrix
 from tests.evidence.architectures import DRAWN, fixture
 from tests.evidence.compare import Comparison, Row, compare
 from tests.evidence.reasons import ABOVE, REASONS
-from tests.evidence.settings import MORE, NEXTN, ONE_DEVICE, TEN, TWO_DEVICES, TWO_DEVICES_EXPERTS
+from tests.evidence.report_backends import sections as backend_sections
+from tests.evidence.settings import (
+    MORE,
+    NEXTN,
+    ONE_DEVICE,
+    PARTS,
+    PARTS_EXPERTS,
+    SMALL,
+    SMALL_EXPERTS,
+    TEN,
+    TWO_DEVICES,
+    TWO_DEVICES_EXPERTS,
+)
 from tests.evidence.subjects import DATA, TINY, architecture_of, kind_of, read_lines, tensors_of
 
 EXACT = ("n_ctx", "n_ctx_seq", "n_seq", "cache", "state", "context", "weights", "output")
@@ -39,6 +51,7 @@ Every figure is the estimate for a header and flags, beside the real llama-serve
   sizes without allocating them; RPC workers stand for one or two GPUs.
 * **Equal** means: to half of the log's last digit (0.01 MiB) for every line of a sum, or to whole MiB if the log has no
   more digits (devices). A projection counts weights on the host without the slack of `mmap`.
+* **Back ends**: the same on devices of this machine that are a back end's, in a section of their own each.
 * The compute buffer is meant to be a bound: its signed error is shown, estimate over log.
 
 | setting | flags |
@@ -71,6 +84,7 @@ def text(comparisons: Sequence[Comparison]) -> str:
         _architectures(comparisons),
         _known(rows),
         _devices(rows),
+        *backend_sections(MAINSTREAM),
         _mismatches(comparisons),
         _apart(comparisons),
     )
@@ -80,7 +94,9 @@ def text(comparisons: Sequence[Comparison]) -> str:
 def _settings() -> Iterator[str]:
     kinds = (TEN, "fixtures"), (MORE, "drawn fixtures"), (NEXTN, "+nextn"), (ONE_DEVICE, "known models")
     devices = (TWO_DEVICES, "two devices"), (TWO_DEVICES_EXPERTS, "two devices, experts")
-    for settings, kind in (*kinds, *devices):
+    more = (PARTS, "back ends"), (PARTS_EXPERTS, "back ends, experts")
+    small = (SMALL, "fixtures, back ends"), (SMALL_EXPERTS, "fixtures, back ends, experts")
+    for settings, kind in (*kinds, *devices, *more, *small):
         for setting in settings:
             yield f"| {setting.name} ({kind}) | `{setting.flags}` |"
 

@@ -10,7 +10,7 @@ UNMAPPED = "-lm none"
 
 @dataclass(frozen=True)
 class Setting:
-    """Flags of llama-server under a short name; `devices` is how many RPC workers stand for GPUs."""
+    """Flags of llama-server under a short name; `devices` is how many GPUs, or RPC workers in their place."""
 
     name: str
     flags: str
@@ -74,4 +74,39 @@ TWO_DEVICES_EXPERTS: tuple[Setting, ...] = (
 )
 """The weights of a layer go to its device, with exceptions: for known models of several kinds."""
 
-EVERY = {setting.name: setting for setting in (*TEN, *MORE, *NEXTN, *ONE_DEVICE, *TWO_DEVICES, *TWO_DEVICES_EXPERTS)}
+PARTS: tuple[Setting, ...] = (
+    Setting("1dev-ngl20", "-c 8192 -np 1 -ngl 20", 1),
+    Setting("1dev-nkvo", "-c 8192 -np 1 -nkvo", 1),
+    Setting("32k-ngl20", "-c 32768 -np 1 -ngl 20", 1),
+    Setting("2dev-np4", "-c 8192 -np 4 -ts 1,1", 2),
+    Setting("3dev-equal", "-c 8192 -np 1 -ts 1,1,1", 3),
+)
+PARTS_EXPERTS: tuple[Setting, ...] = (
+    Setting("1dev-cmoe", "-c 8192 -np 1 -cmoe", 1),
+    Setting("1dev-ncmoe10", "-c 8192 -np 1 -ncmoe 10", 1),
+    Setting("1dev-noop-cmoe", "-c 8192 -np 1 -cmoe --no-op-offload", 1),
+)
+"""Further ones for devices of a back end, where operations with the host's weights may run on a device."""
+
+SMALL: tuple[Setting, ...] = (
+    Setting("1dev-np1", "-c 16384 -np 1", 1),
+    Setting("1dev-np3", "-c 5000 -np 3", 1),
+    Setting("1dev-q8", "-c 4096 -np 2 -ctk q8_0 -ctv q8_0", 1),
+    Setting("1dev-faoff", "-c 4096 -np 2 -fa off", 1),
+    Setting("1dev-ngl4", "-c 4096 -np 1 -ngl 4", 1),
+    Setting("2dev-np1", "-c 16384 -np 1 -ts 1,1", 2),
+)
+SMALL_EXPERTS: tuple[Setting, ...] = (
+    Setting("1dev-ncmoe3", "-c 16384 -np 1 -ncmoe 3", 1),
+    Setting("2dev-ncmoe3", "-c 16384 -np 1 -ts 1,1 -ncmoe 3", 2),
+)
+"""For fixtures on devices of a back end."""
+
+EVERY = {
+    setting.name: setting
+    for settings in (
+        *(TEN, MORE, NEXTN, ONE_DEVICE, TWO_DEVICES, TWO_DEVICES_EXPERTS),
+        *(PARTS, PARTS_EXPERTS, SMALL, SMALL_EXPERTS),
+    )
+    for setting in settings
+}

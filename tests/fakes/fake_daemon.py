@@ -19,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from supervisor.system.proof import CHALLENGE_HEADER, PROOF_HEADER, new_secret, prove
+from tests.support.patience import PATIENCE
 
 Json = dict[str, Any]
 VERSION = "0.1.0"
@@ -239,7 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
         for event in events:
             if event == FakeDaemon.WAIT:
                 daemon.reached.set()
-                daemon.held.wait(30)
+                daemon.held.wait(PATIENCE)
             elif event == "[DONE]":
                 yield b"data: [DONE]\n\n"
             else:
@@ -288,7 +289,7 @@ def _main() -> int:
         with FakeDaemon() as daemon:
             daemon.on_shutdown = ended.set
             daemon.write_endpoint(state)
-            ended.wait(60)
+            ended.wait(PATIENCE)
             (state / "endpoint.json").unlink()
     return 0
 

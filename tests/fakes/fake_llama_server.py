@@ -45,13 +45,15 @@ def main() -> None:
 
 
 def act_on_signals(knobs: argparse.Namespace) -> None:
-    """SIGUSR1: leak `--grow` MiB. SIGUSR2: just exit. The test says when."""
+    """SIGUSR1: leak `--grow` MiB and say `--says`. SIGUSR2: just exit. The test says when."""
     leaks = []
 
     def grow(_signal: int, _frame: object) -> None:
         leaked = bytearray(knobs.grow << 20)
         leaked[::4096] = b"x" * len(leaked[::4096])
         leaks.append(leaked)
+        for line in knobs.says:
+            log(line)
 
     signal.signal(signal.SIGUSR1, grow)
     signal.signal(signal.SIGUSR2, lambda *_: os._exit(knobs.exit_code))
@@ -77,6 +79,7 @@ def parse_knobs() -> argparse.Namespace:
     parser.add_argument("--long-line", type=int, default=0, help="bytes")
     parser.add_argument("--close-stdout", action="store_true")
     parser.add_argument("--grow", type=int, default=0, help="MiB taken at SIGUSR1")
+    parser.add_argument("--says", action="append", default=[], help="a line said at SIGUSR1")
     return parser.parse_known_args()[0]
 
 

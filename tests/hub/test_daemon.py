@@ -20,6 +20,7 @@ from tests.hub.conftest import SAID
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 from tests.support.gguf_split import GgufSplit
 from tests.support.hub import Fault, LocalHub
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -110,7 +111,7 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
     other: list[httpx.Response] = []
 
     def chat() -> None:
-        with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
+        with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as http:
             body = {"model": "chosen", "messages": [{"role": "user", "content": "Hello?"}]}
             with contextlib.suppress(httpx.TimeoutException):
                 other.append(http.post("/v1/chat/completions", json=body, timeout=6 if how == "leave" else 60))
@@ -159,6 +160,7 @@ def test_the_events_of_a_load_tell_of_its_download(daemon: RunningDaemon, hub: L
     hub.spoil(Fault("/storage/", method="GET", rate=2e6))
     headers = {"Accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "a/b:q4_0"}, headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
         events = [json.loads(line[5:]) for line in answer.iter_lines() if line.startswith("data:")]
     assert events[-1]["state"] == "ready"
     downloads = [event["download"] for event in events if event["download"]]
@@ -245,6 +247,7 @@ def test_a_pull_without_anybody_waiting_ends(daemon: RunningDaemon, hub: LocalHu
     hub.spoil(Fault("/storage/", method="GET", rate=4e5))
     headers = {"Accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models", json={"model": "a/b:Q4_0"}, headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
         for line in answer.iter_lines():
             if '"done_bytes": 0' not in line and "downloading" in line:
                 assert workers(daemon)
@@ -283,7 +286,7 @@ def test_the_routers_pull_goes_on_without_its_client(daemon: RunningDaemon, hub:
     assert daemon.http.post("/models", json={"model": "a/b:Q4_0"}).json() == {"success": True}
     daemon.http.close()
     hold.set()
-    with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
+    with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as http:
         daemon.http = http
         wait_until(lambda: is_on_disk(daemon), "it is downloaded")
 

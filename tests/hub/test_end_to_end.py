@@ -17,6 +17,7 @@ from tests.hub.conftest import SAID
 from tests.support.daemon import wait_until
 from tests.support.gguf_split import GgufSplit
 from tests.support.hub import Fault, LocalHub
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -66,7 +67,7 @@ def test_from_the_name_of_a_split_model_to_a_streamed_answer(
     hub.add("a/split", {"README.md": b"# card", **{f"Q8_0/{part.name}": part for part in parts}})
     loaded = cli("load", "a/split:q8_0", "--port", "0", "--json").json()
     question = {"model": loaded["model"], "stream": True, "messages": [{"role": "user", "content": "Hello?"}]}
-    with httpx.stream("POST", f"{loaded['base_url']}/chat/completions", json=question, timeout=60) as answer:
+    with httpx.stream("POST", f"{loaded['base_url']}/chat/completions", json=question, timeout=PATIENCE) as answer:
         lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line]
     assert lines.pop() == "[DONE]"
     deltas = [json.loads(line)["choices"][0]["delta"].get("content") or "" for line in lines]

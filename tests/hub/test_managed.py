@@ -164,7 +164,7 @@ def test_a_hub_that_says_nothing_keeps_nobody_else_waiting(daemon: RunningDaemon
     assert hold is not None
 
     def load(number: int) -> int:
-        with httpx.Client(base_url=daemon.url, timeout=120, trust_env=False) as http:
+        with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as http:
             return http.post("/api/v1/models/load", json={"target": f"a/none{number}:Q4_0"}).status_code
 
     with ThreadPoolExecutor(24) as crowd:
@@ -365,5 +365,5 @@ def removal(daemon: RunningDaemon) -> tuple[int, str | None]:
 
 
 def unload(daemon: RunningDaemon) -> None:
-    with httpx.Client(base_url=daemon.url, timeout=60, trust_env=False) as http:
+    with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as http:
         http.post("/api/v1/models/unload", json={"model": "a/b:Q4_0"})

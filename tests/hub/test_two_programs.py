@@ -16,6 +16,7 @@ from tests.hub.conftest import SAID
 from tests.support.daemon import wait_until
 from tests.support.hub import Fault, LocalHub
 from tests.support.hub.server import Seen
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
@@ -70,7 +71,7 @@ def unfinished(cli: Cli) -> list[Path]:
 
 
 def end(running: Popen[str]) -> None:
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, out + err
 
 
@@ -99,7 +100,7 @@ def test_when_one_is_called_off_the_other_goes_on_where_it_was(
     second = clis[1].start("pull", "a/b:Q4_0")
     wait_until(lambda: len(hub.requests("/resolve/", "HEAD")) >= 2, "the second process is there")
     first.send_signal(signal.SIGINT)
-    first.communicate(timeout=20)
+    first.communicate(timeout=PATIENCE)
     assert first.returncode == 130
     end(second)
     begun, rest = downloads(hub)

@@ -18,6 +18,7 @@ from supervisor.cli.installing import teller
 from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.store import EngineStore, Manifest
 from tests.llamacpp.fakes import WebServer, is_running, make_hanging_source, make_server, put_release
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -63,7 +64,9 @@ def test_which(env: dict[str, str], tmp_path: Path) -> None:
         },
         "skipped": [],
     }
-    assert f"path      {server}\n" in engine(env, "which").stdout
+    shown = engine(env, "which").stdout
+    assert f"path      {server}\n" in shown
+    assert "backends  cpu, cuda\n" in shown
 
 
 def test_which_tells_what_it_passed_over(env: dict[str, str], tmp_path: Path) -> None:
@@ -135,7 +138,7 @@ def test_a_signal_in_mid_build_leaves_nothing(env: dict[str, str], tmp_path: Pat
         pid = int(started.read_text(encoding="ascii"))
         assert "process" in engine(env, "build", "--from", str(source)).stderr  # locked, and by whom
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert not is_running(pid)
     assert list((tmp_path / "e" / "scratch").iterdir()) == []

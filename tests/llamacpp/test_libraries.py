@@ -11,6 +11,7 @@ import pytest
 
 from supervisor.core.launch import with_libraries
 from supervisor.llamacpp.libraries import runtime_libraries
+from tests.support.patience import PATIENCE
 
 
 @pytest.fixture
@@ -110,4 +111,4 @@ def test_a_program_that_the_loader_cannot_start_by_itself_starts(tmp_path: Path)
 def compile_c(text: str, made: Path, *arguments: str) -> None:
     source = made.parent / f"{made.name}.c"
     source.write_text(text)
-    subprocess.run(["cc", str(source), *arguments, "-o", str(made)], check=True, timeout=60)
+    subprocess.run(["cc", str(source), *arguments, "-o", str(made)], check=True, timeout=PATIENCE)

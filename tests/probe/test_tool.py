@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from supervisor.probe.tool import Patience, ProbeFailed, run_tool
+from tests.support.patience import PATIENCE
 
 ENV = dict(os.environ)
 
@@ -30,7 +31,7 @@ def test_a_tool_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -> None
     with pytest.raises(ProbeFailed, match=r"gave no answer within 3 s"):
         run_tool(["sh", "-c", f"sleep 600 & echo $$ $! > {pids}; wait"], ENV, 3)
     for pid in map(int, pids.read_text().split()):
-        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=60)
+        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=PATIENCE)
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 

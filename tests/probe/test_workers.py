@@ -15,6 +15,7 @@ from supervisor.core.devices import Host, Machine, budgets
 from supervisor.probe.engine_list import worker_is_free
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from tests.support.patience import PATIENCE
 from tests.support.workers import rpc_worker
 
 pytestmark = pytest.mark.engine
@@ -94,7 +95,7 @@ def test_names_are_those_that_the_engine_itself_takes(engine_binary: Path, worke
     machine = probe_machine(engine_binary, endpoints)
     listing = subprocess.run(
         [str(engine_binary), "--rpc", ",".join(endpoints), "--list-devices"],
-        capture_output=True, text=True, timeout=30, check=True,
+        capture_output=True, text=True, timeout=PATIENCE, check=True,
     )  # fmt: skip
     for device in machine.devices:
         assert f"  {device.name}: {device.description} (" in listing.stdout

@@ -28,6 +28,7 @@ from supervisor.proxy.relay import RelayEndpoint, Relaying
 from supervisor.proxy.toolcalls import ToolCalls
 from supervisor.proxy.upstream import upstream_endpoint
 from supervisor.proxy.waiting import Waiting
+from tests.support.patience import PATIENCE
 
 MIB = 1 << 20
 IMAGE = "data:image/png;base64," + "iVBORw0K" * 100_000
@@ -373,7 +374,7 @@ print(size, peak() - before)
 )
 def test_a_body_takes_its_own_size_of_memory(pieces: tuple[bytes, bytes, int]) -> None:
     code = MEMORY.replace("{0}", repr(pieces))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     size, grown = map(int, done.stdout.split())
     assert grown < 1.5 * size + 8 * MIB

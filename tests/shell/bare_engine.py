@@ -15,6 +15,7 @@ from typing import Any
 
 from supervisor.demo.maker import write_scripted_gguf
 from supervisor.demo.script import Script
+from tests.support.patience import PATIENCE
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -38,7 +39,7 @@ class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost", timeout=PATIENCE)
         self._path = path
 
     def connect(self) -> None:

@@ -11,14 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
-from supervisor.core.engine_output.footprint import Footprint
-from supervisor.core.learn.identity import model_identity
-from supervisor.files.model_file import open_model
-from supervisor.store import Database, Footprints
-from supervisor.system.paths import places
-from tests.evidence.subjects import write_subject
-from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, wait_until
+from tests.support.daemon import running_daemon, scratch_home
 from tests.support.patience import PATIENCE
+from tests.support.planning_bench import Bench, by_device
 from tests.support.workers import rpc_worker
 
 pytestmark = pytest.mark.engine
@@ -28,51 +23,7 @@ MIB = 1 << 20
 EXACT = ("weights_bytes", "kv_bytes", "recurrent_bytes")
 ROUNDING = 0.005 * MIB + 1  # of one line of the log
 BOTH = ("RPC0", "RPC1")
-COMMON = {"load_mode": "none", "parallel": 1}
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A daemon with two workers as its devices, and the models made for it."""
-
-    daemon: RunningDaemon
-    binary: Path
-    folder: Path
-
-    def model(self, subject: str) -> Path:
-        return write_subject(subject, self.folder)
-
-    def plan(self, target: Path, **options: Any) -> dict[str, Any]:
-        body = {"target": str(target), "options": options}
-        answer = self.daemon.http.post("/api/v1/plan", json=body)
-        assert answer.status_code == 200, answer.text
-        found: dict[str, Any] = answer.json()
-        return found
-
-    def load(self, target: Path, **options: Any) -> Footprint:
-        """Load, unload; what the engine said that it held, as it was kept."""
-        before = len(self.kept(target))
-        status = self.daemon.load(str(target), **options)
-        wait_until(lambda: len(self.kept(target)) > before, "the start is kept")
-        self.unload(status["id"])
-        found = self.kept(target)[0]
-        assert status["footprint"] == found.used_bytes
-        return found
-
-    def loaded(self) -> set[str]:
-        """The models whose engines are ready."""
-        found = self.daemon.http.get("/api/v1/models").json()["models"]
-        return {model["id"] for model in found if model["state"] == "ready"}
-
-    def unload(self, *models: str) -> None:
-        for model in models:
-            self.daemon.http.post("/api/v1/models/unload", json={"model": model})
-
-    def kept(self, target: Path) -> list[Footprint]:
-        where = places(environment(self.daemon.home, self.binary))
-        with Database.read(where.database) as database:
-            found = Footprints(database).find(model_identity(open_model(target).header))
-        return [one.footprint for one in found]
+COMMON: dict[str, Any] = {"load_mode": "none", "parallel": 1}
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +36,6 @@ def bench(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
         running_daemon(home, engine_binary, {"devices": {"rpc": [one, other]}}) as daemon,
     ):
         yield Bench(daemon, engine_binary, folder)
-
-
-def by_device(plan: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    return {part["name"]: part for part in plan["parts"]}
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from supervisor.errors import QueueFull
 from supervisor.planning.lookout import MOST_WAITING, Lookout, Rules
 from supervisor.pool.living import NOBODY
 from supervisor.probe.profiles import load_profile
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ def lookout() -> Lookout:
 async def test_the_loop_goes_on_while_a_plan_is_computed() -> None:
     loop_went_on = threading.Event()
     asyncio.get_running_loop().call_soon(loop_went_on.set)
-    assert await lookout().aside(lambda: loop_went_on.wait(60))
+    assert await lookout().aside(lambda: loop_went_on.wait(PATIENCE))
 
 
 async def test_one_plan_is_computed_at_a_time() -> None:
@@ -46,7 +47,7 @@ async def test_one_plan_is_computed_at_a_time() -> None:
 
 async def test_more_than_so_many_do_not_wait() -> None:
     some, go = lookout(), threading.Event()
-    waiting = [asyncio.ensure_future(some.aside(lambda: go.wait(60))) for _ in range(MOST_WAITING)]
+    waiting = [asyncio.ensure_future(some.aside(lambda: go.wait(PATIENCE))) for _ in range(MOST_WAITING)]
     await asyncio.sleep(0)
     with pytest.raises(QueueFull) as caught:
         await some.aside(lambda: None)

@@ -61,6 +61,44 @@ async def test_with_nothing_else_to_try_the_cause_is_the_answer(bench: PoolBench
     assert len(bench.engines) == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "device", "lines"),
+    [
+        ("device_lost", None, ("E srv  update_slots: decode() failed: vk::Queue::submit: ErrorDeviceLost",)),
+        ("device_lost", None, ("E srv        decode: Compute error. off = 0, n_batch = 32, ret = -3",)),
+        (
+            "out_of_memory",
+            "GPU0",
+            (
+                "ggml_vulkan: Device memory allocation of size 1048576 failed.",
+                "E srv  update_slots: decode() failed: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
+            ),
+        ),
+    ],
+)
+async def test_an_engine_whose_device_lost_is_replaced(
+    bench: PoolBench, tmp_path: Path, code: str, device: str | None, lines: tuple[str, ...]
+) -> None:
+    bench.binary = install_fake(tmp_path)
+    bench.arguments = {"a": tuple(word for line in lines for word in ("--says", line))}
+    async with bench.pool() as pool:
+        lease = await pool.acquire("a")
+        assert lease.engine.pid is not None
+        os.kill(lease.engine.pid, signal.SIGUSR1)
+        assert await lease.engine_gone(PATIENCE)
+        assert lease.broken is not None
+        assert (lease.broken.code, lease.broken.device) == (code, device)
+        assert "while the engine of 'a' was answering" in lease.broken.message
+        assert lease.broken.log_lines
+        assert not lease.engine_stopped, "so that its requests are tried again"
+        lease.release()
+        again = await pool.acquire("a")
+        assert again.number != lease.number
+        again.release()
+    assert ("engine_broken", "a", code) in bench.seen
+    assert [failure.code for failure in bench.failures] == ["out_of_memory"] * (code == "out_of_memory")
+
+
 async def test_a_load_that_nobody_waits_for_is_not_tried_otherwise(bench: PoolBench, tmp_path: Path) -> None:
     bench.binary = install_fake(tmp_path)
     bench.arguments = {"a": ("--load-time", "60")}

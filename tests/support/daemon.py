@@ -36,7 +36,7 @@ class RunningDaemon:
         self.process = process
         self.pid: int = endpoint["pid"]
         self.url: str = endpoint["url"]
-        self.http = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE, trust_env=False)
 
     def model(self, name: str) -> dict[str, Any]:
         """One model's status."""
@@ -63,7 +63,7 @@ class RunningDaemon:
     def slots(self, model: str) -> list[dict[str, Any]]:
         """What the engine itself says of its slots."""
         transport = httpx.HTTPTransport(uds=self.engine_socket(model))
-        with httpx.Client(transport=transport, base_url="http://engine", timeout=30) as client:
+        with httpx.Client(transport=transport, base_url="http://engine", timeout=PATIENCE) as client:
             found: list[dict[str, Any]] = client.get("/slots").json()
             return found
 

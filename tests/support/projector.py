@@ -10,8 +10,8 @@ import numpy as np
 PATCH, SIDE, WIDTH, INNER, LAYERS = 14, 28, 16, 32, 2
 
 
-def write_projector(path: Path, n_embd: int) -> Path:
-    """Write one for models whose embeddings are `n_embd` wide; all weights are zero."""
+def write_projector(path: Path, n_embd: int, inner: int = INNER) -> Path:
+    """Write one for models whose embeddings are `n_embd` wide; all weights are zero. inner: of the feed forward."""
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_bool("clip.has_vision_encoder", True)
     writer.add_string("clip.projector_type", "mlp")
@@ -20,7 +20,7 @@ def write_projector(path: Path, n_embd: int) -> Path:
         "image_size": SIDE,
         "patch_size": PATCH,
         "embedding_length": WIDTH,
-        "feed_forward_length": INNER,
+        "feed_forward_length": inner,
         "block_count": LAYERS,
         "projection_dim": n_embd,
         "attention.head_count": 2,
@@ -29,7 +29,7 @@ def write_projector(path: Path, n_embd: int) -> Path:
     writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
-    for name, shape in _shapes(n_embd).items():
+    for name, shape in _shapes(n_embd, inner).items():
         matrix = len(shape) > 1 and "position" not in name
         writer.add_tensor(name, np.zeros(shape, dtype=np.float16 if matrix else np.float32))
     writer.write_header_to_file()
@@ -39,7 +39,7 @@ def write_projector(path: Path, n_embd: int) -> Path:
     return path
 
 
-def _shapes(n_embd: int) -> dict[str, tuple[int, ...]]:
+def _shapes(n_embd: int, inner: int) -> dict[str, tuple[int, ...]]:
     """Outermost dimension first, as numpy has them."""
     found: dict[str, tuple[int, ...]] = {
         "v.patch_embd.weight": (WIDTH, 3, PATCH, PATCH),
@@ -52,9 +52,9 @@ def _shapes(n_embd: int) -> dict[str, tuple[int, ...]]:
     }
     for layer in range(LAYERS):
         sizes = {"ln1": 0, "ln2": 0, "attn_q": WIDTH, "attn_k": WIDTH, "attn_v": WIDTH, "attn_out": WIDTH}
-        for name, outputs in {**sizes, "ffn_up": INNER}.items():
+        for name, outputs in {**sizes, "ffn_up": inner}.items():
             found[f"v.blk.{layer}.{name}.weight"] = (outputs, WIDTH) if outputs else (WIDTH,)
             found[f"v.blk.{layer}.{name}.bias"] = (outputs or WIDTH,)
-        found[f"v.blk.{layer}.ffn_down.weight"] = (WIDTH, INNER)
+        found[f"v.blk.{layer}.ffn_down.weight"] = (WIDTH, inner)
         found[f"v.blk.{layer}.ffn_down.bias"] = (WIDTH,)
     return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from typing import get_args
 
 from supervisor.cli.bars import print_estimate
 from supervisor.cli.exits import OK
@@ -17,10 +19,13 @@ from supervisor.cli.reading import reader
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import note, print_json
 from supervisor.core.memory import EstimateOptions
+from supervisor.core.memory.backends import BackendName
 from supervisor.core.options import LaunchOptions, options_of
-from supervisor.errors import InvalidRequest
+from supervisor.errors import EngineNotFound, EngineUnusable, InvalidRequest
+from supervisor.llamacpp.locate import search
 from supervisor.models.reader import ModelReader
 from supervisor.planning.estimates import NAMES, estimate_options, estimated
+from supervisor.system.paths import places
 
 VERB = Verb(
     summary="compute the memory a model would take",
@@ -37,6 +42,9 @@ compute and output buffers. Nothing is loaded, no GPU is needed. Options and def
 
 _JSONL = """Read lines `{"target", "options": {"ctx_size", "parallel", …}}` from standard input and write an estimate,
 or `{"error": {"code", "message"}}`, for each."""
+
+
+_BACKEND = "what the devices are (default: what the engine of this machine lists)"
 
 
 def _contexts(text: str) -> tuple[int, ...]:
@@ -71,6 +79,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     rows = {row.name: row for row in options_of(LaunchOptions)}
     for name, instead in _FLAGS.items():
         add_flag(parser, rows[name], **instead)
+    parser.add_argument("--backend", choices=get_args(BackendName), help=_BACKEND)
     parser.add_argument("--mmproj", metavar="FILE", help="a projector for images or sound")
     parser.add_argument("--embeddings", action="store_true", default=None, help="serve embeddings")
 
@@ -84,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     spec = source.spec(args.target)
     given = {name: value for name, value in vars(args).items() if name in NAMES and value is not None}
     contexts = given.pop("ctx_size", (None,))
-    options = _with_projector(estimate_options(given), source, args.target)
+    options = _with_projector(estimate_options(given, _backend()), source, args.target)
     found = [estimated(spec, replace(options, ctx_size=context)) for context in contexts]
     if args.json:
         print_json([one.to_json() for one in found] if len(found) > 1 else found[0].to_json())
@@ -107,8 +116,18 @@ def _answer(args: argparse.Namespace, line: str) -> Mapping[str, object]:
     if not isinstance(target, str):
         raise InvalidRequest('"target" must be a text.', param="target")
     source = reader(args, target)
-    options = _with_projector(estimate_options(given), source, target)
+    options = _with_projector(estimate_options(given, _backend()), source, target)
     return estimated(source.spec(target), options).to_json()
+
+
+@cache
+def _backend() -> str:
+    """Return the back ends of the devices that the engine lists; empty without an engine, or without devices."""
+    try:
+        found = search(places(os.environ), os.environ, None).capabilities
+    except (EngineNotFound, EngineUnusable):
+        return ""
+    return ",".join(sorted(set(found.backends) - {"cpu", "rpc"})) if found else ""
 
 
 def _with_projector(options: EstimateOptions, source: ModelReader, target: str) -> EstimateOptions:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from supervisor.core.engine_output.shortage import HOST, find_shortage
@@ -73,7 +73,7 @@ MEANINGS: Mapping[str, str] = {
     LIBRARY: "The engine lacks a library.",
     SOCKET: "The engine could not listen on its socket.",
     UNSUPPORTED: "The engine has no code for this GPU, or code that this processor cannot run.",
-    DEVICE_LOST: "A GPU failed, or its driver gave it up, while the engine loaded.",
+    DEVICE_LOST: "A GPU failed, or its driver gave it up, while an engine loaded or answered.",
     WORKER: "An RPC worker ended, or does not speak the engine's protocol.",
 }
 """Every code, with what it means."""
@@ -96,7 +96,7 @@ class Cause:
     Attributes:
         code: one of `CODES`.
         what: what happened, as half a sentence.
-        device: the engine's name of the device that ran out of memory; None: it did not say, or it was not that.
+        device: the name of the device that ran out of memory; None: it did not say, or it was not that.
         lacking: bytes of the buffer that could not be had; None likewise.
     """
 
@@ -105,11 +105,20 @@ class Cause:
     device: str | None = None
     lacking: int | None = None
 
+    def named(self, names: Mapping[str, str]) -> Cause:
+        """Return the cause with our name of the device. names: the engine's → ours, where they differ."""
+        theirs, ours = self.device, names.get(self.device or "")
+        if theirs is None or ours is None:
+            return self
+        return replace(self, device=ours, what=self.what.replace(theirs, f"{ours} ({theirs} to the engine)", 1))
+
     @property
     def message(self) -> str:
         """Sentence that says what happened and what to do."""
         return f"{self.what}. {CODES[self.code]}"
 
+
+_TOO_LARGE = re.compile(r"pre-allocated tensor \((?P<tensor>[^)]{1,80})\) in a buffer \((?P<name>[^)]+)\) .*\(NONE\)")
 
 Finder: TypeAlias = Callable[[Sequence[str]], Cause | None]
 
@@ -137,14 +146,25 @@ def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | Non
 
 def _memory(lines: Sequence[str]) -> Cause | None:
     found = find_shortage(lines)
+    return None if found is None else shortage(found.device, found.lacking)
+
+
+def shortage(device: str | None, lacking: int | None) -> Cause:
+    """Return the cause of a buffer of `lacking` bytes that could not be had on the device; None: not known."""
+    size = "" if lacking is None else f": a buffer of {lacking / (1 << 20):.0f} MiB could not be had"
+    return Cause(OUT_OF_MEMORY, f"Out of memory on {device or 'a device'}{size}", device, lacking)
+
+
+def _too_large(lines: Sequence[str]) -> Cause | None:
+    """Return the cause of llama.cpp's abort over a tensor that is larger than any buffer of its device."""
+    found = next((match for match in map(_TOO_LARGE.search, lines) if match), None)
     if found is None:
         return None
-    size = "" if found.lacking is None else f": a buffer of {found.lacking / (1 << 20):.0f} MiB could not be had"
-    return Cause(OUT_OF_MEMORY, f"Out of memory on {found.device or 'a device'}{size}", found.device, found.lacking)
+    return Cause(OUT_OF_MEMORY, f"{found['name']} takes no tensor as large as '{found['tensor']}'", found["name"])
 
 
 def _rule(code: str, what: str, *patterns: str) -> Finder:
-    """Return a finder of the first line that matches one of the patterns; its groups fill the braces of `what`."""
+    """Return a finder of the first line that matches one of the patterns; its group fills the braces of `what`."""
     known = [re.compile(pattern) for pattern in patterns]
 
     def find(lines: Sequence[str]) -> Cause | None:
@@ -152,7 +172,7 @@ def _rule(code: str, what: str, *patterns: str) -> Finder:
             for line in lines:
                 found = pattern.search(line)
                 if found is not None:
-                    return Cause(code, what.format(*found.groups() or (found[0],)))
+                    return Cause(code, what.format(found[1]))
         return None
 
     return find
@@ -168,6 +188,7 @@ _RULES: tuple[Finder, ...] = (
         r"symbol lookup error: ([^:]+):",
     ),
     _memory,
+    _too_large,
     _rule(
         WORKER,
         "An RPC worker failed ({0})",
@@ -184,6 +205,13 @@ _RULES: tuple[Finder, ...] = (
         r"error: (device kernel image is invalid)",
         r"(the provided PTX was compiled with an unsupported toolchain)",
         r"(rocBLAS error: Cannot read .*)",
+    ),
+    _rule(
+        DEVICE_LOST,
+        "The GPU failed ({0})",
+        r"(device lost on \S+)",
+        r"((?:vk::)?DeviceLostError|ErrorDeviceLost)",
+        r"(\w*ERROR_DEVICE_LOST)",
     ),
     _rule(PROJECTOR, "The projector {0} could not be loaded", r"failed to load multimodal model, '([^']*)'"),
     _rule(
@@ -231,11 +259,8 @@ _RULES: tuple[Finder, ...] = (
     _rule(
         DEVICE_LOST,
         "The GPU failed ({0})",
-        r"(device lost on \S+)",
         r"(?:CUDA|ROCm|HIP|MUSA) error: (.+)",
         r"what\(\): +(vk::\S+ Error\w+)",
-        r"((?:vk::)?DeviceLostError|ErrorDeviceLost)",
-        r"(\w*ERROR_DEVICE_LOST)",
         r"error: (.*\(\w+:kIOGPU\w+\))",
         r"(command buffer \d+ failed with status \d+)",
     ),

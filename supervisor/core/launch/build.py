@@ -25,12 +25,16 @@ from supervisor.errors import InvalidRequest, OptionNotSupported
 
 @dataclass(frozen=True)
 class LaunchSpec:
-    """A complete command: `env` and `libraries` are additions to the environment, `socket` is where it will listen."""
+    """A complete command: `env` and `libraries` are additions to the environment, `socket` is where it will listen.
+
+    `names`: the engine's name of a device → the plan's, where they differ.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     socket: str
     libraries: LibraryPath = field(default_factory=LibraryPath)
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 # For our own sake, each the first spelling that the build has
@@ -79,7 +83,8 @@ def build_launch(  # noqa: PLR0913 - one plain value per thing that a command li
     asked = _asked(_with_threads(wanted, cores, flags), facts, flags)
     env = options.env if placed is None else merged_env(options, placed)
     argv = (binary, "-m", model_path, "--host", socket, "--alias", alias, *_ours(options, flags), *asked)
-    return LaunchSpec(argv, {**env, ENV_SPEAK: "1"}, socket, libraries or LibraryPath())
+    names = {} if placed is None else {theirs: name for name, theirs in placed.names.items() if theirs != name}
+    return LaunchSpec(argv, {**env, ENV_SPEAK: "1"}, socket, libraries or LibraryPath(), names)
 
 
 def check_options(options: LaunchOptions, flags: Flags | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supervisor.core.devices import HOST
 from supervisor.core.launch.facts import ModelFacts, serves_embeddings
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.options import LaunchOptions
@@ -15,7 +16,8 @@ _NONE = ("none",)
 def explicit_of(options: LaunchOptions) -> Explicit:
     """Return the user's own decisions on what a plan decides.
 
-    Raises InvalidRequest for `split_mode` row or tensor, for which nothing can be computed.
+    Raises InvalidRequest for `split_mode` row or tensor, for which nothing can be computed, and for a draft model on
+    several devices.
     """
     if options.split_mode in {"row", "tensor"}:
         raise InvalidRequest(
@@ -34,18 +36,36 @@ def explicit_of(options: LaunchOptions) -> Explicit:
         overcommit=options.overcommit,
         mapped=options.load_mode in {None, "auto", "mmap"} and not options.repack,
         fit=options.fit == "on",
+        projector_device=_projector_device(options),
+        draft_device=_draft_device(options),
     )
 
 
+def _projector_device(options: LaunchOptions) -> str | None:
+    if options.mmproj_offload is False or options.mmproj_device == "none":
+        return HOST
+    return options.mmproj_device
+
+
+def _draft_device(options: LaunchOptions) -> str | None:
+    """Return the draft model's device, `CPU` for none. Raise InvalidRequest for several."""
+    wanted = options.spec_draft_device
+    if wanted is not None and len(wanted) > 1:
+        raise InvalidRequest(
+            "a draft model on several devices cannot be planned; name one device, or none", param="spec_draft_device"
+        )
+    return None if wanted is None else HOST if wanted in {(), _NONE} else wanted[0]
+
+
 def estimate_options(
-    options: LaunchOptions, facts: ModelFacts, *, cuda: bool = False, mmproj: int | None = None
+    options: LaunchOptions, facts: ModelFacts, *, backend: str = "", mmproj: int | None = None
 ) -> EstimateOptions:
     """Return the options of the estimate; what is not asked for is llama-server's default.
 
     Args:
         options: what was asked for.
         facts: what the header says.
-        cuda: the devices are CUDA's or like them.
+        backend: of the devices, as `EstimateOptions` has it.
         mmproj: bytes of the projector that will be loaded; None: there is none.
     """
     default = EstimateOptions()
@@ -73,7 +93,7 @@ def estimate_options(
         draft_n_max=default.draft_n_max if options.spec_draft_n_max is None else options.spec_draft_n_max,
         cache_type_k_draft=options.spec_draft_type_k or default.cache_type_k_draft,
         cache_type_v_draft=options.spec_draft_type_v or default.cache_type_v_draft,
-        cuda=cuda,
+        backend=backend,
         repack=options.repack is not False,
         op_offload=options.op_offload is not False,
         mmproj=mmproj,

@@ -21,6 +21,7 @@ _LEAST = 64 << 20
 _QUANTISED_NOT = frozenset({None, "f32", "f16", "bf16"})
 _DRAFTING = "draft"
 _KILLED = "The engine was killed"
+_RAN_OUT = "Memory ran out"
 _AS_IT_WAS = f"{_KILLED}: started once more as it was."
 
 
@@ -31,7 +32,7 @@ class Fallback:
     Attributes:
         text_only, no_draft, no_flash_attn: what is left out.
         short: bytes by device, as the plan calls it, that the planner keeps free beside all that is estimated.
-        shortages: how often memory ran out.
+        tries: how often it was planned again because a device lacked memory, by device.
         killed: whether it was planned again after the engine was killed from outside.
         steps: what was done, a sentence each.
     """
@@ -40,14 +41,17 @@ class Fallback:
     no_draft: bool = False
     no_flash_attn: bool = False
     short: Mapping[str, int] = field(default_factory=dict)
-    shortages: int = 0
+    tries: Mapping[str, int] = field(default_factory=dict)
     killed: bool = False
     steps: tuple[str, ...] = ()
 
+    @property
+    def only_guessed(self) -> bool:
+        """True if all that is kept free is so because the engine was killed."""
+        return self.killed and sum(self.tries.values()) == 1
 
-def next_fallback(
-    fallback: Fallback, failure: Failure, options: LaunchOptions, plan: Placement, names: Mapping[str, str]
-) -> Fallback | None:
+
+def next_fallback(fallback: Fallback, failure: Failure, options: LaunchOptions, plan: Placement) -> Fallback | None:
     """Return the next thing to try; None if nothing is left.
 
     Args:
@@ -55,13 +59,13 @@ def next_fallback(
         failure: how the last start ended.
         options: what the user asked for.
         plan: where that start was to go.
-        names: the plan's name of a device → the engine's, where they differ.
     """
     match failure.code:
-        case code if code == OUT_OF_MEMORY and fallback.shortages < len(_SHARES):
-            return _planned_again(fallback, failure, plan, names)
+        case code if code == OUT_OF_MEMORY:
+            return _planned_again(fallback, failure, plan)
         case code if code == KILLED and not fallback.killed:
-            return replace(_planned_again(fallback, failure, plan, names), killed=True)
+            again = _planned_again(fallback, failure, plan)
+            return again and replace(again, killed=True)
         case code if code == PROJECTOR and options.mmproj is None and not fallback.text_only:
             return _with(fallback, "The projector could not be loaded: text only.", text_only=True)
         case code if code == DRAFT and not fallback.no_draft:
@@ -99,28 +103,40 @@ def with_fallback(options: LaunchOptions, fallback: Fallback) -> LaunchOptions:
     return options
 
 
-def _planned_again(fallback: Fallback, failure: Failure, plan: Placement, names: Mapping[str, str]) -> Fallback:
+def without_shortage(fallback: Fallback) -> Fallback:
+    """Return the fallback without the memory kept free, so that the next start begins anew with what there is then."""
+    steps = tuple(step for step in fallback.steps if not step.startswith((_KILLED, _RAN_OUT)))
+    return replace(fallback, short={}, tries={}, killed=False, steps=steps)
+
+
+def _planned_again(fallback: Fallback, failure: Failure, plan: Placement) -> Fallback | None:
     """Return the fallback that keeps more free than the last plan left, so that the next plan differs.
 
     How much was missing is not known, only the buffer that did not fit: a part of it at first, all of it in the end.
+    Each device is given up after as many times; the others are still to be tried then. None: no device is left.
     """
-    share = _SHARES[min(fallback.shortages, len(_SHARES) - 1)]
-    short = dict(fallback.short)
-    said = []
-    for part in _parts(failure, plan, names):
-        more = max(_LEAST, (failure.lacking or part.total_bytes) // share)
+    parts = [part for part in _parts(failure, plan) if fallback.tries.get(part.name, 0) < len(_SHARES)]
+    short, tries, said = dict(fallback.short), dict(fallback.tries), []
+    for part in parts:
+        done = tries.get(part.name, 0)
+        more = max(_LEAST, (failure.lacking or part.total_bytes) // _SHARES[done])
         short[part.name] = short.get(part.name, 0) + max(0, part.left_bytes) + more
+        tries[part.name] = done + 1
         said.append(f"{short[part.name] >> 20} MiB more are kept free on {part.name}")
-    what = _KILLED if failure.code == KILLED else "Memory ran out"
+    what = _KILLED if failure.code == KILLED else f"{_RAN_OUT}{_where(failure, parts)}"
     sentence = f"{what}: planned again, {' and '.join(said)}."
-    return _with(replace(fallback, short=short, shortages=fallback.shortages + 1), sentence)
+    return _with(replace(fallback, short=short, tries=tries), sentence) if parts else None
 
 
-def _parts(failure: Failure, plan: Placement, names: Mapping[str, str]) -> Sequence[DevicePlan]:
+def _where(failure: Failure, parts: Sequence[DevicePlan]) -> str:
+    """Return what could not be had where, as far as the engine said it."""
+    size = "" if failure.lacking is None else f", where a buffer of {failure.lacking / (1 << 20):.0f} MiB was wanted"
+    return f" on {parts[0].name}{size}" if len(parts) == 1 and failure.device is not None else ""
+
+
+def _parts(failure: Failure, plan: Placement) -> Sequence[DevicePlan]:
     """Return the devices that lacked memory: the one that the engine named, else all that it could mean."""
-    ours = {theirs: name for name, theirs in names.items()}
-    named = ours.get(failure.device, failure.device) if failure.device is not None else None
-    found = [part for part in plan.parts if part.name == named]
+    found = [part for part in plan.parts if part.name == failure.device]
     return (
         found
         or [part for part in plan.parts if part.name in plan.devices]

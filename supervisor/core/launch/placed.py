@@ -50,7 +50,10 @@ def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> Laun
         kv_unified=chosen.kv_unified if chosen.kv_unified is not None else options.kv_unified,
         cache_type_k=chosen.cache_type_k,
         cache_type_v=chosen.cache_type_v,
-        spec_draft_device=(placement.draft_device,) if placement.draft_device else options.spec_draft_device,
+        spec_draft_device=tuple(placement.draft_device.split(","))
+        if placement.draft_device
+        else options.spec_draft_device,
+        mmproj_device=_projector_device(options, placement, flags),
         fit="off" if flags is not None and "--fit" in flags else None,
     )
     if options.repack is None and not chosen.repack:
@@ -65,6 +68,15 @@ def planned(options: LaunchOptions, placed: Placed, flags: Flags | None) -> Laun
             ctx_size=options.ctx_size,
         )
     return _renamed(moved, placed.names)
+
+
+def _projector_device(options: LaunchOptions, placement: Placement, flags: Flags | None) -> str | None:
+    """Return the projector's device: with `split_mode: none` the one that is used, for the engine takes the first."""
+    decided = options.mmproj_device is not None or options.mmproj_offload is False
+    counted = placement.split_mode == "none" and placement.main_gpu and placement.parts[0].projector_bytes
+    if decided or not counted or (flags is not None and "--mmproj-device" not in flags):
+        return options.mmproj_device
+    return placement.devices[placement.main_gpu]
 
 
 def merged_env(options: LaunchOptions, placed: Placed) -> Mapping[str, str]:

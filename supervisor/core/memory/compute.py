@@ -1,62 +1,59 @@
 """Compute buffers: the bytes that each device, and the host, reserves for one micro-batch.
 
 Every buffer holds the masks and a few rows of the residual stream; a device that computes layers holds the widest
-place of the graph too. How many rows of the stream depends on how the graph is cut between devices.
+place of the graph too. How many rows of the stream depends on how the graph is cut between devices (`cuts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from supervisor.core.memory.attention_extra import attention_bytes
 from supervisor.core.memory.cache import Cache
+from supervisor.core.memory.chunks import in_chunks
 from supervisor.core.memory.context import Context
+from supervisor.core.memory.cuts import HOST_CACHE, PIPELINE, Cut, cut_of
 from supervisor.core.memory.facts import Facts
-from supervisor.core.memory.graph import core_of, input_bytes
+from supervisor.core.memory.fallback import scores_at_border, scores_on_host
+from supervisor.core.memory.graph import Core, core_of, input_bytes
 from supervisor.core.memory.graph_sparse import leaf_bytes
 from supervisor.core.memory.options import EstimateOptions
+from supervisor.core.memory.pipeline import travelling_bytes
+from supervisor.core.memory.refused import Refused, refused_nodes
 from supervisor.core.spec import ModelSpec
 
+_MASKED = frozenset({"attention", "window"})
 _MARGIN_BYTES = 104858  # 0.1 MiB: small inputs, padding between tensors
 _MARGIN_PARTS = 5000  # and 0.02 %
-_F16_BYTES = 2
-_EXPERT_COPIES = 2
+_SCAN_ROWS = 4  # of Mamba's layers in a pipeline, where nodes are computed ahead
+_STATE_ROWS = 3  # of states on the host
+_PARALLEL_ROWS = 5  # of parallel blocks that are computed ahead while the host attends
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """The cut of a graph: copies of the inputs, rows of the residual stream per place, the share of the core.
+class _Graph:
+    """A graph that is cut between devices and the host: what every device's buffer is computed from."""
 
-    Attributes:
-        first, others: rows on the first device that is used, and on those after it.
-        scans: rows more beside Mamba's layers, on the first device and on those after it.
-        amid: of these, rows more after the first of three devices or more. Of some architectures `Graph.scan_rows`
-            counts instead of both.
-        states: copies of a recurrent state that travel.
-        per_layer: copies of the per-layer embeddings that travel.
-        device_core, host_core: what is computed there: all, the experts, what is left without them, or nothing.
-    """
+    facts: Facts
+    options: EstimateOptions
+    context: Context
+    caches: Sequence[Cache]
+    places: Sequence[int]
+    everywhere: bool
+    cut: Cut
+    core: Core
+    refused: Refused
 
-    copies: int
-    first: int
-    others: int
-    host: int
-    scans: tuple[int, int] = (0, 0)
-    amid: int = 0
-    states: int = 0
-    per_layer: int = 0
-    device_core: str = "all"
-    host_core: str = ""
+    @property
+    def row(self) -> int:
+        """Bytes of a row of the residual stream."""
+        return 4 * self.context.n_tokens * self.facts.widths.embd
 
-
-_ON_HOST = Cut(copies=1, first=0, others=0, host=5, host_core="all")
-_ON_ONE_DEVICE = Cut(copies=1, first=4, others=4, host=4)
-_BOTH = Cut(copies=1, first=6, others=6, host=5, per_layer=2, host_core="all")
-_HOST_CACHE = Cut(copies=1, first=8, others=8, host=5, states=12, per_layer=5)
-_SOME_EXPERTS = Cut(copies=1, first=9, others=9, host=5, host_core="experts")
-_NO_EXPERTS = Cut(copies=1, first=9, others=9, host=5, device_core="rest", host_core="experts")
-_MASKED = frozenset({"attention", "window"})
-_PIPELINE = Cut(copies=4, first=17, others=12, host=10, scans=(8, 20), amid=6)
+    def here(self, device: int, everywhere: bool = False) -> list[int]:
+        """Return the layers on a device; all of them where the placement stands for others."""
+        layers = enumerate(self.places[:-1])
+        return [layer for layer, place in layers if self.everywhere or everywhere or place == device]
 
 
 def compute_buffers(
@@ -68,39 +65,85 @@ def compute_buffers(
     everywhere: bool = False,
 ) -> list[int]:
     """Return bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
-    core = core_of(facts.spec, facts.widths, context, caches)
-    row = 4 * context.n_tokens * facts.widths.embd
-    cut = _cut(options, places)
-    inputs = input_bytes(facts.spec, context, caches)
-    known = facts.spec.architecture.graph.scan_rows if cut is _PIPELINE else None
-    scans, amid = known or cut.scans, cut.amid if len(options.devices) > 2 and not known else 0
+    cut = cut_of(options, context, places)
+    if scores_at_border(facts, options, places, everywhere):
+        context, cut = replace(context, flash_attn=False), replace(cut, host_core="all")
+    core = core_of(facts.spec, facts.widths, context, caches, options.traits)
+    refused = refused_nodes(facts, options, context, caches)
+    graph = _Graph(facts, options, context, caches, places, everywhere, cut, core, refused)
     used = sorted({place for place in places if place >= 0})
     found = [0] * (len(options.devices) + 1)
     for device in used:
-        rows, more = (cut.first, scans[0]) if device == used[0] else (cut.others, scans[1] + amid)
-        beside = core.scans + (rows + more) * row if more and core.scans else 0
-        near = caches if everywhere or cut is _HOST_CACHE else _attended(facts.spec, caches, places, device)
-        size = max(getattr(core, cut.device_core) + rows * row, beside)
-        size += cut.copies * input_bytes(facts.spec, context, near)
-        size += leaf_bytes(facts.spec, context, _here(places, device, everywhere))
-        size += cut.states * facts.widths.state + _per_layer_bytes(facts, context, cut, places, device)
-        if cut is _PIPELINE:
-            last = device == used[-1] and not everywhere
-            size += _shift_bytes(facts, context, row, 0 if device == used[0] else 1 + last)
-        found[device] = _with_margin(size + _cuda_copies(options, context, caches))
-    host = cut.host * row + (getattr(core, cut.host_core) if cut.host_core else 0)
+        size = _device_bytes(graph, device, device == used[0])
+        found[device] = _with_margin(in_chunks(facts, options.traits, context, caches, size))
+    found[-1] = _with_margin(_host_bytes(graph, bool(used)))
+    sent = sent_to(options) - set(used)  # such a device computes with its tensors: at most what the widest place does
+    return [max(found) if device in sent else size for device, size in enumerate(found)]
+
+
+def sent_to(options: EstimateOptions) -> set[int]:
+    """Return the devices to which the user sends tensors by name, whatever layers they hold."""
+    return {options.devices.index(place) for _, place in options.override_tensors if place in options.devices}
+
+
+def _device_bytes(graph: _Graph, device: int, is_first: bool) -> int:
+    facts, context, cut, caches = graph.facts, graph.context, graph.cut, graph.caches
+    near = caches
+    if not graph.everywhere and cut is not HOST_CACHE:
+        near = _attended(facts.spec, caches, graph.places, device)
+    size = _widest(graph, is_first)
+    size += cut.copies * input_bytes(facts.spec, context, near)
+    size += leaf_bytes(facts.spec, context, graph.here(device))
+    size += cut.states * facts.widths.state + cut.per_layer * 4 * context.n_tokens * facts.widths.per_layer
+    size += graph.refused.on_device(graph.here(device), cut.copies)
+    if cut is PIPELINE:
+        size += travelling_bytes(facts, context, caches, graph.places, device, graph.everywhere)
+    return size + attention_bytes(facts, graph.options, context, caches)
+
+
+def _widest(graph: _Graph, is_first: bool) -> int:
+    """Return the widest place of a device, with the rows of the residual stream that are beside it."""
+    spec, cut, core = graph.facts.spec, graph.cut, graph.core
+    known = spec.architecture.graph.scan_rows if cut is PIPELINE else None
+    scans, amid = known or cut.scans, cut.amid if len(graph.options.devices) > 2 and not known else 0
+    rows, more = (cut.first, scans[0]) if is_first else (cut.others, scans[1] + amid)
+    if more and cut is PIPELINE and graph.options.traits.reorders:
+        more += _SCAN_ROWS + spec.architecture.graph.ahead_rows
+    beside = core.scans + (rows + more) * graph.row if more and core.scans else 0
+    rows += 1 if cut.is_carried and any(spec.recurrent_layers) else 0
+    rows += _PARALLEL_ROWS if cut is HOST_CACHE and _is_ahead(spec, graph.options) else 0
+    core_bytes: int = getattr(core, cut.device_core)
+    return max(core_bytes + rows * graph.row, beside)
+
+
+def _host_bytes(graph: _Graph, used: bool) -> int:
+    facts, context, cut, caches = graph.facts, graph.context, graph.cut, graph.caches
+    inputs = cut.copies * input_bytes(facts.spec, context, caches)
+    size = inputs + (cut.host + _host_rows(facts.spec, cut, used)) * graph.row
+    size += getattr(graph.core, cut.host_core) if cut.host_core else 0
     if used and facts.widths.per_layer:
-        host += 4 * context.n_tokens * facts.widths.per_layer + row
-    host += cut.states * facts.widths.state + (_gathered(facts, context) if cut is _HOST_CACHE else 0)
-    if -1 in places[:-1] or cut is _HOST_CACHE:
-        host += leaf_bytes(facts.spec, context, _here(places, -1, everywhere or cut is _HOST_CACHE))
-    found[-1] = _with_margin(host + cut.copies * inputs)
-    return found
+        size += 4 * context.n_tokens * facts.widths.per_layer + graph.row
+    if used:
+        size = graph.refused.on_host(graph.places, cut.copies, size)
+    size += cut.states * facts.widths.state
+    if cut is HOST_CACHE:
+        size += _beside_host_cache(facts, graph.options, context, caches)
+    if cut is HOST_CACHE or (-1 in graph.places[:-1] and not cut.is_carried):
+        size += leaf_bytes(facts.spec, context, graph.here(-1, cut is HOST_CACHE))
+    return size
 
 
-def _here(places: Sequence[int], device: int, everywhere: bool) -> list[int]:
-    """Return the layers on a device; all of them where the placement stands for others."""
-    return [layer for layer, place in enumerate(places[:-1]) if everywhere or place == device]
+def _host_rows(spec: ModelSpec, cut: Cut, used: bool) -> int:
+    """Return rows more on the host beside devices: of states and of whole queries, keys and values, of positions."""
+    carried = any(spec.recurrent_layers) or spec.architecture.graph.whole_qkv
+    positions = any(tensor.name.startswith("position_embd") for tensor in spec.groups.loose)
+    carried = carried or bool(spec.architecture.graph.ahead_rows)
+    least = max(_STATE_ROWS, spec.architecture.graph.ahead_rows)
+    return (least if cut.is_carried and carried else 0) + (1 if used and positions else 0)
+
+
+def _is_ahead(spec: ModelSpec, options: EstimateOptions) -> bool:
+    return spec.architecture.graph.parallel and options.traits.reorders
 
 
 def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], device: int) -> Sequence[Cache]:
@@ -112,6 +155,18 @@ def _attended(spec: ModelSpec, caches: Sequence[Cache], places: Sequence[int], d
     return [cache for cache in caches if any(row.layer in here for row in cache.layers)]
 
 
+def _beside_host_cache(facts: Facts, options: EstimateOptions, context: Context, caches: Sequence[Cache]) -> int:
+    """Return what the host has beside caches that it keeps for the devices.
+
+    With recurrent layers, whose states are there too, llama.cpp may find flash attention on the host and turn it off.
+    """
+    scores = 0
+    if scores_on_host(facts, options) and caches:
+        cells = max(cache.cells for cache in caches)
+        scores = 4 * context.n_tokens * cells * (facts.widths.heads + 1) + 4 * context.n_tokens * facts.widths.queries
+    return _gathered(facts, context) + scores
+
+
 def _gathered(facts: Facts, context: Context) -> int:
     """Return the bytes of convolution inputs that all Mamba layers gather on the host, if their states are there."""
     spec, ssm = facts.spec, facts.spec.ssm
@@ -120,60 +175,5 @@ def _gathered(facts: Facts, context: Context) -> int:
     return 4 * context.n_tokens * (ssm.inner + 2 * ssm.group * ssm.state) * sum(spec.recurrent_layers)
 
 
-def _shift_bytes(facts: Facts, context: Context, row: int, place: int) -> int:
-    """Return the bytes of token shifts on a device; `place`: 0 for the first one, 2 for the last one, 1 between."""
-    rows = facts.spec.architecture.graph.shift_rows
-    return rows[place] * row + facts.widths.state * context.states if rows else 0
-
-
-def _per_layer_bytes(facts: Facts, context: Context, cut: Cut, places: Sequence[int], device: int) -> int:
-    copies = cut.per_layer
-    if cut is _PIPELINE:
-        near, far = facts.spec.architecture.graph.per_layer_copies
-        copies = far if _borrows(facts, places, device) else near
-    return copies * 4 * context.n_tokens * facts.widths.per_layer
-
-
-def _borrows(facts: Facts, places: Sequence[int], device: int) -> bool:
-    """Return whether layers here share the cache, with a window or without, of a layer on another device."""
-    spec = facts.spec
-    lenders = {spec.swa_layers[layer]: layer for layer, owns in enumerate(spec.kv_layers) if owns}
-    first = max(lenders.values(), default=0) + 1
-    far = any(places[lender] != device for lender in lenders.values())
-    return far and device in places[first : spec.n_layer]
-
-
-def _cut(options: EstimateOptions, places: Sequence[int]) -> Cut:
-    if max(places) < 0:
-        return _ON_HOST
-    if min(places) < 0:
-        return _BOTH
-    if not options.offload_kv:
-        return _HOST_CACHE
-    if options.cpu_moe:
-        return _NO_EXPERTS
-    if options.n_cpu_moe > 0 or options.override_tensors:
-        return _SOME_EXPERTS
-    return _ON_ONE_DEVICE if len(options.devices) == 1 else _PIPELINE
-
-
 def _with_margin(size: int) -> int:
     return size + _MARGIN_BYTES + size // _MARGIN_PARTS
-
-
-def _cuda_copies(options: EstimateOptions, context: Context, caches: Sequence[Cache]) -> int:
-    """Return the bytes of CUDA's F16 copy of the largest layer of other caches, as its flash attention reads F16."""
-    if not options.cuda or not context.flash_attn:
-        return 0
-    return max((_copy(cache) for cache in caches if cache.name != "index"), default=0)
-
-
-def _copy(cache: Cache) -> int:
-    keys = 0 if cache.type_k == "f16" else max(row.k_width for row in cache.layers)
-    values = 0 if cache.type_v == "f16" else max(row.v_width for row in cache.layers)
-    return _F16_BYTES * cache.cells * cache.streams * (keys + values)
-
-
-def offloaded_experts(options: EstimateOptions, largest: int) -> int:
-    """Return the bytes on CUDA's first device, beside its buffer, for large batches with the host's experts."""
-    return _EXPERT_COPIES * largest if options.cuda and options.op_offload and options.devices else 0

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from supervisor.core.memory.buffers import Buffers, allocate
-from supervisor.core.memory.compute import offloaded_experts
 from supervisor.core.memory.context import Context, resolve_context
 from supervisor.core.memory.facts import Facts, facts_of
 from supervisor.core.memory.options import EstimateOptions
@@ -82,6 +81,7 @@ class ContextDemand:
         n_ctx, n_ctx_seq: as in `MemoryEstimate`.
         cached: caches and states of each layer; the output layer, which has none, is the last.
         first, others: compute buffers: of the first device that holds layers, of each after it.
+        lead: on the first device of the list, to compute with weights that stay on the host.
         host_compute, output: on the host.
     """
 
@@ -90,6 +90,7 @@ class ContextDemand:
     cached: Sequence[int]
     first: int
     others: int
+    lead: int
     host_compute: int
     output: int
 
@@ -130,10 +131,10 @@ def refuse(spec: ModelSpec, options: EstimateOptions) -> Refusal | None:
 def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
     """Return the weights.
 
-    Only `cuda`, `override_tensors`, `devices` (for overrides) and `speculative` of the options count.
+    Only `backend`, `override_tensors`, `devices` (for overrides) and `speculative` of the options count.
     """
     facts = facts_of(spec)
-    route = router(options)
+    route = router(options, spec)
     weights = facts.weights
     rows = loaded_layers(spec, weights, options)
     named: dict[str, int] = {}
@@ -155,7 +156,7 @@ def weight_table(spec: ModelSpec, options: EstimateOptions) -> WeightTable:
 
 def _own(part: Part, route: Router, options: EstimateOptions, named: dict[str, int]) -> tuple[int, int]:
     """Return the bytes of a part that go where its layer goes, on a device and on the host; add the rest to `named`."""
-    if route.patterns is None:
+    if route.is_whole(part):
         return part.bytes_on(0, route.cuda), part.n_bytes
     found = (0, 0)
     for piece, target in route.split(part, _ANYWHERE):
@@ -184,6 +185,7 @@ def context_demand(spec: ModelSpec, options: EstimateOptions, shape: Shape) -> C
         cached=[*(kv + state * states for kv, state in zip(caches, facts.states, strict=True)), 0],
         first=compute[0] if shape != "host" else 0,
         others=compute[min(1, len(compute) - 2)] if shape != "host" else 0,
+        lead=buffers.lead,
         host_compute=compute[-1],
         output=output_bytes(spec, options, context),
     )
@@ -201,7 +203,7 @@ def demand(table: WeightTable, context: ContextDemand, options: EstimateOptions)
         layers=[sum(parts) for parts in zip(table.rest, experts, near, strict=True)],
         beside=[sum(parts) for parts in zip(left, far, strict=True)],
         home=[sum(parts) for parts in zip(table.home_rest, table.home_experts, cached, strict=True)],
-        lead=offloaded_experts(options, max(table.largest)) if moved else 0,
+        lead=context.lead,
         copied=table.copied,
         named=table.named,
         host=table.input + table.named.get("CPU", 0),

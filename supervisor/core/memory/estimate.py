@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from supervisor.core.memory.buffers import allocate
 from supervisor.core.memory.cache import Cache
-from supervisor.core.memory.compute import offloaded_experts
 from supervisor.core.memory.context import Context, resolve_context
 from supervisor.core.memory.facts import Facts, facts_of
 from supervisor.core.memory.growth import host_growth
@@ -81,8 +80,7 @@ def _allocate(facts: Facts, options: EstimateOptions, context: Context) -> _Part
     weights = place_weights(spec, facts.weights, options, places)
     buffers = allocate(facts, options, context, places)
     compute = buffers.compute
-    if weights.host_expert:
-        compute[0] += offloaded_experts(options, weights.host_expert)
+    compute[0] += buffers.lead
     kv_layers = buffers.kv_layers(spec.n_layer_all)
     state_layers = [size * context.states for size in facts.states]
     return _Parts(

@@ -25,6 +25,11 @@ class Facts:
     kinds: tuple[str, ...]
     has_unknown_types: bool
 
+    @property
+    def largest_expert(self) -> int:
+        """Bytes of the largest tensor of experts."""
+        return max((layer.experts.largest for layer in self.weights.layers), default=0)
+
 
 _KEPT = 8
 _known: dict[int, Facts] = {}

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from supervisor.core.gguf import tensor_type
+from supervisor.core.memory.backends import Backend
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
+from supervisor.core.memory.graph_order import order_of
 from supervisor.core.memory.graph_recurrent import has_diagonal, recurrent_terms
 from supervisor.core.memory.graph_sparse import chooses_blocks, hyper_rows, pool_inputs, sparse_terms
 from supervisor.core.memory.widths import Widths
@@ -34,12 +36,14 @@ class Core:
         all: of the whole graph.
         experts: of the experts alone.
         rest: of the graph without the inside of the experts.
+        bare: of the graph without anything of the experts.
         scans: of Mamba's layers alone, 0 without.
     """
 
     all: int
     experts: int
     rest: int
+    bare: int
     scans: int
 
 
@@ -63,12 +67,13 @@ def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> i
     return size
 
 
-def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache]) -> Core:
+def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[Cache], traits: Backend) -> Core:
     n = context.n_tokens
+    order = order_of(spec, widths, context, traits)
     row = _F32 * n
-    extra = _extra(spec, widths, context, caches)
-    experts = _experts(widths)
-    recurrent = max(recurrent_terms(spec, widths, context), default=0)
+    extra = _extra(spec, widths, context, caches) + order.rows
+    experts = max(_experts(widths) + order.experts, order.weighted)
+    recurrent = max(recurrent_terms(spec, widths, context), default=0) + order.recurrent
     rest = max(
         widths.ffn + _second_branch(spec, widths, context),
         widths.shared + widths.embd * (2 if widths.single_expert else 1) if widths.shared else 0,
@@ -88,6 +93,7 @@ def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[
         all=total * row,
         experts=experts * row,
         rest=(max(rest, widths.routed_out) + extra) * row,
+        bare=(rest + extra) * row,
         scans=recurrent * row if spec.ssm.dt_rank and spec.architecture.recurrent in _SCANS else 0,
     )
 

@@ -28,9 +28,15 @@ def _notes(facts: Facts, options: EstimateOptions, context: Context) -> Iterator
         yield "The NextN blocks are left out; they are loaded for speculative decoding."
     if len(options.devices) > 1 and not options.tensor_split:
         yield "Layers are split evenly; llama-server splits by free memory where no split is given."
-    if options.cuda:
-        yield "CUDA's own memory (context, libraries: 300 to 600 MiB per device) is not counted."
-        if not {options.cache_type_k, options.cache_type_v} <= {"f16"} and context.flash_attn:
-            yield "F16 copies for flash attention are counted as the source says, not as measured."
+    yield from _notes_on_backend(options, context)
     if options.mmproj:
         yield "Of the projector the file's size is counted, not what it computes with."
+
+
+def _notes_on_backend(options: EstimateOptions, context: Context) -> Iterator[str]:
+    traits = options.traits
+    if traits.pads_weights:
+        yield "CUDA's own memory (context, libraries: 300 to 600 MiB per device) is not counted."
+    kept = traits.copies
+    if kept is not None and context.flash_attn and not {options.cache_type_k, options.cache_type_v} <= kept:
+        yield "F16 copies for flash attention are counted as the source says, not as measured."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from supervisor.core.memory.backends import Backend, backend
+
 FlashAttention = Literal["auto", "on", "off"]
 Speculative = Literal["none", "draft-mtp"]
 
@@ -26,7 +28,7 @@ class EstimateOptions:
         embeddings: the server makes embeddings: whole batches are put out.
         speculative, draft_n_max: `draft-mtp` drafts with the model's own NextN blocks.
         cache_type_k_draft, cache_type_v_draft: of the draft's cache.
-        cuda: the devices are CUDA's, whose kernels want copies of caches that are not f16.
+        backend: of the devices: cuda, vulkan, metal, …; several joined by commas. Empty: they compute everything.
         repack: weights on the CPU may be repacked, which takes memory that is not the file's.
         op_offload: large batches are computed on the first device with weights that live on the CPU.
         mmproj: bytes of the projector's file; None: no projector.
@@ -55,12 +57,16 @@ class EstimateOptions:
     draft_n_max: int = 3
     cache_type_k_draft: str = "f16"
     cache_type_v_draft: str = "f16"
-    cuda: bool = False
+    backend: str = ""
     repack: bool = True
     op_offload: bool = True
     mmproj: int | None = None
     cache_ram: int = 8192
     ctx_checkpoints: int = 32
+
+    @property
+    def traits(self) -> Backend:
+        return backend(self.backend)
 
     @property
     def drafts(self) -> bool:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from supervisor.core.gguf import TENSOR_TYPES, TensorInfo, tensor_type
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.patterns import Matcher, matcher
+from supervisor.core.memory.scans import DECAY, scans_on_host
 from supervisor.core.spec import ModelSpec
 
 _ALIGNMENT = 32
@@ -222,7 +223,7 @@ def loaded_layers(spec: ModelSpec, weights: Weights, options: EstimateOptions) -
 def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, places: Sequence[int]) -> PlacedWeights:
     """Return the bytes of the weights; `places` as `place_layers` gives them."""
     found = PlacedWeights([0] * (len(options.devices) + 1), [])
-    route = router(options)
+    route = router(options, spec)
     for layer, parts in enumerate(loaded_layers(spec, weights, options)):
         found.layers.append(_add_layer(found, parts, layer, places[layer], route))
     outside = [(weights.input, -1), (weights.output, places[-1])]
@@ -230,13 +231,13 @@ def place_weights(spec: ModelSpec, weights: Weights, options: EstimateOptions, p
     if places[-1] >= 0:
         outside.append((weights.tied, places[-1]))
     for part, device in outside:
-        found.outside += sum(found.add(piece, target, options.cuda) for piece, target in route.split(part, device))
+        found.outside += sum(found.add(piece, target, route.cuda) for piece, target in route.split(part, device))
     return found
 
 
 def _add_layer(found: PlacedWeights, parts: LayerPart, layer: int, device: int, route: Router) -> int:
     experts = -1 if layer < route.host_experts else device
-    if experts == device and route.patterns is None:
+    if experts == device and route.is_whole(parts.whole):
         return found.add(parts.whole, device, route.cuda)
     if experts != device:
         found.host_expert = max(found.host_expert, parts.experts.largest)
@@ -252,21 +253,41 @@ class Router:
     targets: tuple[int, ...]
     host_experts: int
     cuda: bool
+    largest: int | None = None
+    decay: str = ""
+
+    def is_whole(self, part: Part) -> bool:
+        """Return whether all of a part goes to one place."""
+        return self.patterns is None and not any(self._stays(tensor) for tensor in self._suspects(part))
+
+    def _suspects(self, part: Part) -> tuple[TensorInfo, ...]:
+        too_large = self.largest is not None and part.largest > self.largest
+        return part.tensors if too_large or self.decay else ()
+
+    def _stays(self, tensor: TensorInfo) -> bool:
+        """Return whether a tensor is on the host since the back end cannot take it, or not compute with it."""
+        if self.decay and tensor.name.endswith(self.decay):
+            return True
+        return self.largest is not None and (tensor.n_bytes or 0) > self.largest
 
     def split(self, part: Part, device: int) -> Iterable[tuple[Part, int]]:
         """Return the part, in pieces where patterns split it."""
-        if self.patterns is None or not part.tensors:
+        if self.is_whole(part) or not part.tensors:
             return ((part, device),)
         targets: dict[int, list[TensorInfo]] = {}
         for tensor in part.tensors:
-            found = self.patterns.first(tensor.name)
-            targets.setdefault(device if found is None else self.targets[found], []).append(tensor)
+            found = self.patterns.first(tensor.name) if self.patterns else None
+            target = device if found is None else self.targets[found]
+            targets.setdefault(-1 if self._stays(tensor) else target, []).append(tensor)
         return [(_part(tensors), target) for target, tensors in targets.items()]
 
 
-def router(options: EstimateOptions) -> Router:
-    """Return the router for the overrides of these options."""
+def router(options: EstimateOptions, spec: ModelSpec) -> Router:
+    """Return the router for the overrides of these options, and for what their back end cannot take."""
     given, devices = options.override_tensors, options.devices
     patterns = matcher(tuple(pattern for pattern, _ in given)) if given else None
     targets = tuple(devices.index(place) if place in devices else -1 for _, place in given)
-    return Router(patterns, targets, _ALL if options.cpu_moe else options.n_cpu_moe, options.cuda)
+    padded = options.traits.pads_weights
+    experts = _ALL if options.cpu_moe else options.n_cpu_moe
+    decay = DECAY if devices and scans_on_host(spec, options.traits) else ""
+    return Router(patterns, targets, experts, padded, options.traits.largest if devices else None, decay)

@@ -31,6 +31,8 @@ class Widths:
         gated: queries come with gates, in one tensor of twice their width.
         squeezed: of queries or keys of low rank, before they are spread out.
         single_expert: just one of the experts is used.
+        gate: the dense feed-forward part has a gate.
+        sandwich: what attention puts out has a norm of its own.
     """
 
     embd: int
@@ -51,6 +53,8 @@ class Widths:
     gated: bool
     squeezed: int
     single_expert: bool
+    gate: bool
+    sandwich: bool
 
 
 def read_widths(spec: ModelSpec) -> Widths:
@@ -80,6 +84,8 @@ def read_widths(spec: ModelSpec) -> Widths:
         gated=_is_gated(spec),
         squeezed=_squeezed(spec),
         single_expert=used == 1,
+        gate=_has_gate(spec),
+        sandwich=any(".post_attention_norm." in tensor.name for tensor in chain(*spec.groups.one_of_each())),
     )
 
 
@@ -96,6 +102,13 @@ def _feed_forward(spec: ModelSpec) -> dict[str, int]:
     for (_, kind), parts in shapes.items():
         found[kind] = max(found.get(kind, 0), _alive(parts))
     return found
+
+
+def _has_gate(spec: ModelSpec) -> bool:
+    names = [tensor.name for tensor in chain(*spec.groups.one_of_each()) if ".ffn_" in tensor.name]
+    return not any(name.endswith(".ffn_up.weight") for name in names) or any(
+        ".ffn_gate.weight" in name for name in names
+    )
 
 
 def _squeezed(spec: ModelSpec) -> int:

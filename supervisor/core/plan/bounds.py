@@ -10,19 +10,19 @@ from supervisor.core.plan.space import Space
 
 def too_large(sizes: Sizes, space: Space, pools: tuple[Pool, ...]) -> bool:
     """Return whether weights exceed the host and all devices together."""
-    return not sizes.paged and _everything(sizes.table(cuda=False)) > _devices(space, pools) + max(0, space.host)
+    return not sizes.paged and _everything(sizes.table(backend="")) > _devices(space, pools) + max(0, space.host)
 
 
 def too_large_for_devices(sizes: Sizes, space: Space, pools: tuple[Pool, ...], start: int, n_cpu_moe: int) -> bool:
     """Return whether layers from `start` on exceed all devices, without the first `n_cpu_moe` layers' experts."""
-    table = sizes.table(cuda=False)
+    table = sizes.table(backend="")
     experts = sum(table.experts[max(start, n_cpu_moe) :]) if not sizes.request.options.cpu_moe else 0
     return sum(table.rest[start:]) + experts > _devices(space, pools)
 
 
 def too_large_for_host(sizes: Sizes, space: Space) -> bool:
     """Return whether weights exceed the host."""
-    return not sizes.paged and _everything(sizes.table(cuda=False)) > space.host
+    return not sizes.paged and _everything(sizes.table(backend="")) > space.host
 
 
 def _everything(table: WeightTable) -> int:

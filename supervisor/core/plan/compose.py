@@ -72,17 +72,29 @@ def _compose(task: Task, setting: Setting, space: Space, pool: Pool, counts: lis
 
 
 def _names(task: Task, pool: Pool) -> tuple[str, ...]:
-    """Return the devices for `--device`: the user's list as it is, or all devices where the user counts in them."""
+    """Return the devices for `--device`: the user's list as it is, or all devices where the user counts in them.
+
+    None where no device holds anything: a device in the engine's list would have a compute buffer without any layer.
+    """
     explicit = task.request.explicit
     if explicit.devices is not None:
-        return explicit.devices
+        sent = {place for _, place in task.request.options.override_tensors}
+        return explicit.devices if pool.devices or sent & set(explicit.devices) else ()
     if explicit.split_mode == "none" and explicit.main_gpu is not None and pool.devices:
         return tuple(budget.name for budget in task.budgets.devices)
     return tuple(task.budgets.devices[device].name for device in pool.devices)
 
 
 def _draft_device(task: Task, names: tuple[str, ...]) -> str:
-    """Return the first device; the whole list where `--main-gpu` counts in it, as the draft model does then too."""
+    """Return the user's device, else the first; the whole list where `--main-gpu` counts in it, as the draft does then.
+
+    `none` is the host.
+    """
+    wanted = task.request.explicit.draft_device
+    if wanted == HOST:
+        return "none"
+    if wanted is not None and task.request.explicit.split_mode != "none":
+        return wanted
     return ",".join(names) if task.request.explicit.split_mode == "none" else names[0]
 
 
@@ -98,7 +110,7 @@ def _options(
     used = tuple(task.budgets.devices[device].name for device in pool.devices)
     split = explicit.tensor_split or (tuple(map(float, counts)) if len(counts) > 1 else ())
     return replace(
-        task.sizes.options(setting, pool.cuda),
+        task.sizes.options(setting, pool.backend),
         devices=used if pool.devices else names if explicit.devices else (),
         tensor_split=split,
         n_gpu_layers=layers if explicit.n_gpu_layers is None else explicit.n_gpu_layers,
@@ -110,17 +122,16 @@ def _parts(
 ) -> tuple[DevicePlan, ...]:
     pool, counts = division
     sizes = task.sizes
-    draft = sizes.draft(setting.ctx_size, pool.cuda, not pool.devices)
+    draft = sizes.draft(setting.ctx_size, pool.backend, not pool.devices)
     budgets = [task.budgets.devices[device] for device in pool.devices]
     parts = []
     shared = 0
     for number, (budget, count) in enumerate(zip(budgets, counts, strict=True)):
-        leads = number == 0
-        extra = (sizes.projector_bytes, draft.device) if leads else (0, 0)
+        extra = sizes.beside(budget.name, number == 0, draft)
         part = _part(task, budget, found.devices[number], count, extra)
         parts.append(replace(part, left_bytes=space.devices[pool.devices[number]] - part.total_bytes))
         shared += part.total_bytes if budget.shares_host else 0
-    extra = (0 if pool.devices else sizes.projector_bytes), draft.host
+    extra = sizes.beside(HOST, not pool.devices, draft)[0], draft.host
     host = _part(task, task.budgets.host, found.devices[-1], sizes.n_places - sum(counts), extra)
     host = replace(host, output_bytes=found.output_bytes)
     left = space.host - host.total_bytes - shared

@@ -139,7 +139,7 @@ def _families(
         return
     yield "devices", None
     experts = policy.cpu_moe and explicit.n_cpu_moe is None and not request.options.cpu_moe
-    experts = experts and sizes.table(pools[0].cuda).has_experts
+    experts = experts and sizes.table(pools[0].backend).has_experts
     if experts:
         yield "experts", None
     if not policy.partial_offload or explicit.n_gpu_layers is not None:

@@ -24,14 +24,14 @@ class Pool:
             draft). Else only those that get layers are, and the first of these leads.
         single: only one of them may hold layers.
         shares: of the layers, as the user wants them; empty: the planner's choice.
-        cuda: some of them are CUDA's, or of its kin.
+        backend: of the devices, as `EstimateOptions` has it.
     """
 
     devices: tuple[int, ...]
     listed: bool = False
     single: bool = False
     shares: tuple[float, ...] = ()
-    cuda: bool = False
+    backend: str = ""
 
 
 def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
@@ -39,13 +39,39 @@ def pools_of(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refus
 
     There are none on a machine without devices, or where the user wants none.
     """
+    found = _pools(request, budgets)
+    return found if isinstance(found, Refusal) else _homeless(request, budgets, found) or found
+
+
+def _pools(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
     explicit = request.explicit
     if explicit.devices is None and explicit.tensor_split is None and not _names_one(request):
         named = [place for _, place in request.options.override_tensors if place != HOST]
         if not named:
             single = explicit.split_mode == "none"
-            return tuple(Pool(found, single=single, cuda=_cuda(budgets, found)) for found in _lists(budgets.devices))
+            return tuple(
+                Pool(found, single=single, backend=_backend(budgets, found)) for found in _lists(budgets.devices)
+            )
     return _listed(request, budgets)
+
+
+def _homeless(request: PlanRequest, budgets: Budgets, pools: Sequence[Pool]) -> Refusal | None:
+    """Return the refusal of a device for the projector or the draft model that the engine's list does not have."""
+    explicit = request.explicit
+    devices = pools[0].devices if pools and pools[0].listed and explicit.n_gpu_layers != 0 else ()
+    places = {HOST, *(budgets.devices[device].name for device in devices)}
+    wanted = {
+        "mmproj_device": explicit.projector_device if request.projector_bytes else None,
+        "spec_draft_device": explicit.draft_device if request.draft else None,
+    }
+    for option, place in wanted.items():
+        if place is not None and place not in places:
+            return Refusal(
+                "device_not_listed",
+                f"{option} is {place}, which the model does not use; put it into the list `device` "
+                "(with a share of 0 in `tensor_split` it holds no layers).",
+            )
+    return None
 
 
 def _names_one(request: PlanRequest) -> bool:
@@ -72,18 +98,18 @@ def _listed(request: PlanRequest, budgets: Budgets) -> tuple[Pool, ...] | Refusa
     if explicit.devices is None and shares:
         wanted = wanted[: len(shares)]
     devices = tuple(names.index(name) for name in wanted)
-    return (Pool(devices, listed=True, shares=shares, cuda=_cuda(budgets, devices)),) if devices else ()
+    return (Pool(devices, listed=True, shares=shares, backend=_backend(budgets, devices)),) if devices else ()
 
 
 def _one_of(devices: Sequence[int], number: int, budgets: Budgets) -> tuple[Pool, ...] | Refusal:
     if not 0 <= number < len(devices):
         return Refusal("unknown_device", f"main_gpu is {number}, but there are {len(devices)} devices to count from 0.")
     chosen = (devices[number],)
-    return (Pool(chosen, listed=True, single=True, cuda=_cuda(budgets, chosen)),)
+    return (Pool(chosen, listed=True, single=True, backend=_backend(budgets, chosen)),)
 
 
-def _cuda(budgets: Budgets, devices: Sequence[int]) -> bool:
-    return any(budgets.devices[device].backend in CUDA_LIKE for device in devices)
+def _backend(budgets: Budgets, devices: Sequence[int]) -> str:
+    return ",".join(sorted({budgets.devices[device].backend for device in devices}))
 
 
 def _lists(budgets: Sequence[Budget]) -> tuple[tuple[int, ...], ...]:

@@ -28,6 +28,8 @@ from supervisor.core.memory import (
 from supervisor.core.plan.pools import Pool
 from supervisor.core.plan.types import Budget, Budgets, PlanRequest
 
+_NOWHERE = ""  # no device's name
+
 
 class Setting(NamedTuple):
     """A way of starting the model, except for its devices.
@@ -100,13 +102,13 @@ class Sizes:
         listed = request.explicit.devices
         self._names = tuple(budget.name for budget in budgets.devices) if listed is None else listed
         self._scale = scale
-        self._tables: dict[bool, WeightTable] = {}
+        self._tables: dict[str, WeightTable] = {}
         self._contexts: dict[tuple[object, ...], ContextDemand] = {}
-        self._drafts: dict[tuple[int, bool, bool], Draft] = {}
-        self._commons: dict[tuple[Setting, Shape, bool], _Common] = {}
+        self._drafts: dict[tuple[int, str, bool], Draft] = {}
+        self._commons: dict[tuple[Setting, Shape, str], _Common] = {}
         self._loads: dict[tuple[Setting, Shape, tuple[int, ...]], Load] = {}
 
-    def options(self, setting: Setting, cuda: bool) -> EstimateOptions:
+    def options(self, setting: Setting, backend: str) -> EstimateOptions:
         """Return everything but devices, split and layers."""
         return replace(
             self.request.options,
@@ -116,13 +118,13 @@ class Sizes:
             n_cpu_moe=setting.n_cpu_moe,
             mmproj=self.projector_bytes or None,
             repack=self.request.options.repack and not self.paged,
-            cuda=cuda or self.request.options.cuda,
+            backend=backend or self.request.options.backend,
             devices=self._names,
             tensor_split=(),
             n_gpu_layers=None,
         )
 
-    def draft_options(self, ctx_size: int, cuda: bool) -> EstimateOptions:
+    def draft_options(self, ctx_size: int, backend: str) -> EstimateOptions:
         """Return the draft model's options: context and slots of the model itself, cache types of its own."""
         options = self.request.options
         return EstimateOptions(
@@ -135,34 +137,44 @@ class Sizes:
             swa_full=options.swa_full,
             cache_type_k=options.cache_type_k_draft,
             cache_type_v=options.cache_type_v_draft,
-            cuda=cuda or options.cuda,
+            backend=backend or options.backend,
         )
 
-    def table(self, cuda: bool) -> WeightTable:
+    def table(self, backend: str) -> WeightTable:
         """Return weights by layer."""
-        found = self._tables.get(cuda)
+        found = self._tables.get(backend)
         if found is None:
-            options = self.options(Setting(0, ("f16", "f16"), 0, 0), cuda)
+            options = self.options(Setting(0, ("f16", "f16"), 0, 0), backend)
             found = weight_table(self.request.spec, options)
             if self._scale != (1, 1):
                 found = found.scaled(*self._scale)
-            self._tables[cuda] = found
+            self._tables[backend] = found
         return found
 
     def refusal(self, kv: tuple[str, str]) -> Refusal | None:
         """Return the reason, if any, why the engine would not start with these cache types or this draft model."""
         draft = self.request.draft
-        found = refuse(self.request.spec, self.options(Setting(0, kv, 0, 0), cuda=False))
-        return found or (refuse(draft, self.draft_options(0, cuda=False)) if draft else None)
+        found = refuse(self.request.spec, self.options(Setting(0, kv, 0, 0), backend=""))
+        return found or (refuse(draft, self.draft_options(0, backend="")) if draft else None)
 
-    def draft(self, ctx_size: int, cuda: bool, on_host: bool) -> Draft:
-        """Return the draft model's bytes, whole on one device or on the host."""
+    def beside(self, place: str, leads: bool, draft: Draft) -> tuple[int, int]:
+        """Return the bytes of the projector and of the draft model on a device, or the projector's on the host.
+
+        `leads`: they are here unless the user wants them elsewhere.
+        """
+        explicit = self.request.explicit
+        projector = self.projector_bytes if _is_home(explicit.projector_device, place, leads) else 0
+        return projector, draft.device if _is_home(explicit.draft_device, place, leads) else 0
+
+    def draft(self, ctx_size: int, backend: str, on_host: bool) -> Draft:
+        """Return the draft model's bytes, whole on one device or on the host; there too if the user wants it there."""
         spec = self.request.draft
         if spec is None:
             return Draft(0, 0)
-        key = ctx_size, cuda, on_host
+        on_host = on_host or self.request.explicit.draft_device == HOST
+        key = ctx_size, backend, on_host
         if key not in self._drafts:
-            options = self.draft_options(ctx_size, cuda)
+            options = self.draft_options(ctx_size, backend)
             context = context_demand(spec, options, "host" if on_host else "solo")
             self._drafts[key] = _draft(demand(weight_table(spec, options), context, options), on_host)
         return self._drafts[key]
@@ -178,53 +190,62 @@ class Sizes:
         return self._loads[key]
 
     def _load(self, setting: Setting, shape: Shape, pool: Pool) -> Load:
-        common = self._common(setting, shape, pool.cuda)
+        common = self._common(setting, shape, pool.backend)
         found, context = common.demand, common.demand.context
         budgets = [self.budgets.devices[device] for device in pool.devices]
-        idle = [self.reserve_of(budget) + found.named.get(budget.name, 0) for budget in budgets]
+        draft = self.draft(setting.ctx_size, pool.backend, shape == "host")
+        idle = [
+            self.reserve_of(budget) + found.named.get(budget.name, 0) + sum(self.beside(budget.name, False, draft))
+            for budget in budgets
+        ]
         factors = [self.factor_of(budget.name) for budget in budgets]
         beside = list(zip(idle, factors, strict=True))
+        sent = {place for _, place in self.request.options.override_tensors}
+        widest = max(context.first, context.others, context.host_compute)
         return Load(
             layers=common.layers,
             first=tuple([own + found.copied + ceil(context.first * factor) for own, factor in beside]),
             others=tuple([own + found.copied + ceil(context.others * factor) for own, factor in beside]),
-            idle=tuple(idle),
+            idle=tuple([
+                own + (ceil(widest * factor) if budget.name in sent else 0)
+                for budget, (own, factor) in zip(budgets, beside, strict=True)
+            ]),
             lead=tuple([common.lead + ceil(found.lead * factor) for factor in factors]),
             host=common.host,
         )
 
-    def _common(self, setting: Setting, shape: Shape, cuda: bool) -> _Common:
-        key = setting, shape, cuda
+    def _common(self, setting: Setting, shape: Shape, backend: str) -> _Common:
+        key = setting, shape, backend
         if key not in self._commons:
-            options = self.options(setting, cuda)
-            found = demand(self.table(cuda), self._context(setting, shape, options), options)
-            draft = self.draft(setting.ctx_size, cuda, shape == "host")
+            options = self.options(setting, backend)
+            found = demand(self.table(backend), self._context(setting, shape, options), options)
+            draft = self.draft(setting.ctx_size, backend, shape == "host")
             self._commons[key] = _Common(
                 found,
                 layers=list(accumulate(found.layers, initial=0)),
-                lead=0 if shape == "host" else draft.device + self.projector_bytes,
-                host=self._host(found, draft, setting.start, shape) - self._mapped(found, setting, cuda),
+                lead=0 if shape == "host" else sum(self.beside(_NOWHERE, True, draft)),
+                host=self._host(found, draft, setting.start, shape) - self._mapped(found, setting, backend),
             )
         return self._commons[key]
 
     def _host(self, found: Demand, draft: Draft, start: int, shape: Shape) -> int:
         layers = sum(found.home[:start]) + sum(found.beside[start:]) + (found.copied if start else 0)
         compute = ceil(found.context.host_compute * self.factor_of(HOST))
-        projector = self.projector_bytes if shape == "host" else 0
+        projector, _ = self.beside(HOST, shape == "host", draft)
         fixed = found.host + found.context.output + draft.host + projector + self.reserve_of(self.budgets.host)
         return layers + compute + fixed
 
-    def _mapped(self, found: Demand, setting: Setting, cuda: bool) -> int:
+    def _mapped(self, found: Demand, setting: Setting, backend: str) -> int:
         """Return the bytes of weights on the host that need no room there."""
         if not self.paged:
             return 0
-        table, start = self.table(cuda), setting.start
+        table, start = self.table(backend), setting.start
         moved = self.n_places if self.request.options.cpu_moe else setting.n_cpu_moe
         layers = sum(table.home_rest[:start]) + sum(table.home_experts[: max(start, moved)])
         return layers + found.host + (found.copied if start else 0)
 
     def _context(self, setting: Setting, shape: Shape, options: EstimateOptions) -> ContextDemand:
-        key = setting.ctx_size, setting.kv, setting.n_cpu_moe > 0, shape, options.cuda
+        key = setting.ctx_size, setting.kv, setting.n_cpu_moe > 0, shape, options.backend
         if key not in self._contexts:
             self._contexts[key] = context_demand(self.request.spec, options, shape)
         return self._contexts[key]
@@ -239,6 +260,10 @@ class Sizes:
         learned, short = self.request.learned, self.request.short.get(budget.name, 0)
         known = learned.overhead_bytes.get(budget.name, budget.reserve_bytes) if learned else budget.reserve_bytes
         return known + short
+
+
+def _is_home(wanted: str | None, place: str, leads: bool) -> bool:
+    return leads if wanted is None else wanted == place
 
 
 def _draft(found: Demand, on_host: bool) -> Draft:

@@ -88,6 +88,7 @@ class Explicit:
         overcommit: in place of the policy's, for this model.
         mapped: weights may be mapped from the file; False where the user wants them read, locked or repacked.
         fit: llama-server's own fitting decides on layers and context, within what the planner would choose.
+        projector_device, draft_device: where the projector and the draft model go; `CPU`: the host.
     """
 
     ctx_size: int | None = None
@@ -102,6 +103,8 @@ class Explicit:
     overcommit: Overcommit | None = None
     mapped: bool = True
     fit: bool = False
+    projector_device: str | None = None
+    draft_device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,8 @@ class PlanRequest:
     Attributes:
         options: everything about the start that is not the planner's to choose (slots, batches, flash attention, …);
             its devices, split, layers, context and cache types are ignored.
-        projector_bytes: weights of the projector; it goes to the first device.
-        draft: a second model that drafts, placed on the same devices.
+        projector_bytes: weights of the projector; it goes to the first device that holds layers.
+        draft: a second model that drafts; it goes there too.
         siblings: other quantisations of the model and their weights, for advice: (name, bytes).
         short: bytes by device that earlier starts lacked: kept free beside all that is estimated.
     """
@@ -152,7 +155,8 @@ class DevicePlan:
     Attributes:
         layers: whole ones; the output layer counts as one.
         output_bytes: logits and embeddings of the last batch; on the host alone.
-        projector_bytes, draft_bytes: on the first device, or on the host; the draft has a part on the host anyway.
+        projector_bytes, draft_bytes: on the first device, the host, or where the user wants them; the draft has a part
+            on the host anyway.
         reserve_bytes: what is kept back for this engine: measured where it is known, else the budget's.
         left_bytes: of the budget, once this engine is there and those that must leave have left.
         paged_bytes: of the weights, mapped from the file, what finds no room: it is not in the total.
@@ -202,7 +206,7 @@ class Placement:
         why: the reasoning, a sentence each.
         learned: figures come from an earlier start.
         draft_device: what `--device-draft` must say, so that all of the draft model is on the first device that holds
-            layers; None: no draft, or the host alone.
+            layers, or where the user wants it; None: no draft, or the host alone.
     """
 
     model: str

@@ -20,7 +20,7 @@ class Failure:
 
     Attributes:
         retry_after: seconds after which a refused request has a chance; None: repeating it alone does not help.
-        device, lacking: what ran out of memory, by the engine's name, and the bytes that could not be had.
+        device, lacking: what ran out of memory, by the plan's name, and the bytes that could not be had.
     """
 
     code: str

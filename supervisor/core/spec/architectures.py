@@ -26,16 +26,16 @@ from supervisor.core.spec.traits import (
 )
 
 _PLAIN = """
-    apertus arcee arctic baichuan bailingmoe bailingmoe2 bitnet chatglm codeshell dbrx deci deepseek deepseek2-ocr
+    apertus arcee arctic baichuan bailingmoe bailingmoe2 chatglm codeshell dbrx deci deepseek deepseek2-ocr
     dots1 ernie4_5 ernie4_5-moe exaone falcon gemma glm4 gptj gptneox granite granitemoe grovemoe hunyuan-dense
     hunyuan-moe hunyuan_vl internlm2 jais2 llama maincoder minicpm minimax-m2 mistral3 nemotron olmo olmoe openelm
-    orion paddleocr pangu-embedded phi3 phimoe plm pockettts qwen qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3tts
+    orion paddleocr pangu-embedded phi3 phimoe plm pockettts qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3tts
     qwen3vl qwen3vlmoe seed_oss smollm3 stablelm starcoder2 xverse
 """
 
 _BERT = ("bert", "eurobert", "jina-bert-v2", "jina-bert-v3", "neo-bert", "nomic-bert", "nomic-bert-moe")
 _DIFFUSION = (("dream", 0), ("llada", 0), ("llada-moe", 1), ("rnd1", 1))
-_WHOLE_QKV = ("bloom", "gpt2", "jais", "mpt", "starcoder", "talkie")
+_WHOLE_QKV = ("bloom", "gpt2", "jais", "mpt", "starcoder")
 
 _REQUIRED, _DEFAULTED = WindowKey.REQUIRED, WindowKey.DEFAULTED
 
@@ -46,17 +46,23 @@ _GATES = r"\.attn_(?:q_norm|k_norm|gate)\."
 ROWS: Final = (
     *(Architecture(name) for name in _PLAIN.split()),
     *(Architecture(name, graph=Graph(whole_qkv=True)) for name in _WHOLE_QKV),
-    *(Architecture(name, graph=Graph(more_rows=1)) for name in ("hrm_text", "minicpm3", "phi2")),
+    Architecture("talkie", graph=Graph(whole_qkv=True, ahead_rows=3)),
+    Architecture("hrm_text", graph=Graph(more_rows=1, ahead_rows=4, looped=True)),
+    Architecture("bitnet", ties=False),  # its output is computed with the embedding where that is
+    Architecture("qwen", graph=Graph(ahead_rows=1)),
+    *(Architecture(name, graph=Graph(more_rows=1)) for name in ("minicpm3", "phi2")),
     *(Architecture(name, graph=Graph(parallel=True)) for name in ("command-r", "plamo")),
     Architecture("chameleon", graph=Graph(masked_logits=True)),
-    Architecture("cogvlm", graph=Graph(all_logits=True, second_branch=SecondBranch.IMAGES)),
+    Architecture("cogvlm", graph=Graph(all_logits=True, second_branch=SecondBranch.IMAGES, ahead_rows=1)),
     Architecture("glm4moe", mtp=True),
     Architecture("grok", flash_attention=False, graph=Graph(more_rows=3)),
     Architecture("hy_v3", mtp=True, kept_nextn=re.compile(f"{_HEAD}|{_FEED_FORWARD}")),
     Architecture("llama-embed", graph=Graph(more_rows=1, uncached=True)),
     Architecture("refact", graph=Graph(idle_experts=True)),
     Architecture("t5", all_outputs=True, keeps_embeddings=True, graph=Graph(relative_bias=True)),
-    Architecture("t5encoder", encoder=True, all_outputs=True, graph=Graph(relative_bias=True, uncached=True)),
+    Architecture(
+        "t5encoder", encoder=True, all_outputs=True, graph=Graph(relative_bias=True, uncached=True, ahead_rows=7)
+    ),
     Architecture("eagle3", ties=False, all_outputs=True, drafts_only=DraftRule.WITHOUT_OUTPUT),
     Architecture("nanbeige", loops=True),
     Architecture("graniteswitch", kv=KvRule.ALL, router_layer=True, graph=Graph(whole_qkv=True)),
@@ -113,7 +119,7 @@ ROWS: Final = (
         swa=SwaRule(5, key=_REQUIRED),
         kv_layers=20,
         per_layer_embd=256,
-        graph=Graph(altup=True, per_layer_copies=(11, 20)),
+        graph=Graph(altup=True),
     ),
     Architecture(
         "gemma4",
@@ -121,7 +127,6 @@ ROWS: Final = (
         swa=SwaRule(None, key=_REQUIRED),
         shared_kv=True,
         per_layer_embd=-1,
-        graph=Graph(per_layer_copies=(3, 15)),
     ),
     Architecture(
         "gemma4-assistant",
@@ -151,7 +156,7 @@ ROWS: Final = (
     ),
     # latent keys
     Architecture("deepseek2", Layout.MLA, mla=True, mtp=True),
-    Architecture("mistral4", Layout.MLA, mla=True, mtp=True, graph=Graph(more_rows=1)),
+    Architecture("mistral4", Layout.MLA, mla=True, mtp=True, graph=Graph(more_rows=1, precise_experts=True)),
     # sparse attention
     Architecture(
         "deepseek32",
@@ -227,7 +232,7 @@ ROWS: Final = (
             ("arwkv7", (1, 4, 4)),
             ("rwkv6", (0, 1, 1)),
             ("rwkv6qwen2", (0, 1, 1)),
-            ("rwkv7", (2, 9, 5)),
+            ("rwkv7", (2, 9, 8)),
         )
     ),
     # hybrid
@@ -263,7 +268,7 @@ ROWS: Final = (
         recurrent_rule=RecurrentRule.NO_KV_HEADS,
         kv=KvRule.ATTENTION,
         head_lengths_always=True,
-        graph=Graph(parallel=True),
+        graph=Graph(parallel=True, ahead_rows=10),
     ),
     *(
         Architecture(
@@ -336,6 +341,7 @@ ROWS: Final = (
         recurrent_rule=RecurrentRule.INTERVAL,
         interval=8,
         kv=KvRule.TRUNK_ATTENTION,
+        graph=Graph(ahead_rows=1),
     ),
     Architecture(
         "kimi-linear",
@@ -356,7 +362,7 @@ ROWS: Final = (
         mla_required=True,
         latent_values=True,
         rollback=True,
-        graph=Graph(situ=True),
+        graph=Graph(situ=True, mixed_streams=1, ahead_rows=2),
     ),
     Architecture(
         "bailingmoe3",
@@ -382,6 +388,7 @@ ROWS: Final = (
         rollback=True,
         mtp=True,
         nextn_graph=False,
+        graph=Graph(ahead_rows=16),
     ),
 )
 

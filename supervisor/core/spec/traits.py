@@ -126,6 +126,7 @@ class Graph:
 
     Attributes:
         more_rows: rows of the residual stream that are kept for longer: of parallel branches, scales, routers.
+        ahead_rows: rows that are kept where a back end computes nodes before their turn.
         parallel: attention and feed-forward part run side by side.
         whole_qkv: attends with views of one tensor of queries, keys and values, which stays whole.
         relative_bias: a number for every pair of tokens tells how far they are apart (`build_inp_pos_bucket_*`).
@@ -138,17 +139,19 @@ class Graph:
             (`build_qkvz`).
         idle_experts: files may have tensors of experts, which the graph does not use.
         situ: an activation of both gate and up, which takes one tensor more.
+        precise_experts: what experts put out is computed in F32.
+        looped: layers are run again with the same weights.
+        mixed_streams: residual streams that one node of a layer mixes; 0: none does.
         late_rows: rows of the residual stream beside the states that Mamba's layers write; None: the family's.
         gathers_convolutions: with its states on the host, all that Mamba's layers convolve goes there first.
         scan_rows: in a pipeline, rows more beside Mamba's layers on the first device and on those after it; None: as
             many as with any other.
         shift_rows: in a pipeline, rows beside one state more, on the first device, on those after it, and on the last:
             from RWKV 7 on the values of the first layer travel to every other. None: nothing travels.
-        per_layer_copies: in a pipeline, copies of the per-layer embeddings on a device, and on one whose layers share
-            the cache of a layer elsewhere.
     """
 
     more_rows: int = 0
+    ahead_rows: int = 0
     parallel: bool = False
     whole_qkv: bool = False
     relative_bias: bool = False
@@ -160,11 +163,13 @@ class Graph:
     split_qkvz: bool = False
     idle_experts: bool = False
     situ: bool = False
+    precise_experts: bool = False
+    looped: bool = False
+    mixed_streams: int = 0
     late_rows: int | None = None
     gathers_convolutions: bool = False
     scan_rows: tuple[int, int] | None = None
     shift_rows: tuple[int, int, int] | None = None
-    per_layer_copies: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

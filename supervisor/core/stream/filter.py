@@ -23,6 +23,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from supervisor.core.engine_output.broken import is_broken
+from supervisor.core.engine_output.errors import Envelope, translate
 from supervisor.core.stream.apis import OPENAI, RESPONSES, Api
 from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
 from supervisor.core.text.foreignjson import NotJson, compact, parse
@@ -33,6 +35,7 @@ _PROGRESS = b'"prompt_progress"'
 _CREATED = re.compile(rb'"created":\d+')  # a quote in a string is escaped: never text
 _CREATED_KEY = b'"created":'
 _IN_PROGRESS = b"event: response.in_progress\n"
+_FAILS = (b'data: {"error":', b"event: error\n")  # how an event begins with which the engine ends a stream early
 _DONE_EVENT = encode(SseEvent(DONE))
 
 
@@ -47,6 +50,8 @@ class StreamFilter:
 
     Attributes:
         started: an event has been let through; a request that has not started may be tried again.
+        withheld: the event by which the engine says that its device has failed. It is not let through: another engine
+            may give the answer.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class StreamFilter:
     ) -> None:
         self._api = api
         self.started = False
+        self.withheld = b""
         progress = _ResponsesProgress if api is RESPONSES else _ProgressFilter
         self._progress = progress() if drop_progress else None
         self._dates = one_created and api is OPENAI
@@ -79,6 +85,10 @@ class StreamFilter:
                 return whole
         if self._dates and (not self._created or whole.count(self._created) != whole.count(_CREATED_KEY)):
             whole = self._dated(whole)
+        if _FAILS[0] in whole or _FAILS[1] in whole:
+            whole = b"".join(map(self._judged, whole.split(_END)[:-1]))
+            if not whole:
+                return whole
         if not whole.startswith(b":") or _last_event(whole):  # comments alone are no event
             self._last = whole
             self.started = True
@@ -114,6 +124,16 @@ class StreamFilter:
         if self.failed:
             return _DONE_EVENT if self._api is OPENAI else b""
         return self._api.stream_error(error)
+
+    def _judged(self, event: bytes) -> bytes:
+        """Return an event, the engine's error in our words; empty where its device has failed."""
+        error = _parse(event).get("error") if event.startswith(_FAILS[0]) else _failure(event)
+        if isinstance(error, dict) and is_broken(error.get("message")):
+            self.withheld = event + _END
+            return b""
+        if isinstance(error, dict) and event.startswith(_FAILS[0]):
+            return encode(SseEvent(compact(translate(error)[1])))
+        return event + _END
 
     def _dated(self, whole: bytes) -> bytes:
         """Return the events with the first chunk's `created` in all others."""
@@ -185,7 +205,7 @@ class _ProgressFilter:
             return b""
         self.pending.add(index)
         kept = {key: value for key, value in chunk.items() if key != "prompt_progress"}
-        return encode(SseEvent(_compact(kept)))
+        return encode(SseEvent(compact(kept)))
 
 
 class _ResponsesProgress:
@@ -210,9 +230,15 @@ class _ResponsesProgress:
                 if begins and not self.pending:
                     return b""
                 kept = {key: value for key, value in told.items() if key != "prompt_progress"}
-                event = name + b"\n" + encode(SseEvent(_compact(kept))).removesuffix(_END)
+                event = name + b"\n" + encode(SseEvent(compact(kept))).removesuffix(_END)
         self.pending = self.pending and not begins
         return event + _END
+
+
+def _failure(event: bytes) -> Mapping[str, object]:
+    """Return the error object of an event `error`, as `/v1/messages` has it; empty for anything else."""
+    name, _, data = event.partition(b"\ndata:")
+    return _parse(b"data:" + data) if name == b"event: error" else {}
 
 
 def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]]:
@@ -223,10 +249,6 @@ def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]
         return -1, {}
     index, delta = choice.get("index"), choice.get("delta")
     return index if isinstance(index, int) else -1, delta if isinstance(delta, dict) else {}
-
-
-def _compact(value: Mapping[str, object]) -> str:
-    return compact(value)
 
 
 def _carries_text(delta: Mapping[str, object]) -> bool:

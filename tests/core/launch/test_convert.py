@@ -42,8 +42,8 @@ def test_how_it_is_told() -> None:
         spec_type=("ngram-mod", "draft-mtp"),
         spec_draft_n_max=0,
     )
-    found = estimate_options(options, ModelFacts(encoder=True), cuda=True, mmproj=7)
-    assert (found.ctx_size, found.devices, found.embeddings, found.cuda, found.mmproj) == (0, (), True, True, 7)
+    found = estimate_options(options, ModelFacts(encoder=True), backend="cuda", mmproj=7)
+    assert (found.ctx_size, found.devices, found.embeddings, found.backend, found.mmproj) == (0, (), True, "cuda", 7)
     assert (found.speculative, found.draft_n_max) == ("draft-mtp", 0)
     assert found.override_tensors == (
         (r"blk\.1\.ffn", "CUDA0"),

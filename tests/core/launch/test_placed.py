@@ -92,6 +92,7 @@ def test_an_engine_that_sees_fewer_devices_counts_them_anew() -> None:
     assert "--override-tensor exps=CUDA1,x=CPU" in said
     assert "--spec-draft-device CUDA0" in said
     assert "--mmproj-device CUDA1" in said
+    assert dict(spec.names) == {"CUDA0": "CUDA1", "CUDA1": "CUDA3"}
     assert dict(spec.env) == {"A": "b", "CUDA_VISIBLE_DEVICES": "1,3", "LLAMA_SERVER_ROUTER_PORT": "1"}
 
 

@@ -130,17 +130,55 @@ def test_a_quantized_draft_has_types_of_its_own() -> None:
 
 
 def test_cuda_wants_copies_of_other_caches_than_f16() -> None:
-    long = EstimateOptions(ctx_size=131072, parallel=1, cache_type_k="q8_0", cache_type_v="q8_0", cuda=True)
-    more = estimated(LLAMA, long).compute_bytes - estimated(LLAMA, replace(long, cuda=False)).compute_bytes
+    long = EstimateOptions(ctx_size=131072, parallel=1, cache_type_k="q8_0", cache_type_v="q8_0", backend="cuda")
+    more = estimated(LLAMA, long).compute_bytes - estimated(LLAMA, replace(long, backend="")).compute_bytes
     assert more == pytest.approx(512 * MIB, rel=0.001)
     assert any("not as measured" in note for note in estimated(LLAMA, long).notes)
 
 
-def test_cuda_computes_experts_of_the_host_on_its_first_device() -> None:
-    cuda = replace(ONE, cpu_moe=True, cuda=True)
+def test_metal_wants_copies_of_every_cache() -> None:
+    long = EstimateOptions(ctx_size=131072, parallel=1, backend="metal")
+    more = estimated(LLAMA, long).compute_bytes - estimated(LLAMA, replace(long, backend="")).compute_bytes
+    assert more > 512 * MIB
+
+
+@pytest.mark.parametrize("backend", ["cuda", "vulkan", "metal"])
+def test_experts_of_the_host_are_computed_on_the_first_device(backend: str) -> None:
+    """One tensor of experts after the other is copied there; what surrounds it is counted too."""
+    moved = replace(ONE, cpu_moe=True, backend=backend)
     largest = max(tensor.n_bytes or 0 for tensor in QWEN.tensors if "exps" in tensor.name)
-    more = estimated(QWEN, cuda).compute_bytes - estimated(QWEN, replace(cuda, op_offload=False)).compute_bytes
-    assert more == 2 * largest
+    more = estimated(QWEN, moved).compute_bytes - estimated(QWEN, replace(moved, op_offload=False)).compute_bytes
+    assert 0.5 * largest < more < 1.5 * largest
+    assert (
+        estimated(QWEN, moved).host_compute_bytes < estimated(QWEN, replace(moved, op_offload=False)).host_compute_bytes
+    )
+    assert estimated(QWEN, replace(moved, ubatch_size=16)).compute_bytes < largest  # too small a batch to be worth it
+
+
+def test_layers_of_the_host_are_computed_on_the_first_device() -> None:
+    some = replace(ONE, n_gpu_layers=20, backend="vulkan")
+    assert estimated(LLAMA, some).compute_bytes > estimated(LLAMA, replace(some, backend="")).compute_bytes
+    assert estimated(LLAMA, some).host_compute_bytes < estimated(LLAMA, replace(some, backend="")).host_compute_bytes
+
+
+def test_a_tensor_too_large_for_vulkan_stays_on_the_host() -> None:
+    """Kimi K2's experts in Q8_0 or with gate and up in one tensor are above what one binding holds."""
+    kimi = spec_of("kimi-k2")
+    host = {backend: estimated(kimi, replace(ONE, backend=backend)).devices[-1] for backend in ("cuda", "vulkan")}
+    assert host["vulkan"].weights_bytes > host["cuda"].weights_bytes + 300 * 1024 * MIB
+
+
+def test_nodes_that_a_device_does_not_know_cost_four_copies_for_each_layer_in_a_pipeline() -> None:
+    mamba = spec_of("mamba-2.8b")
+    two = replace(ONE, devices=("Vulkan0", "Vulkan1"), backend="vulkan")
+    one = replace(two, devices=("Vulkan0",))
+    assert estimated(mamba, two).host_compute_bytes > 100 * estimated(mamba, one).host_compute_bytes
+
+
+def test_back_ends_together_have_whatever_takes_more() -> None:
+    both = replace(ONE, backend="cuda,vulkan")
+    most = max(estimated(LLAMA, replace(ONE, backend=name)).total_bytes for name in ("cuda", "vulkan"))
+    assert estimated(LLAMA, both).total_bytes >= most
 
 
 def test_memory_that_grows_is_not_in_the_total() -> None:

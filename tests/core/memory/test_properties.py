@@ -13,6 +13,7 @@ from tests.core.memory.support import spec_of
 from tests.evidence.subjects import recorded_subjects
 
 SUBJECTS = recorded_subjects()
+BACKENDS = ("", "cuda", "vulkan", "metal", "cuda,vulkan")
 TYPES = ("f16", "q8_0", "q4_0", "f32")
 
 specs = st.sampled_from(SUBJECTS).map(spec_of)
@@ -39,7 +40,7 @@ def ways(draw: st.DrawFn) -> EstimateOptions:
         offload_kv=draw(st.booleans()),
         embeddings=draw(st.booleans()),
         speculative=draw(st.sampled_from(("none", "draft-mtp"))),
-        cuda=draw(st.booleans()),
+        backend=draw(st.sampled_from(BACKENDS)),
     )
 
 

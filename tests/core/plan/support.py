@@ -88,7 +88,7 @@ def _taken(found: Placement, request: PlanRequest, by_name: dict[str, Budget]) -
         ctx_size=found.options.ctx_size,
         cache_type_k=found.options.cache_type_k,
         cache_type_v=found.options.cache_type_v,
-        cuda=any(by_name[name].backend == "cuda" for name in listed),
+        backend=",".join(sorted({by_name[name].backend for name in listed})),
         mmproj=None,
     )
     whole = estimated(request.spec, options)
@@ -117,7 +117,7 @@ def _taken(found: Placement, request: PlanRequest, by_name: dict[str, Budget]) -
             batch_size=request.options.batch_size,
             ubatch_size=request.options.ubatch_size,
             devices=used[:1],
-            cuda=options.cuda,
+            backend=options.backend,
         )
         drafted = estimated(request.draft, drafting)
         for device in drafted.devices:

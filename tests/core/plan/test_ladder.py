@@ -210,7 +210,7 @@ def test_a_draft_model_and_a_projector_are_on_the_first_device() -> None:
     assert found.draft_device == "CUDA0"
     first, second, host = found.parts
     assert first.projector_bytes == GIB
-    drafted = estimated(spec_of("llama-3.1-8b"), EstimateOptions(ctx_size=found.options.ctx_size, cuda=True))
+    drafted = estimated(spec_of("llama-3.1-8b"), EstimateOptions(ctx_size=found.options.ctx_size, backend="cuda"))
     assert first.draft_bytes == drafted.devices[0].total_bytes
     assert second.draft_bytes == second.projector_bytes == 0
     assert host.draft_bytes == drafted.devices[-1].total_bytes + drafted.output_bytes

@@ -275,9 +275,10 @@ def test_what_the_user_says_comes_out_unchanged(situation: Situation, data: st.D
     if isinstance(found, DoesNotFit):
         return
     assert breaches(found, request, budgets, residents) == []
+    wanted = explicit.devices if explicit.devices is None or found.n_gpu_layers else ()  # without layers: no device
     shown = (
         (explicit.ctx_size, found.options.ctx_size),
-        (explicit.devices, found.devices),
+        (wanted, found.devices),
         (explicit.split_mode, found.split_mode),
         (explicit.n_gpu_layers, found.n_gpu_layers),
         (explicit.n_cpu_moe, found.n_cpu_moe),

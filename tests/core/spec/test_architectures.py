@@ -78,7 +78,6 @@ def test_rows_are_consistent(row: Architecture) -> None:
     assert (row.indexer in {IndexerRule.COMPRESSED, IndexerRule.RATIO_POOLED}) == row.compress_ratios
     assert row.mtp or (row.nextn_graph and row.kept_nextn is None)
     assert row.recurrent is not None or (row.graph.late_rows, row.graph.scan_rows, row.graph.shift_rows) == (None,) * 3
-    assert row.per_layer_embd or row.graph.per_layer_copies == (0, 0)
 
 
 def names_in(function: str, file: str) -> set[str]:

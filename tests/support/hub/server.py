@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+from tests.support.patience import PATIENCE
+
 _CHUNK = 1 << 16
 _RESOLVE = re.compile(r"/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>refs/pr/\d+|[^/]+)/(?P<path>.+)")
 _API = re.compile(r"/api/models/(?P<repo>[^/]+/[^/]+)(?:/(?P<what>revision|tree)/(?P<revision>refs/pr/\d+|[^/]+))?/?")
@@ -209,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(parts.path)
         self._fault = hub.fault_for(self.command, path)
         if self._fault is not None and self._fault.hold is not None:
-            self._fault.hold.wait(30)
+            self._fault.hold.wait(PATIENCE)
         try:
             if self._fault is not None and self._fault.status is not None:
                 self._reply(self._fault.status, b'{"error": "spoilt"}', dict(self._fault.headers))

@@ -1,0 +1,107 @@
+"""A GPU has no memory left, or is lost, while engines answer: what clients hear, and that the others go on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gpu.stage import Cast, Stage, stage
+from tests.support.bounded_gpu import DEVICE_LOST, OUT_OF_DEVICE_MEMORY
+from tests.support.scripted import ScriptedModel
+from tests.support.vulkan import VulkanEngine
+
+pytestmark = pytest.mark.gpu
+LONG = "a prompt of more than a few tokens " * 3
+
+
+@pytest.fixture(scope="module")
+def shown(
+    vulkan_engine: VulkanEngine, scripted_model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("gpus")
+    cast = Cast(folder, scripted_model)
+    cast.add("talk", endless=True)
+    cast.add("pair", endless=True, parallel=2, ctx_size=8192)
+    cast.add("first", endless=True, device=["Vulkan0"])
+    cast.add("second", endless=True, device=["Vulkan1"], ctx_size=16384)
+    with stage(vulkan_engine, folder, cast.models) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def cleared(shown: Stage) -> Iterator[None]:
+    yield
+    shown.clear()
+
+
+def device_of(status: dict[str, Any]) -> int:
+    (name,) = status["plan"]["devices"]
+    return int(name.removeprefix("Vulkan"))
+
+
+def the_error(events: Iterator[dict[str, Any]]) -> dict[str, Any]:
+    """The error that ends a stream."""
+    last = list(events)[-1]
+    assert "error" in last, last
+    error: dict[str, Any] = last["error"]
+    return error
+
+
+def test_memory_that_runs_out_under_a_prompt_is_found_elsewhere(shown: Stage) -> None:
+    status = shown.loaded("talk")
+    gpu = shown.gpu(device_of(status))
+    with gpu.filled():
+        answer = shown.chat("talk", LONG, max_tokens=2)
+        assert answer.status_code == 200, answer.text
+        assert gpu.refused
+        now = shown.daemon.model("talk")
+        assert now["pid"] != status["pid"]
+        assert now["plan"]["devices"] != status["plan"]["devices"]
+        assert f"Memory ran out on {gpu.name}" in now["fallbacks"][0]
+
+
+def test_a_stream_that_has_begun_ends_with_the_reason(shown: Stage) -> None:
+    status = shown.loaded("pair")
+    gpu = shown.gpu(device_of(status))
+    with shown.stream("pair") as events, gpu.filled():
+        assert len(list(itertools.islice(events, 3))) == 3
+        assert shown.chat("pair", LONG, max_tokens=2).status_code == 200, "it had no word yet, so it is tried again"
+        error = the_error(events)
+    assert error["code"] == "out_of_memory"
+    assert gpu.name in error["message"]
+    assert "while the engine of 'pair' was answering" in error["message"]
+
+
+def test_work_that_is_refused_for_memory(shown: Stage) -> None:
+    status = shown.loaded("talk")
+    with shown.stream("talk") as events:
+        next(events)
+        shown.gpu(device_of(status)).answer_submissions(OUT_OF_DEVICE_MEMORY)
+        assert the_error(events)["code"] == "out_of_memory"
+    shown.assert_serving("talk")
+
+
+def test_a_lost_device_takes_one_engine_with_it_and_no_other(shown: Stage) -> None:
+    lost, kept = shown.loaded("first"), shown.loaded("second")
+    with shown.stream("first") as events, shown.stream("second") as others:
+        next(events)
+        next(others)
+        shown.gpu(0).answer_submissions(DEVICE_LOST)
+        error = the_error(events)
+        assert error["code"] == "device_lost"
+        assert any("device lost on Vulkan0" in line for line in error["log_lines"])
+        assert all("error" not in event for event in itertools.islice(others, 5))
+    shown.gpus.reset()
+    shown.assert_serving("first")
+    assert shown.daemon.model("first")["pid"] != lost["pid"]
+    assert shown.daemon.model("second")["pid"] == kept["pid"]
+
+
+def test_a_device_that_stays_lost(shown: Stage) -> None:
+    shown.gpu(0).answer_submissions(DEVICE_LOST)
+    answer = shown.load("first")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "device_lost")
+    assert answer.headers.get("x-should-retry") != "false"
