@@ -24,7 +24,7 @@ import re
 from collections.abc import Mapping
 
 from supervisor.core.engine_output.broken import is_broken
-from supervisor.core.engine_output.errors import Envelope, translate
+from supervisor.core.engine_output.errors import translate
 from supervisor.core.stream.apis import OPENAI, RESPONSES, Api
 from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
 from supervisor.core.text.foreignjson import NotJson, compact, parse
