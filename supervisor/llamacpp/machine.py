@@ -19,7 +19,7 @@ BACKENDS = ("cpu", "cuda", "hip", "vulkan", "metal")
 AUTO = "auto"
 _CUDA_VERSION = re.compile(r"CUDA (?:UMD )?Version:\s*(\d+)\.(\d+)")  # since driver 610 with UMD
 _CAPABILITIES = ("--query-gpu=compute_cap", "--format=csv,noheader")
-_CAPABILITY = re.compile(r"^\s*(\d{1,3})\.(\d)\s*$", re.MULTILINE)
+_CAPABILITY = re.compile(r"^[ \t]*(\d{1,3})\.(\d)[ \t]*$", re.MULTILINE)
 _SMI_SECONDS = 20
 
 

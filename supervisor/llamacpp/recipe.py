@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # `NAME:TYPE=VALUE` of cmake's cache; entries of the type INTERNAL are cmake's own notes.
-_ENTRY = re.compile(r"^(?P<name>[^#/\s][^:=]*):(?P<type>\w+)=(?P<value>.*)$", re.MULTILINE)
+_ENTRY = re.compile(r"^(?P<name>[^#/\s][^:=\n]*):(?P<type>\w+)=(?P<value>.*)$", re.MULTILINE)
 _OF_A_BACKEND = re.compile(r"GGML_VULKAN|Vulkan_\w+|SPIRV-Headers_DIR")
 
 

@@ -211,7 +211,7 @@ _RULES: tuple[Finder, ...] = (
         "The GPU failed ({0})",
         r"(device lost on \S+)",
         r"((?:vk::)?DeviceLostError|ErrorDeviceLost)",
-        r"(\w*ERROR_DEVICE_LOST)",
+        r"((?:VK_|UR_RESULT_|PI_|ZE_RESULT_)?ERROR_DEVICE_LOST)",
     ),
     _rule(PROJECTOR, "The projector {0} could not be loaded", r"failed to load multimodal model, '([^']*)'"),
     _rule(

@@ -14,7 +14,6 @@ from supervisor.core.schedule.events import (
 )
 from supervisor.core.schedule.lifecycle import EngineState, restart_delay
 from tests.core.schedule.toy import BROKEN, CRASH, Bench, grants, refusals, starts
-from tests.support.patience import PATIENCE
 
 KEPT = ModelPolicy(pinned=True)
 
@@ -205,7 +204,7 @@ def test_the_view_says_when_a_model_failed_until_it_is_of_use_again() -> None:
     bench.gone(1, failure=BROKEN)
     view = bench.scheduler.view("a")
     assert (view.failure, view.failed_at) == (BROKEN, bench.now)
-    bench.wait(PATIENCE)
+    bench.wait(100)
     bench.tell(LoadAsked("a"))
     bench.up(2)
     assert bench.scheduler.view("a").failed_at is None

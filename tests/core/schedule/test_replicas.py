@@ -5,7 +5,6 @@ from __future__ import annotations
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.events import LoadAsked, TimePassed, UnloadAsked
 from tests.core.schedule.toy import CRASH, Bench, grants, refusals, starts, stops
-from tests.support.patience import PATIENCE
 
 SMALL = {"a": 2, "b": 2, "c": 10}
 
@@ -138,7 +137,7 @@ def test_a_replica_that_always_crashes_is_left_alone_while_the_others_serve() ->
     for _ in range(3):
         bench.up(engine)
         started = starts(bench.gone(engine, CRASH))
-        bench.wait(PATIENCE)
+        bench.wait(100)
         started += starts(bench.tell(TimePassed()))
         engine = started[0][0] if started else 0
     assert engine == 0

@@ -19,7 +19,6 @@ from supervisor.core.schedule.events import (
 from supervisor.core.schedule.lifecycle import EngineState
 from supervisor.errors import ModelFileError
 from tests.core.schedule.toy import Bench, ToyPlan, grants, refusals, starts, stops
-from tests.support.patience import PATIENCE
 
 TWO = {"GPU0": 10, "GPU1": 10}
 
@@ -148,7 +147,7 @@ def test_a_loading_engine_is_not_thrown_out_before_it_was_of_use() -> None:
     bench = Bench(b=ModelPolicy(priority=5), limits=SchedulerLimits(max_swap_wait=1))
     bench.arrive(1, "a")
     bench.arrive(2, "b")
-    bench.wait(PATIENCE)
+    bench.wait(100)
     assert bench.tell(TimePassed()) == []
     assert grants(bench.up(1)) == [(1, 1)]
     assert stops(bench.done(1)) == [1]
@@ -205,7 +204,7 @@ def test_an_old_look_is_repeated_before_anything_is_done_on_its_account() -> Non
     bench.arrive(1, "a")
     bench.up(1)
     bench.arrive(2, "b")
-    bench.wait(PATIENCE)
+    bench.wait(20)
     bench.looking = False
     assert bench.done(1) == [CheckRoom(2, "b", {})]
     assert stops(bench.tell(RoomSeen(2))) == [1]

@@ -33,7 +33,7 @@ NOT_ARCHITECTURES: Mapping[str, str] = {
     "spec/template.py": "names of chat formats",
     "toolcalls": "names of dialects",
     "gguf/kind.py": "the mark of a projector, before its header is read",
-    "catalog/names.py": "marks in the names of files",
+    "repository/names.py": "marks in the names of files",
     "options/launch.py": "words that llama-server takes as values",
 }
 """Where in the core a word may be the name of an architecture, and why."""
