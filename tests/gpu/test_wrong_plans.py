@@ -22,7 +22,7 @@ from tests.support.vulkan import VulkanEngine
 
 pytestmark = pytest.mark.gpu
 MIB = 1 << 20
-WIDE = {"ubatch_size": 512, "batch_size": 512}
+WIDE: dict[str, Any] = {"ubatch_size": 512, "batch_size": 512}
 
 
 class Store:
