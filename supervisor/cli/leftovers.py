@@ -7,6 +7,7 @@ Whatever else is found is listed with the reason why it stays.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -26,6 +27,8 @@ BEFORE = "it was there before the program"
 LINK = "a link, which is not followed"
 UNKNOWN = "not written by the program"
 IN_USE = "in use"
+
+_TRIES = 20  # times that a folder is gone through in which others remove files
 
 
 @dataclass(frozen=True)
@@ -111,12 +114,19 @@ def remove(leftover: Leftover) -> None:
     if leftover.marker is not None and read_marker(leftover.folder) != leftover.marker:
         return
     for path in leftover.entries:
-        if _is_folder(path):
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        _remove_whole(path)
     for folder in leftover.emptied:
         _fold_up(folder)
+
+
+def _remove_whole(path: Path) -> None:
+    """Remove a file, or a folder in which others remove files meanwhile."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileNotFoundError):
+            if _is_folder(path):
+                shutil.rmtree(path)
+            break
+    path.unlink(missing_ok=True)
 
 
 def _fold_up(folder: Path) -> None:
@@ -129,7 +139,8 @@ def _fold_up(folder: Path) -> None:
         return
     (folder / MARKER).unlink(missing_ok=True)
     if not rest and (marker is None or marker.made):
-        folder.rmdir()
+        with contextlib.suppress(OSError):  # something has come into it
+            folder.rmdir()
 
 
 class _Walk:
@@ -209,6 +220,7 @@ def _dead_socket(path: Path) -> bool | str:
     if path.suffix != ".sock" or not path.is_socket():
         return False
     with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)  # a listener that takes nobody
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
@@ -231,8 +243,15 @@ def _is_folder(path: Path) -> bool:
 
 
 def _bytes(paths: Iterable[Path]) -> int:
-    """Sum the bytes of files and of all files below folders; links count as themselves."""
-    return sum(file.lstat().st_size for path in paths for file in _files(path))
+    """Sum the bytes of files and of all files below folders; links count as themselves, what has gone as nothing."""
+    return sum(_size(file) for path in paths for file in _files(path))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -91,7 +91,7 @@ class Guard:
     def _asked(self, request: Any) -> None:
         """Let a request go out to what the hub itself could reach, and with the token to the hub alone."""
         self._alarm(self._patience)
-        _check_way(request.url.host)
+        _check_way(request.url)
         if _origin(request.url) != _origin(httpx2.URL(constants.ENDPOINT)):
             request.headers.pop("Authorization", None)
 
@@ -106,7 +106,7 @@ class Guard:
             self._check_metadata(answer)
         storage = answer.headers.get(constants.HUGGINGFACE_HEADER_X_XET_ENDPOINT)
         if storage is not None:  # asked by another client, which nobody guards
-            _check_way(httpx2.URL(storage).host)
+            _check_way(httpx2.URL(storage))
         answer.stream = _bounded(answer.stream, self._most(answer), self)
 
     def _check_metadata(self, answer: Any) -> None:
@@ -174,13 +174,18 @@ def _bounded(stream: Any, most: int, guard: Guard) -> Any:
     return Bounded()
 
 
-def _check_way(host: str) -> None:
-    if leads_inside(httpx2.URL(constants.ENDPOINT).host, host):
-        raise Misled(f"sends on to {_quoted(host)}, which is inside this network or this machine")
+def _check_way(url: Any) -> None:
+    if leads_inside(_host(httpx2.URL(constants.ENDPOINT)), _host(url)):
+        raise Misled(f"sends on to {_quoted(_host(url))}, which is inside this network or this machine")
+
+
+def _host(url: Any) -> str:
+    """Return the host as it is looked up and connected to."""
+    return str(url.raw_host.decode("ascii"))
 
 
 def _origin(url: Any) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
+    return url.scheme, _host(url), url.port
 
 
 def _quoted(told: object) -> str:

@@ -11,7 +11,6 @@ import ast
 import asyncio
 import os
 import re
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from html.parser import HTMLParser
 from urllib.parse import urldefrag, urljoin, urlsplit, urlunsplit
@@ -23,6 +22,7 @@ from supervisor.core.environment import for_builds
 from supervisor.errors import EngineInstallFailed
 from supervisor.llamacpp.download import Archive, ask, local_path, without_credentials
 from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_PROJECT, SDIST_SHA256
+from supervisor.llamacpp.wheels import PIP
 
 OWN_VARIABLE = "SUPERVISOR_PACKAGE_INDEX"
 _MAIN_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
@@ -48,7 +48,7 @@ RunPip = Callable[..., Awaitable[str]]
 async def run_pip(*arguments: str) -> str:
     """Return what `python -m pip ARGUMENTS` prints; wide enough that no URL is broken across lines."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "pip", *arguments,
+        *PIP, *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         env={**for_builds(os.environ), "COLUMNS": "400"},
     )  # fmt: skip

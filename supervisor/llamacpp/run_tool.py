@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from supervisor.system.processes import signal_session
 
 _TERM_SECONDS = 2.0
 _LOOK_SECONDS = 0.02
-_LINE_LIMIT = 1 << 20
+_LONGEST_LINE = 1 << 16  # bytes; a longer one is told in pieces
 _TAIL_LINES = 80
 _LONGEST_LOG = 64 << 20  # bytes; what a tool prints after that is read and left out
 
@@ -39,12 +39,12 @@ async def run_tool(
     with log.open("ab") as sink:
         sink.write(f"$ {' '.join(argv)}\n".encode())
         process = await asyncio.create_subprocess_exec(
-            *argv, env=for_builds(env), limit=_LINE_LIMIT, start_new_session=True,
+            *argv, env=for_builds(env), start_new_session=True,
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         assert process.stdout is not None  # PIPE was asked for
         try:
-            async for raw in process.stdout:
+            async for raw in _lines(process.stdout):
                 if sink.tell() < _LONGEST_LOG:
                     sink.write(raw)
                 line = raw.decode(errors="replace").rstrip()
@@ -55,6 +55,20 @@ async def run_tool(
         finally:
             if process.returncode is None:
                 await asyncio.shield(_end(process))
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines with their ends; of one that is too long, pieces."""
+    rest = b""
+    while data := await stream.read(_LONGEST_LINE):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+        if len(rest) >= _LONGEST_LINE:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

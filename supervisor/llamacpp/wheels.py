@@ -12,6 +12,9 @@ from supervisor.errors import BuildToolMissing
 from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
 
+PIP = (sys.executable, "-I" if sys.flags.isolated else "-P", "-m", "pip")
+"""The command of pip; without `-P`, Python would run a `pip.py` of whatever folder a user is in."""
+
 
 async def install_wheels(
     store: EngineStore, packages: Sequence[str], folder: Path, env: Mapping[str, str], log: Path, otherwise: str
@@ -22,7 +25,7 @@ async def install_wheels(
     """
     scratch = store.new_scratch("tools")
     made = scratch / "made"
-    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(made), *packages]
+    argv = [*PIP, "install", "--quiet", "--target", str(made), *packages]
     result = await run_tool(argv, env=env, log=log)
     if result.status != 0:
         shutil.rmtree(scratch)

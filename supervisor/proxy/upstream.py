@@ -26,7 +26,7 @@ from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, Supervi
 from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import ClientJson, declared_size, read_any
+from supervisor.proxy.bodies import ClientJson, Room, declared_size, read_any
 from supervisor.proxy.naming import split_query
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
@@ -86,8 +86,7 @@ class UpstreamEndpoint:
                 model, path = self._split(scope)
                 if is_withheld(scope["method"], unquote(path)):
                     raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
-                generates = scope["method"] == "POST" and _generates(path)
-                body, said = await read_any(receive, room, declared_size(scope), as_json=generates)
+                body, said = await _body(scope, path, receive, room)
                 await while_connected(receive, self._answer(scope, (model, path), (body, said), responder))
         except ClientGone:
             return
@@ -149,6 +148,14 @@ class UpstreamEndpoint:
             if entry is not None:
                 return entry.id, _spelled(target) or "/"
         return registry.find(unquote(rest).strip("/")).id, "/"
+
+
+async def _body(scope: Scope, path: str, receive: Receive, room: Room) -> tuple[Payload, ClientJson | None]:
+    """Return the body of a request; that of a GET, which nobody reads, is not waited for."""
+    if scope["method"] == "GET":
+        return b"", None
+    generates = scope["method"] == "POST" and _generates(path)
+    return await read_any(receive, room, declared_size(scope), as_json=generates)
 
 
 def _generates(path: str) -> bool:

@@ -99,13 +99,15 @@ async def asked(
 ) -> AsyncIterator[httpx.Response]:
     """Open an answer, not compressed; its head has to come in `seconds`. Raises OutOfBounds, and what httpx does."""
     request = client.build_request(
-        "GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions={_START: httpx.URL(url).host}
+        "GET", url, headers={**headers, "Accept-Encoding": "identity"}, extensions={_START: _host(httpx.URL(url))}
     )
     try:
         async with asyncio.timeout(seconds):
             answer = await client.send(request, stream=True)
     except httpx.TooManyRedirects:
         raise OutOfBounds(f"sends from one address to another, more than {_REDIRECTS} times") from None
+    except UnicodeError:  # of the library that reads such names
+        raise OutOfBounds("sends on to an address whose name is none") from None
     except TimeoutError:
         raise TooSlow(f"did not begin its answer in {seconds:.0f} s") from None
     async with aclosing(answer):
@@ -148,9 +150,14 @@ async def _hand_over(answer: httpx.Response, take: Take) -> None:
 
 async def _check_way(request: httpx.Request) -> None:
     """Raise OutOfBounds where a redirect leads to what the server itself could not reach."""
-    start, target = request.extensions.get(_START), request.url.host
+    start, target = request.extensions.get(_START), _host(request.url)
     if isinstance(start, str) and start != target and await asyncio.to_thread(leads_inside, start, target):
         raise OutOfBounds(f"sends on to {target}, which is inside this network or this machine")
+
+
+def _host(url: httpx.URL) -> str:
+    """Return the host as it is looked up and connected to."""
+    return url.raw_host.decode("ascii")
 
 
 async def _bound_redirect(answer: httpx.Response) -> None:

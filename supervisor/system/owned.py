@@ -21,6 +21,7 @@ from supervisor.errors import FolderRefused
 
 MARKER = ".llama-supervisor"
 _MADE_BY = "llama-supervisor"
+_MOST_MARKER = 16 << 20  # bytes; one of ours lists the names that lay in a folder
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _INSTEAD = (
     "name a folder that does not exist yet or is yours alone (SUPERVISOR_HOME; for sockets XDG_RUNTIME_DIR), "
@@ -85,15 +86,35 @@ def keep_newest(files: Iterable[Path], most: int, most_bytes: int | None = None)
 
 
 def read_marker(path: Path) -> Marker | None:
-    """Read the marker in a folder; None where there is none of ours, or it cannot be read."""
+    """Read the marker in a folder.
+
+    None where there is none of ours, or it cannot be read, or it or the folder is another user's: in a shared temp
+    folder anybody can make a folder of our name.
+    """
     try:
-        with open(os.open(path / MARKER, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), encoding="utf-8") as stream:
-            found = json.load(stream)
+        found = json.loads(read_own(path / MARKER, _MOST_MARKER))
         if found["made_by"] != _MADE_BY:
             return None
         return Marker(str(found["id"]), found["made"] is True, frozenset(map(str, found["before"])))
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def read_own(path: Path, most: int) -> bytes:
+    """Return the beginning, up to `most` bytes, of a file that this user has written.
+
+    Raises OSError, PermissionError among them where the file or its folder is another user's, or it is no plain file.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with open(os.open(path, flags), "rb") as stream:
+        found = os.fstat(stream.fileno())
+        if not (stat.S_ISREG(found.st_mode) and _is_mine(found) and _is_mine(path.parent.stat())):
+            raise PermissionError(f"{path} is not a file of this user's.")
+        return stream.read(most)
+
+
+def _is_mine(found: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or found.st_uid == os.getuid()
 
 
 def _check(path: Path, forbidden: int) -> None:
@@ -129,6 +150,10 @@ def _marked(path: Path, *, made: bool) -> Path:
         content = json.dumps({"made_by": _MADE_BY, "id": uuid.uuid4().hex, "made": made, "before": before})
         with contextlib.suppress(FileExistsError):
             handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(handle, "w", encoding="utf-8") as stream:
-                stream.write(content)
+            try:
+                with open(handle, "w", encoding="utf-8") as stream:
+                    stream.write(content)
+            except BaseException:  # a full disk: half a marker would be none for ever
+                marker.unlink(missing_ok=True)
+                raise
     return path

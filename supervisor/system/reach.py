@@ -14,8 +14,11 @@ from typing import TypeAlias
 
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_INNER = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fd00::/8")))
-"""RFC 1918 and RFC 4193; other reserved networks stand for the internet behind some proxies."""
+_INNER = tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fd00::/8", "fec0::/10")))
+"""RFC 1918, 4193 and 3879; other reserved networks stand for the internet behind some proxies."""
+
+_WRAPPED = tuple(map(ipaddress.ip_network, ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")))
+"""Addresses whose last four bytes are one of IPv4: compatible and mapped (RFC 4291), translated (RFC 7915, 6052)."""
 
 
 class Reach(IntEnum):
@@ -27,10 +30,15 @@ class Reach(IntEnum):
 
 
 def reach_of(host: str) -> Reach:
-    """Return the reach of a host, by the nearest of its addresses; a name that has none here is everybody's. Blocks."""
+    """Return the reach of a host, by the nearest of its addresses; a name that has none here is everybody's. Blocks.
+
+    host: in ASCII, as it is connected to. Python's own way to write others in ASCII is not that of HTTP clients, and
+    would give the addresses of another name. Raises UnicodeError.
+    """
     found = [Reach.EVERYBODY]
-    with suppress(OSError, UnicodeError):
-        for *_, place in socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM):
+    asked = host.strip("[]").encode("ascii")
+    with suppress(OSError):
+        for *_, place in socket.getaddrinfo(asked, None, type=socket.SOCK_STREAM):
             found.append(_reach(ipaddress.ip_address(str(place[0]).partition("%")[0])))
     return max(found)
 
@@ -41,9 +49,15 @@ def leads_inside(start: str, target: str) -> bool:
 
 
 def _reach(address: _Address) -> Reach:
-    mapped = getattr(address, "ipv4_mapped", None)
-    if mapped is not None:
-        return _reach(mapped)
+    wrapped = _wrapped(address) if isinstance(address, ipaddress.IPv6Address) else None
+    inner = Reach.EVERYBODY if wrapped is None else _reach(wrapped)
     if address.is_loopback or address.is_unspecified or address.is_link_local:
         return Reach.MACHINE
-    return Reach.NETWORK if any(address in network for network in _INNER) else Reach.EVERYBODY
+    return Reach.NETWORK if any(address in network for network in _INNER) else inner
+
+
+def _wrapped(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the address of IPv4 that a gateway, or this machine, makes of one of IPv6."""
+    if any(address in network for network in _WRAPPED):
+        return ipaddress.IPv4Address(address.packed[-4:])
+    return address.sixtofour

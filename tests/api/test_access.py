@@ -127,7 +127,7 @@ def test_a_taken_port_and_a_second_daemon_are_named(daemon: RunningDaemon) -> No
         (b"[" * 100_000, 400, "invalid_request"),
         (b"", 400, "invalid_request"),
         (b'{"model": 5}', 400, "invalid_request"),
-        (b'{"messages": []}', 400, "invalid_request"),
+        (b'{"model": []}', 400, "invalid_request"),
         (b'{"model": "\xff"}', 400, "invalid_request"),
     ],
 )

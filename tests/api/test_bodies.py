@@ -28,7 +28,7 @@ from supervisor.proxy.waiting import Waiting
 
 RELAYED = 2 << 20
 PIECE = 1 << 16
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+METHODS = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class _NoServices:
@@ -90,16 +90,11 @@ async def ask(method: str, path: str, body: Iterator[bytes], *headers: tuple[byt
 
 
 def routes() -> list[tuple[str, str]]:
-    """Every path that there is, with each method."""
+    """Every path that there is, with each method whose body is read."""
     (_, schema), _ = asyncio.run(ask("GET", "/openapi.json", iter(())))
     found = {path.replace("{model}", "m").replace("{number}", "1").replace("{slot}", "0") for path in schema["paths"]}
     found |= {*SERVED, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
-    return [(method, path) for path in sorted(found) for method in METHODS if waits_for_body(method, path)]
-
-
-def waits_for_body(method: str, path: str) -> bool:
-    """That of a GET is not waited for, but for one that an engine may read."""
-    return method != "GET" or path.startswith("/upstream/")
+    return [(method, path) for path in sorted(found) for method in METHODS]
 
 
 def limit_of(method: str, path: str) -> int:

@@ -122,6 +122,15 @@ def test_nobody_waits_for_the_body_of_a_get(daemon: RunningDaemon) -> None:
             assert parsed(read_all(client)) == (200, {"status": "ok"})
 
 
+@pytest.mark.parametrize("path", ["/props?model=demo", "/upstream/demo/slots"])
+def test_nobody_waits_for_the_body_of_a_get_to_an_engine(daemon: RunningDaemon, path: str) -> None:
+    with connected(daemon) as client:
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n"
+        client.sendall(head.encode())
+        status, answer = parsed(read_all(client))
+    assert (status, answer["error"]["code"]) == (503, "model_not_loaded")
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/demo/completion", "/api/v1/models/load"])
 def test_a_length_of_thousands_of_digits_is_a_length(daemon: RunningDaemon, path: str) -> None:
     with connected(daemon) as client:
@@ -129,6 +138,16 @@ def test_a_length_of_thousands_of_digits_is_a_length(daemon: RunningDaemon, path
         status, answer = parsed(read_all(client))
     assert (status, answer["error"]["code"]) != (500, "internal_error")
     assert status < 500 or path.startswith("/upstream")
+
+
+@pytest.mark.parametrize("path", ["/props", "/api/v1/status", "/v1/chat/completions", "/upstream/demo/slots"])
+def test_a_query_of_very_many_fields_is_not_read(daemon: RunningDaemon, path: str) -> None:
+    for fields, refused in ((256, False), (257, True)):
+        with connected(daemon) as client:
+            query = "&".join(["a"] * fields)
+            client.sendall(f"GET {path}?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            answer = read_all(client)
+        assert (b"more than 256 fields" in answer) is refused
 
 
 def lines(count: int, size: int) -> bytes:

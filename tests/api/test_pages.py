@@ -110,7 +110,7 @@ def test_the_schema_says_errors_as_they_are(daemon: RunningDaemon) -> None:
         for operation in operations.values():
             assert "422" not in operation["responses"]
             said = operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
-            assert said.endswith("/AnthropicError") == path.startswith("/v1/messages")
+            assert said.endswith("/AnthropicError") == path.startswith(("/v1/messages", "/messages"))
 
 
 # -- what a page can make a browser send

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.background import start
-from supervisor.cli.leftovers import BEFORE, LINK, UNKNOWN, UNMARKED, leftovers, remove
-from supervisor.system.owned import MARKER, own_folder, shared_folder
+from supervisor.cli.leftovers import BEFORE, LINK, UNKNOWN, UNMARKED, _bytes, leftovers, remove
+from supervisor.system.owned import MARKER, own_folder, read_marker, shared_folder
 from supervisor.system.paths import Places, places
 from tests.cli.conftest import Cli
 from tests.cli.test_daemon import PROGRAM
@@ -162,6 +164,42 @@ def test_links_are_not_followed(tmp_path: Path, link: str) -> None:
     clean_all(where)
     assert files(tmp_path / "precious") == before
     assert place.is_symlink()
+
+
+def test_what_goes_meanwhile_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that is about to end removes files, too."""
+    where = installation(tmp_path)
+    taken_into_use(where)
+    fill(where.engines, "scratch/a/1", "scratch/b/2")
+    (shown,) = [one for one in leftovers(where, None, keep_engines=False) if one.what == "engines"]
+    rmtree = shutil.rmtree
+
+    def beside_another(path: Path) -> None:
+        monkeypatch.undo()
+        rmtree(path / "a")
+        raise FileNotFoundError(path / "a")
+
+    monkeypatch.setattr("shutil.rmtree", beside_another)
+    remove(shown)
+    assert not (where.engines / "scratch").exists()
+    assert _bytes([tmp_path / "gone"]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away")
+@pytest.mark.parametrize("whose", ["marker", "folder"])
+def test_what_another_user_has_made_or_marked_is_not_ours(tmp_path: Path, whose: str) -> None:
+    """In a shared temp folder anybody can make the folder of our sockets, and swap it for a link meanwhile."""
+    where = installation(tmp_path, SUPERVISOR_HOME=tmp_path / "home")
+    own_folder(where.state)
+    fill(where.state, "endpoint.json")
+    os.chown(where.state / MARKER if whose == "marker" else where.state, 4711, 4711)
+    assert stays(where) == {".": UNMARKED}
+    assert clean_all(where) == {}
+
+
+def test_a_marker_that_is_a_pipe_is_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MARKER)
+    assert read_marker(tmp_path) is None
 
 
 def test_only_sockets_that_nobody_listens_on_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

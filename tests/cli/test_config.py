@@ -131,6 +131,11 @@ def test_our_own_file_is_not_imported(cli: Cli) -> None:
     assert (done.code, "already" in done.err, done.out) == (1, True, "")
 
 
+def test_a_file_without_end_is_not_imported(cli: Cli) -> None:
+    done = cli("config", "import", "/dev/zero")
+    assert (done.code, "larger than 1 MiB" in done.err, done.out) == (2, True, "")
+
+
 def test_show_says_where_each_value_comes_from(cli: Cli) -> None:
     text = "server: {port: 90}\ndefaults: {ttl: 5, env: {HF_TOKEN: s3cret}}\nmodels:\n  m:\n    file: /x.gguf\n"
     (cli.folder / "c.yaml").write_text(text)

@@ -63,6 +63,7 @@ def test_doctor_is_content_with_a_good_machine(equipped: Cli) -> None:
     assert shown.code == 0, shown.out
     assert all(line[:4].strip() in {"ok", "warn"} for line in shown.out.splitlines())
     found = checks(equipped("doctor", "--json").json())
+    assert equipped("doctor", "--json").json()["ok"] is True
     assert "back ends: cpu" in found["engine"][1]
     assert found["probe engine"][1].endswith(" ms")
     assert found["daemon"] == ("ok", "none runs; it starts when it is needed")
@@ -100,4 +101,7 @@ def test_doctor_looks_at_the_daemon(bare: Cli, tmp_path: Path) -> None:
         state, message = checks(bare("doctor", "--json").json())["daemon"]
         assert state == "warn"
         assert "x.yaml:1:1: no" in message
+        same.config.update(error=None, restart_needed=["server.port", "engine.path"])
+        state, message = checks(bare("doctor", "--json").json())["daemon"]
+        assert (state, message.partition(";")[0]) == ("warn", "server.port, engine.path: changed")
     assert checks(bare("doctor", "--json", "--url", "http://127.0.0.1:1").json())["daemon"][0] == "fail"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,11 @@ def test_the_table_for_people(cli: Cli, demo_model: Path) -> None:
     for word in ("weights", "cache", "compute", "total", "█", "32768", "q8_0", "prompt cache"):
         assert word in shown
     assert "4 slots share 32768 tokens" in shown
+    assert re.search(r"^32768 +4\.0 MiB +\S+ MiB +2\.1 MiB ", shown, re.MULTILINE), (
+        "a cache of q8_0 has 34 for 64 bytes"
+    )
+    assert ", context 8192: 8192 tokens\n" in cli("estimate", str(demo_model), "-c", "8192", "-np", "1").out
+    assert "2 slots of 4096 tokens" in cli("estimate", str(demo_model), "-c", "8192", "-np", "2", "--no-kv-unified").out
 
 
 def test_it_is_said_that_a_gpu_is_assumed(cli: Cli, demo_model: Path) -> None:

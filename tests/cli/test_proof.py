@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.client import Client
+from supervisor.cli.daemon import read_endpoint
 from supervisor.errors import DaemonUnproven
 from supervisor.system.owned import own_folder
+from supervisor.system.paths import places
 from supervisor.system.proof import PROOF_HEADER, is_proven, new_challenge, new_secret, prove
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon
@@ -123,3 +125,12 @@ def test_a_proof_is_of_one_secret_one_challenge_and_one_port() -> None:
     assert not is_proven(secret, new_challenge(), 8686, answer)
     assert not is_proven(secret, challenge, 8686, None)
     assert prove(secret, "x" * 129, 8686) is None
+
+
+def test_an_endpoint_file_of_another_user_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes the file knows its secret: in a shared temp folder that may be anybody."""
+    where = places({"SUPERVISOR_HOME": str(tmp_path)})
+    where.endpoint_file.write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": 1, "secret": "theirs"}))
+    assert read_endpoint(where) is not None
+    monkeypatch.setattr("os.getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert read_endpoint(where) is None

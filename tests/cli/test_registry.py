@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +132,21 @@ def test_a_record_is_a_record(verb: Verb) -> None:
     assert not verb.summary.endswith(".")
     assert verb.description.endswith(".")
     assert verb.examples
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), [(name, command) for name, verb in VERBS.records.items() for command, _ in verb.examples]
+)
+def test_an_example_is_a_command_line_of_its_verb(name: str, command: str) -> None:
+    parser = argparse.ArgumentParser()
+    VERBS.add_to(parser.add_subparsers(), name)
+    word, *arguments = shlex.split(re.split(r" [|<>] ", command)[0])
+    assert VERBS.find(word) == name
+    parser.parse_args([name, *arguments])
+
+
+def test_every_example_says_what_it_does() -> None:
+    assert all(does.strip() for verb in VERBS.records.values() for _, does in verb.examples)
 
 
 def test_no_verb_imports_another() -> None:

@@ -96,6 +96,14 @@ def test_a_table_has_loud_headers_unless_no_color(cli: Cli, ready: FakeDaemon) -
         assert "3d" in terminal.shown
 
 
+def test_a_long_line_of_the_doctor_goes_on_below_its_words(cli: Cli) -> None:
+    with Terminal(cli, "doctor", COLUMNS="50") as terminal:
+        terminal.end()
+    lines = [line for line in terminal.shown.replace("\r", "").split("\n") if line]
+    assert all(re.match(r"(ok|warn|fail) +\S|      \S", line) for line in lines), lines
+    assert any(line.startswith("      ") for line in lines)
+
+
 def test_json_on_a_terminal_is_indented(cli: Cli, ready: FakeDaemon) -> None:
     with Terminal(cli, "models", "--json") as terminal:
         assert terminal.end() == 0

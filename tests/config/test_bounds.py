@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from fastapi import APIRouter, FastAPI
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from supervisor.api import files, inflight, manage, openai, peers
+from supervisor.config import base
+from supervisor.config.options import setting_type
 from supervisor.config.settings import ModelOptions, Settings
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.memory import EstimateOptions
+from supervisor.core.options import kinds
 from supervisor.planning.estimates import EstimateGiven
 from tests.config.extremes import extremes
 
@@ -125,6 +128,50 @@ def named(node: Any) -> Iterator[str]:
 )
 def test_what_has_none_is_found(schema: dict[str, Any], told: list[str]) -> None:
     assert list(unbounded(schema, schema)) == told
+
+
+KIB, MOST_TOKENS = 1 << 10, (1 << 31) - 1
+NUMBERS: Mapping[str, tuple[float, float]] = {
+    "Tokens": (0, MOST_TOKENS), "SomeTokens": (1, MOST_TOKENS), "AllTokens": (-1, MOST_TOKENS),
+    "Context": (256, MOST_TOKENS), "Mebibytes": (0, 1 << 24), "AllMebibytes": (-1, 1 << 24),
+    "BodyMebibytes": (1, 1 << 16), "Bytes": (0, 1 << 50), "HeaderKibibytes": (4, KIB), "HeaderCount": (16, 2000),
+    "Port": (0, 65_535), "Slots": (1, 256), "Threads": (1, 512), "Layers": (0, 10_000), "AllLayers": (-1, 10_000),
+    "Natural": (0, 1_000_000), "Positive": (1, 1_000_000), "Priority": (-30, 30), "Probability": (0, 1),
+    "Number": (-1e12, 1e12), "Portion": (0, 1e6), "NoSeconds": (0, 1e9),
+}  # fmt: skip
+TEXTS: Mapping[str, tuple[int, str | None]] = {
+    "Name": (256, "a name"), "Path": (4 * KIB, "a path"), "File": (4 * KIB, "a path"), "Folder": (4 * KIB, "a path"),
+    "Target": (4 * KIB, "a path"), "Text": (32_000, None), "LongText": (32_000, None),
+}  # fmt: skip
+
+
+def kinds_called(name: str) -> list[TypeAdapter[Any]]:
+    """What a configuration and an option of the table take by this name."""
+    found = [getattr(base, name)] if hasattr(base, name) else []
+    found += [setting_type(kind) for kind in get_args(getattr(kinds, name, None))[1:]]
+    assert found
+    return [TypeAdapter(one) for one in found]
+
+
+def takes(kind: TypeAdapter[Any], value: object) -> bool:
+    try:
+        kind.validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("name", "least", "most"), [(name, *ends) for name, ends in NUMBERS.items()])
+def test_each_kind_of_number_ends_where_it_should(name: str, least: float, most: float) -> None:
+    for kind in kinds_called(name):
+        assert [takes(kind, value) for value in (least - 1, least, most, most + 1)] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(("name", "most", "told"), [(name, *facts) for name, facts in TEXTS.items()])
+def test_each_kind_of_text_has_its_length_and_its_word(name: str, most: int, told: str | None) -> None:
+    for kind in kinds_called(name):
+        assert [takes(kind, "x" * length) for length in (most, most + 1)] == [True, False]
+        assert kind.json_schema().get("description") == told
 
 
 def test_an_estimate_is_given_the_options_that_it_knows() -> None:

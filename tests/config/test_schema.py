@@ -44,7 +44,18 @@ def test_what_the_program_refuses_is_not(change: dict[str, Any]) -> None:
     assert not VALIDATOR.is_valid({**copy.deepcopy(EXAMPLE), **change})
 
 
-@pytest.mark.parametrize("given", [{"server": {"port": "${env.PORT}"}}, {"models": {}, "queue": None}, {}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"server": {"port": "${env.PORT}"}},
+        {"models": {"m": {"rope_scale": "${env.SCALE}"}}},
+        {"models": {"m": {"jinja": "${env.JINJA}"}}},
+        {"models": {"m": {"flash_attn": "${env.ATTENTION}"}}},
+        {"models": {"m": {"parallel": "${env.SLOTS}"}}},
+        {"models": {}, "queue": None},
+        {},
+    ],
+)
 def test_references_and_empty_sections_are(given: dict[str, Any]) -> None:
     assert VALIDATOR.is_valid(given)
 

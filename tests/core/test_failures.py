@@ -99,6 +99,8 @@ ONLY_LAST = ("llama_model_load: error loading model: unable to allocate CUDA0 bu
         (AT_WORK, "CUDA2", None),
         (RPC, "RPC0", MIB),
         (ONLY_LAST, "CUDA0", None),
+        (("llama_context: failed to allocate output buffer of size 1048576",), None, None),
+        (("graph_reserve: failed to allocate compute buffer of size 1", "std::bad_alloc"), "CPU", None),
         (
             ("ggml_backend_buft_alloc_buffer_n_default: failed to allocate CUDA_Host buffer of size 1048576",),
             "CPU",

@@ -71,6 +71,19 @@ def test_memory_that_ran_out_is_planned_for_and_every_plan_is_another(size: floa
     assert any("ran out of memory there" in why for why in seen[-1].why)
 
 
+def test_an_eighth_a_half_and_all_of_the_buffer_are_kept_free_beside_what_was_left() -> None:
+    found = placed(Fallback(), machine(24, host=64))
+    (left,) = (max(0, part.left_bytes) for part in found.parts if part.name == "CUDA0")
+    fallback, kept = Fallback(), []
+    for _ in range(3):
+        before = fallback.short.get("CUDA0", 0)
+        fallback = climbed(fallback, oom("CUDA0", 800 * MIB), LaunchOptions(), found)
+        kept.append(fallback.short["CUDA0"] - before - left)
+    assert kept == [100 * MIB, 400 * MIB, 800 * MIB]
+    small = climbed(Fallback(), oom("CUDA0", 8 * MIB), LaunchOptions(), found)
+    assert small.short["CUDA0"] - left == 64 * MIB, "at least as much"
+
+
 def test_each_device_has_tries_of_its_own() -> None:
     budgets, options, fallback = machine(24, 24, 24, host=64), LaunchOptions(ctx_size=8192), Fallback()
     seen = []

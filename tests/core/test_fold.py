@@ -78,7 +78,7 @@ def test_a_chunk_of_any_shape_raises_only_the_documented_error(
 
 @pytest.mark.parametrize("index", [b"1e999", b"NaN", b'"x"', b"[]"])
 def test_a_choice_with_an_index_that_is_none(index: bytes) -> None:
-    with pytest.raises(EngineStreamInvalid, match="unknown shape"):
+    with pytest.raises(EngineStreamInvalid, match=r"unknown shape|is not JSON"):
         StreamFold(ChatFold()).feed(b'data: {"choices": [{"index": ' + index + b"}]}\n\n")
 
 
@@ -148,7 +148,19 @@ def test_what_comes_with_each_token_of_an_answer_has_an_end() -> None:
         fold.feed(data * 10)
 
 
-def test_the_text_of_an_answer_has_none() -> None:
+@pytest.mark.parametrize("size", [1, 900])
+def test_all_events_of_an_answer_have_an_end(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each makes a value, however small it is."""
+    monkeypatch.setattr("supervisor.core.stream.fold._MOST", 1 << 20)
+    fold = StreamFold(RawFold())
+    data = f"data: {json.dumps({'index': 0, 'content': 'x' * size, 'stop': False})}\n\n".encode()
+    for _ in range(1000):
+        fold.feed(data)
+    with pytest.raises(EngineStreamInvalid, match="too large"):
+        fold.feed(data * 4000)
+
+
+def test_the_text_of_an_answer_may_be_long() -> None:
     fold = StreamFold(RawFold())
     data = f"data: {json.dumps({'index': 0, 'content': 'x' * 900, 'stop': False})}\n\n".encode() * 100
     for _ in range(1000):

@@ -15,7 +15,7 @@ from supervisor.core.recovery.messages_voice import MessagesVoice
 from supervisor.core.stream.chat import ChatFold
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold, said_by_engine
-from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, parse
+from supervisor.core.text.foreignjson import MOST_NESTED, NotJson, compact, parse, written
 from supervisor.core.toolcalls import Options
 from supervisor.core.toolcalls.whole import Request
 from supervisor.errors import EngineStreamInvalid
@@ -26,7 +26,18 @@ def nested(depth: int) -> str:
 
 
 DEEP = [nested(MOST_NESTED + 1), nested(100_000), "[" * 100_000]
-BROKEN = [*DEEP, "", "{", '{"a": 1,}', "1" * 5000, "\ud800".encode("utf-8", "surrogatepass"), b"\xff"]
+BROKEN = [
+    *DEEP,
+    "",
+    "{",
+    '{"a": 1,}',
+    "1" * 5000,
+    "NaN",
+    '{"a": [-Infinity]}',
+    b"Infinity",
+    "\ud800".encode("utf-8", "surrogatepass"),
+    b"\xff",
+]
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
@@ -40,6 +51,12 @@ def test_what_can_be_worked_with_is_read() -> None:
     assert json.loads(json.dumps(value)) == value
     flat = json.dumps({"text": "[" * 10_000, "many": [[]] * 10_000})
     assert parse(flat) == parse(flat.encode()) == json.loads(flat)
+
+
+def test_what_is_written_is_json_whatever_numbers_there_are() -> None:
+    value = parse('{"a": [1e999, -1e999, 1.5], "b": {"c": 1e400}}')
+    assert compact(value) == '{"a":[null,null,1.5],"b":{"c":null}}'
+    assert written(value) == compact(value).encode()
 
 
 @pytest.mark.parametrize("text", DEEP, ids=range(len(DEEP)))

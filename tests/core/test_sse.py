@@ -37,6 +37,7 @@ def decode(stream: bytes, cuts: list[int] | None = None) -> list[SseEvent]:
         pytest.param(b"retry: 10\ndata: x\n\n", [SseEvent("x", retry=10)], id="retry"),
         pytest.param(b"retry: -1\ndata: x\n\n", [SseEvent("x")], id="no retry"),
         pytest.param(b"\xef\xbb\xbfdata: a\n\n", [SseEvent("a")], id="byte order mark"),
+        pytest.param(b"\n\xef\xbb\xbfdata: a\n\n", [], id="byte order mark too late"),
         pytest.param("data: ü€😀\n\n".encode(), [SseEvent("ü€😀")], id="multi-byte"),
         pytest.param("data: a\u2028\x0b\x0c\x85c\n\n".encode(), [SseEvent("a\u2028\x0b\x0c\x85c")], id="no line ends"),
         pytest.param(b"data: \xff\n\n", [SseEvent("\ufffd")], id="not UTF-8"),

@@ -11,6 +11,7 @@ import pytest
 
 from supervisor.config import Settings
 from supervisor.demo.maker import write_scripted_gguf
+from supervisor.hub.partials import SUFFIX
 from supervisor.probe.profiles import load_profile
 from supervisor.service.build import plans_alone, without_daemon
 from supervisor.service.resolve import Asked
@@ -64,6 +65,23 @@ def test_an_answer_with_another_key_or_without_one_is_found() -> None:
     assert faults({"level": "info", "more": 1}, "get", "/api/v1/logs/level") != []
     assert faults({}, "get", "/api/v1/logs/level") != []
     assert "ModelStatus" in schema()["components"]["schemas"]
+
+
+def test_the_schema_of_errors_has_every_key_that_they_have() -> None:
+    for name in ("Error", "AnthropicError"):
+        error = schema()["components"]["schemas"][name]["properties"]["error"]
+        assert {*error["properties"]} == {"message", "type", "code", "param", "log_lines"}
+        assert {*error["required"]} == {"message", "type", "code", "param"}
+
+
+def test_what_a_download_left_on_disk_has_the_keys_of_a_model(home: Path, engine_binary: Path, hub: LocalHub) -> None:
+    begun = home / "hf" / "hub" / "models--a--c" / "blobs"
+    begun.mkdir(parents=True)
+    (begun / f"{'5a' * 32}{SUFFIX}").write_bytes(b"GGUF")
+    with running_daemon(home, engine_binary, {}, env=hub.environment(home / "hf")) as daemon:
+        (left,) = Asking(daemon.http)("get", "/api/v1/disk")["models"]
+    assert (left["repo"], left["commit"], left["missing"], left["size_bytes"]) == ("a/c", None, [], 4)
+    assert left["problem"]
 
 
 def test_what_a_daemon_answers_is_as_the_schema_says(

@@ -150,6 +150,7 @@ async def test_what_there_is_not_is_refused_with_what_there_is_and_fits(hub: Loc
     publish(hub, layers=300)
     with pytest.raises(VariantNotFound) as caught:
         await desk.ask("a/llama:Q5_K_M", "1x24gb")
+    assert "a/llama has no 'Q5_K_M'. It has: " in caught.value.message
     assert "BF16 (123.8 GiB, does not fit)" in caught.value.message
     assert "Q4_K_M (34.8 GiB, fits)" in caught.value.message
 

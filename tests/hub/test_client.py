@@ -126,6 +126,8 @@ def test_the_token_goes_to_the_hub_and_not_to_the_storage(hub: LocalHub, client:
     with pytest.raises(RepositoryNotFound, match="HF_TOKEN"):
         client.chosen("a/b:Q4_0")
     models = client.models(HF_TOKEN=hub.token)
+    with pytest.raises(RepositoryNotFound, match="or the token in use does not open it"):
+        look(models, "a/c")
     models.model(client.chosen("a/b:Q4_0", models))
     assert {one.authorization for one in hub.requests("/storage/")} == {None}
 

@@ -160,6 +160,7 @@ def test_the_events_of_a_load_tell_of_its_download(daemon: RunningDaemon, hub: L
     hub.spoil(Fault("/storage/", method="GET", rate=2e6))
     headers = {"Accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models/load", json={"target": "a/b:q4_0"}, headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
         events = [json.loads(line[5:]) for line in answer.iter_lines() if line.startswith("data:")]
     assert events[-1]["state"] == "ready"
     downloads = [event["download"] for event in events if event["download"]]
@@ -246,6 +247,7 @@ def test_a_pull_without_anybody_waiting_ends(daemon: RunningDaemon, hub: LocalHu
     hub.spoil(Fault("/storage/", method="GET", rate=4e5))
     headers = {"Accept": "text/event-stream"}
     with daemon.http.stream("POST", "/api/v1/models", json={"model": "a/b:Q4_0"}, headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
         for line in answer.iter_lines():
             if '"done_bytes": 0' not in line and "downloading" in line:
                 assert workers(daemon)

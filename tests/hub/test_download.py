@@ -77,6 +77,19 @@ async def fetch(models: HubModels, chosen: Chosen, seen: list[Progress] | None =
     return local.path
 
 
+async def test_progress_is_told_of_a_file_while_it_arrives(hub: LocalHub, client: Client) -> None:
+    hub.add("a/b", {"m-Q4_0.gguf": BIG})
+    models, seen = client.models(), list[Progress]()
+    chosen = client.chosen("a/b:Q4_0", models)
+    hub.spoil(Fault("/storage/", rate=len(BIG) / 20))
+    fetching = asyncio.create_task(fetch(models, chosen, seen))
+    await eventually(lambda: seen and 0 < seen[0].done < len(BIG))
+    assert list(seen[0].files) == ["m-Q4_0.gguf"]
+    fetching.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await fetching
+
+
 async def test_files_arrive_in_the_hubs_own_cache_with_progress(hub: LocalHub, client: Client) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": BIG, "mmproj-F16.gguf": PIECE, "mmproj-BF16.gguf": b"other"})
     hub.spoil(Fault("/storage/", method="GET", rate=8e6))

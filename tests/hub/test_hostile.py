@@ -164,6 +164,33 @@ def test_a_hub_elsewhere_sends_nobody_to_this_machine(
     assert not hub.requests("/unload")
 
 
+def test_the_host_that_is_looked_at_is_the_one_that_is_connected_to(
+    hub: LocalHub, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python and HTTP clients write some names in ASCII in two ways, which are the names of two hosts."""
+    for name, value in proxied(hub).items():
+        monkeypatch.setenv(name, value)
+    looked: list[str] = []
+
+    def inside(_: str, target: str) -> bool:
+        looked.append(target)
+        return True
+
+    monkeypatch.setattr("supervisor.system.outside.leads_inside", inside)
+    hub.spoil(Fault("/api/models/", status=302, headers={"Location": "http://xn--fa-hia.example/"}))
+    found = HubClient(client.access(HF_ENDPOINT=FAR), sleep=lambda _: None)
+    with pytest.raises(HubError, match="inside this network"):
+        found.repository("a/b")
+    found.close()
+    assert looked == ["xn--fa-hia.example"]
+
+
+def test_a_redirect_to_a_name_that_is_none_is_a_hub_error(hub: LocalHub, asker: HubClient) -> None:
+    hub.spoil(Fault("/api/models/a/b", status=307, headers={"Location": "http://xn--a.example/"}))
+    with pytest.raises(HubError, match="name is none"):
+        asker.repository("a/b")
+
+
 @pytest.mark.parametrize("says", ["Location", "X-Xet-Cas-Url"])
 async def test_a_download_from_elsewhere_does_not_lead_to_this_machine(
     says: str, hub: LocalHub, client: Client

@@ -64,7 +64,9 @@ def test_which(env: dict[str, str], tmp_path: Path) -> None:
         },
         "skipped": [],
     }
-    assert f"path      {server}\n" in engine(env, "which").stdout
+    shown = engine(env, "which").stdout
+    assert f"path      {server}\n" in shown
+    assert "backends  cpu, cuda\n" in shown
 
 
 def test_which_tells_what_it_passed_over(env: dict[str, str], tmp_path: Path) -> None:

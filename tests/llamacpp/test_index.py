@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from supervisor.errors import EngineInstallFailed
+from supervisor.errors import BuildToolMissing, EngineInstallFailed
 from supervisor.llamacpp.download import Archive, make_client
 from supervisor.llamacpp.index import (
     find_source,
@@ -21,7 +22,9 @@ from supervisor.llamacpp.index import (
     parse_default_index,
     run_pip,
 )
+from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_SHA256
+from supervisor.llamacpp.wheels import install_wheels
 from tests.llamacpp.fakes import Reply, WebServer
 
 NAME = SDIST_NAMES[0]
@@ -93,6 +96,16 @@ def test_the_real_pip_states_its_default() -> None:
     assert default is not None
     assert default.startswith("https://")
     assert default.endswith("/simple")
+
+
+def test_a_program_called_pip_in_the_present_folder_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.py").write_text("open('ran', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    assert "pip" in asyncio.run(run_pip("--version"))
+    store = EngineStore(tmp_path / "engines")
+    with pytest.raises(BuildToolMissing):
+        asyncio.run(install_wheels(store, ["no/such"], store.tools, os.environ, tmp_path / "log", "there is none"))
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("target", ["../../files/" + NAME, "/files/" + NAME])

@@ -22,6 +22,7 @@ Verdict: TypeAlias = Literal["noticed", "timed out", "survived"]
 
 _PYTEST: Final = ("-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 _WRONG: Final = 4  # pytest was called in a wrong way: there is no such test, or what tests share cannot be imported
+_UNIMPORTABLE: Final = ("conftest", "found no collectors for")  # what it says then where an import failed
 _NONE: Final = 5  # it found no tests
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _WATCHING: Final = 7200  # seconds; ends what hangs
@@ -114,7 +115,7 @@ class Sandbox:
             return "timed out", ""
         finally:
             self._write(path, before)
-        if status == _NONE or (status == _WRONG and "conftest" not in said):
+        if status == _NONE or (status == _WRONG and not any(word in said for word in _UNIMPORTABLE)):
             raise Broken(f"pytest ended with status {status}:\n{said}")
         if status in {-signal.SIGXCPU, -signal.SIGKILL}:
             return "timed out", ""

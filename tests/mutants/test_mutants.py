@@ -287,6 +287,16 @@ def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
     assert (ROOT / path).read_text("utf-8") == source
 
 
+def test_a_module_that_cannot_be_imported_any_more_is_noticed(tmp_path: Path) -> None:
+    box = Sandbox(ROOT, tmp_path)
+    path = "supervisor/core/stream/sse.py"
+    end = len((ROOT / path).read_text("utf-8"))
+    broken = Change(path, 1, end, end, "", "raise ImportError\n", "")
+    tests = ["tests/core/test_sse.py::test_streams_whole_and_byte_by_byte"]
+    for named in (tests, ["tests/core/test_sse.py"]):
+        assert box.tried(broken, named, 60)[0] == "noticed"
+
+
 def test_a_change_that_never_ends_is_stopped(tmp_path: Path) -> None:
     """By a limit on CPU, which a busy machine does not use up."""
     box = Sandbox(ROOT, tmp_path)

@@ -13,14 +13,19 @@ from supervisor.probe.places import Surroundings
 from supervisor.probe.tool import ProbeFailed
 from tests.core.devices.support import DATA
 
+ASKED = {
+    "amd_smi": "static --asic --bus --vram --json",
+    "rocm_smi": "--showproductname --showbus --showuniqueid --showmeminfo vram --json",
+}
+
 
 def around(folder: Path, **tools: str) -> Surroundings:
-    """Surroundings that have these tools, which say these texts."""
+    """Surroundings that have these tools, which say these texts where they are asked for them."""
     for name, text in tools.items():
         said = folder / f"{name}.text"
         said.write_text(text)
         tool = folder / name.replace("_", "-")
-        tool.write_text(f"#!/bin/sh\nexec cat {shlex.quote(str(said))}\n")
+        tool.write_text(f'#!/bin/sh\n[ "$*" = "{ASKED[name]}" ] && exec cat {shlex.quote(str(said))}\n')
         tool.chmod(0o755)
     path = f"{folder}:/usr/bin:/bin"
     return Surroundings({"PATH": path}, folder / "none", folder / "none", folder / "none", "linux", 20, ("false",))

@@ -20,7 +20,7 @@ from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.toolcalls import ToolCalls
-from supervisor.proxy.upstream import upstream_endpoint
+from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 from tests.proxy.asking import answer_of
 
@@ -60,6 +60,17 @@ def test_head_never_wakes_a_model(tmp_path: Path) -> None:
     assert _looked_at("/upstream/m/anything", tmp_path, told=True, method="HEAD") == 503
     with pytest.raises(AttributeError, match="acquire"):
         _looked_at("/upstream/m/anything", tmp_path, told=True)
+
+
+@pytest.mark.parametrize("path", ["/props", "/slots/", "/lora-adapters", "/lora-adapters//"])
+def test_a_page_that_has_a_path_with_a_query_shown_wakes_nothing(path: str, tmp_path: Path) -> None:
+    """The pool lends nothing here: asking it for an engine is an error."""
+    relaying = _relaying(cast(Pool, _Pool(EngineClient(str(tmp_path / "gone.sock")), told=True)))
+    asked = asked_endpoint(relaying, upstream_endpoint(relaying, lambda: 0))
+    endpoint = _Dispatch(cast(Any, None), Proxied({}, asked, cast(Any, None)))
+    where = {"path": path, "raw_path": path.encode(), "query_string": b"model=m"}
+    scope = {"type": "http", "method": "GET", **where, "headers": [(b"user-agent", b"Mozilla/5.0")]}
+    assert asyncio.run(answer_of(endpoint, scope))[0]["status"] == 503
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,13 @@ def test_the_beginning_of_a_file_tells_its_kind(head: bytes, kind: FileKind) -> 
     assert kind_of_file(head) is kind
 
 
+@pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_numbers_before_the_kind_are_passed_over(kind: int, order: str) -> None:
+    told = (pair("a", kind, 1, order), pair("general.type", STRING, "adapter", order))
+    assert kind_of_file(header(*told, order=order)) is FileKind.ADAPTER
+
+
 @pytest.mark.parametrize("whole", [ADAPTER, EYES, MODEL])
 def test_a_beginning_cut_anywhere_is_read_as_far_as_it_goes(whole: bytes) -> None:
     for end in range(4, len(whole)):

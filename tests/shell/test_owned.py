@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -106,6 +107,17 @@ def test_many_at_once_agree_on_one_marker(tmp_path: Path) -> None:
     marker = read_marker(tmp_path / "one")
     assert marker is not None
     assert marker.before == frozenset()
+
+
+def test_a_marker_that_finds_no_room_is_written_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("builtins.open", full)
+        with pytest.raises(OSError, match="No space"):
+            own_folder(tmp_path / "new")
+    assert read_marker(own_folder(tmp_path / "new")) is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a folder away")

@@ -7,7 +7,17 @@ import pytest
 from supervisor.system.reach import Reach, leads_inside, reach_of
 
 MACHINE = ["127.0.0.1", "127.8.9.1", "localhost", "::1", "[::1]", "0.0.0.0", "::", "169.254.169.254", "fe80::1"]
-NETWORK = ["10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "fd12::1", "::ffff:10.0.0.1"]
+NETWORK = [
+    "10.0.0.1",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.168.1.1",
+    "fd12::1",
+    "::ffff:10.0.0.1",
+    "fec0::1",
+    "64:ff9b::10.0.0.1",
+    "2002:a00:1::",
+]
 EVERYBODY = ["8.8.8.8", "172.32.0.1", "2001:4860:4860::8888", "198.18.0.1", "fc00::1", "nobody.invalid", "", "a" * 300]
 
 
@@ -21,6 +31,16 @@ EVERYBODY = ["8.8.8.8", "172.32.0.1", "2001:4860:4860::8888", "198.18.0.1", "fc0
 )
 def test_the_reach_of_an_address(host: str, reach: Reach) -> None:
     assert reach_of(host) is reach
+
+
+@pytest.mark.parametrize("host", ["::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::127.0.0.1", "2002:7f00:1::"])
+def test_an_address_of_ipv4_within_one_of_ipv6_counts(host: str) -> None:
+    assert reach_of(host) is Reach.MACHINE
+
+
+def test_a_name_that_two_ways_of_writing_it_in_ascii_make_two_of_is_not_looked_up() -> None:
+    with pytest.raises(UnicodeError):
+        reach_of("fa\u00df.example")
 
 
 @pytest.mark.parametrize(

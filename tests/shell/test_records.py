@@ -124,6 +124,7 @@ def test_only_sockets_are_removed(tmp_path: Path) -> None:
         json.dumps(asdict(Record(1, 1.0, "init", ""))),
         json.dumps(asdict(Record(0, 1.0, "us all", ""))),
         json.dumps(asdict(Record(-1, 1.0, "everybody", ""))),
+        json.dumps(asdict(Record(1 << 31, 1.0, "more than a system has", ""))),
         json.dumps({"pid": "7", "create_time": 1.0, "program": "", "socket": ""}),
         json.dumps({"pid": True, "create_time": 1.0, "program": "", "socket": ""}),
         "\udcff",

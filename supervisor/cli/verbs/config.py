@@ -34,6 +34,7 @@ VERB = Verb(
     exits=((1, "`config check`: something is wrong with the file"),),
 )
 
+_MOST_IMPORTED = 1 << 20  # bytes: thousands of models; some 20,000 take half a minute
 _WHICH = "the configuration (default: the one that `serve` would use)"
 
 
@@ -178,7 +179,11 @@ def run_import(args: argparse.Namespace) -> int:
 
     path = Path(os.path.expanduser(args.file))
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as stream:
+            content = stream.read(_MOST_IMPORTED + 1)
+        if len(content) > _MOST_IMPORTED:
+            raise UsageError(f"{path} is larger than {_MOST_IMPORTED >> 20} MiB; split it, and import the parts.")
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}.") from None
     origin = args.origin or ("preset" if path.suffix == ".ini" else "llama-swap")

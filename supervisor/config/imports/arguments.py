@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -86,16 +87,16 @@ def read_arguments(arguments: Sequence[str], spellings: Spellings = SPELLINGS) -
 
 def _options(arguments: Sequence[str], notes: list[str]) -> Iterator[Option]:
     """Yield options with the values that follow them; `--x=y` is read as `--x y`."""
-    rest = list(arguments)
+    rest = deque(arguments)
     while rest:
-        token = rest.pop(0)
+        token = rest.popleft()
         flag = spelled(token)
         if flag is None:
             notes.append("a word that belongs to no option is left out")
             continue
         values = [token.partition("=")[2]] if "=" in token else []
         while rest and not _is_option(rest[0]) and not values:
-            values.append(rest.pop(0))
+            values.append(rest.popleft())
         yield Option(flag, tuple(values))
 
 

@@ -21,9 +21,9 @@ class SwapGroup(NamedTuple):
     """A group, with those of its members that exist here."""
 
     members: tuple[str, ...]
-    swap: bool = True
-    exclusive: bool = True
-    persistent: bool = False
+    swap: bool
+    exclusive: bool
+    persistent: bool
 
 
 def pinned(groups: Iterable[SwapGroup]) -> Iterator[str]:

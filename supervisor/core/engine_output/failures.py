@@ -164,7 +164,7 @@ def _too_large(lines: Sequence[str]) -> Cause | None:
 
 
 def _rule(code: str, what: str, *patterns: str) -> Finder:
-    """Return a finder of the first line that matches one of the patterns; its groups fill the braces of `what`."""
+    """Return a finder of the first line that matches one of the patterns; its group fills the braces of `what`."""
     known = [re.compile(pattern) for pattern in patterns]
 
     def find(lines: Sequence[str]) -> Cause | None:
@@ -172,7 +172,7 @@ def _rule(code: str, what: str, *patterns: str) -> Finder:
             for line in lines:
                 found = pattern.search(line)
                 if found is not None:
-                    return Cause(code, what.format(*found.groups() or (found[0],)))
+                    return Cause(code, what.format(found[1]))
         return None
 
     return find

@@ -20,15 +20,14 @@ The engine ends lines with LF only; a stream with other line ends is for `core/s
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
 from supervisor.core.engine_output.broken import is_broken
-from supervisor.core.engine_output.errors import Envelope, translate
+from supervisor.core.engine_output.errors import translate
 from supervisor.core.stream.apis import OPENAI, RESPONSES, Api
 from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
-from supervisor.core.text.foreignjson import NotJson, parse
+from supervisor.core.text.foreignjson import NotJson, compact, parse
 from supervisor.errors import EngineStreamInvalid
 
 _END = b"\n\n"
@@ -133,7 +132,7 @@ class StreamFilter:
             self.withheld = event + _END
             return b""
         if isinstance(error, dict) and event.startswith(_FAILS[0]):
-            return encode(SseEvent(_compact(translate(error)[1])))
+            return encode(SseEvent(compact(translate(error)[1])))
         return event + _END
 
     def _dated(self, whole: bytes) -> bytes:
@@ -206,7 +205,7 @@ class _ProgressFilter:
             return b""
         self.pending.add(index)
         kept = {key: value for key, value in chunk.items() if key != "prompt_progress"}
-        return encode(SseEvent(_compact(kept)))
+        return encode(SseEvent(compact(kept)))
 
 
 class _ResponsesProgress:
@@ -231,7 +230,7 @@ class _ResponsesProgress:
                 if begins and not self.pending:
                     return b""
                 kept = {key: value for key, value in told.items() if key != "prompt_progress"}
-                event = name + b"\n" + encode(SseEvent(_compact(kept))).removesuffix(_END)
+                event = name + b"\n" + encode(SseEvent(compact(kept))).removesuffix(_END)
         self.pending = self.pending and not begins
         return event + _END
 
@@ -250,10 +249,6 @@ def _first_delta(chunk: Mapping[str, object]) -> tuple[int, Mapping[str, object]
         return -1, {}
     index, delta = choice.get("index"), choice.get("delta")
     return index if isinstance(index, int) else -1, delta if isinstance(delta, dict) else {}
-
-
-def _compact(value: Mapping[str, object] | Envelope) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _carries_text(delta: Mapping[str, object]) -> bool:

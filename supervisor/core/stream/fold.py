@@ -20,6 +20,8 @@ _VERBOSE = "__verbose"
 _PER_CHOICE = ("usage", "timings", _VERBOSE)
 _USUAL = 1024  # bytes of an event; what an event has beyond them is counted
 _MOST_UNUSUAL = 64 << 20  # bytes; as values they take several times as much memory
+_LEAST = 256  # bytes that an event counts at least, since it may make a value
+_MOST = 256 << 20  # bytes of all events: of a million tokens
 _NOT_KEPT = frozenset({"choices", "object", "prompt_progress", *_PER_CHOICE})
 
 
@@ -126,6 +128,7 @@ class StreamFold:
         self._chunks = chunks
         self._decoder = decoder or SseDecoder()
         self._unusual = 0
+        self._all = 0
 
     @property
     def done(self) -> bool:
@@ -162,9 +165,10 @@ class StreamFold:
         self._chunks.feed(chunk)
 
     def _count(self, size: int) -> None:
-        """Bound what comes with each token of an answer, however long its text is."""
+        """Bound what comes with each token of an answer, and the answer."""
         self._unusual += max(0, size - _USUAL)
-        if self._unusual > _MOST_UNUSUAL:
+        self._all += max(size, _LEAST)
+        if self._unusual > _MOST_UNUSUAL or self._all > _MOST:
             raise EngineStreamInvalid("The answer is too large for one object; ask for a stream, or for less.")
 
 

@@ -7,11 +7,19 @@ that is no ValueError; and what it can still read, nobody further down the stack
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 MOST_NESTED: Final = 512
 """Arrays and objects in each other."""
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no value of JSON")
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 
 
 class NotJson(ValueError):
@@ -21,7 +29,7 @@ class NotJson(ValueError):
 def parse(text: str | bytes) -> Any:
     """Return the value of a JSON text. Raise NotJson where it is none."""
     try:
-        value = json.loads(text)
+        value = _DECODER.decode(text if isinstance(text, str) else _decoded(text))
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
@@ -33,7 +41,27 @@ def parse(text: str | bytes) -> Any:
 
 def written(value: object) -> bytes:
     """Return a value as JSON in UTF-8. Half of a pair of surrogates, which UTF-8 cannot hold, becomes `?`."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    return compact(value).encode("utf-8", "replace")
+
+
+def compact(value: object) -> str:
+    """Return a value as JSON without spaces. A number that is too large for one, as `1e999`, becomes null."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode(json.detect_encoding(text), "surrogatepass")
 
 
 def _marks(text: str | bytes) -> int:

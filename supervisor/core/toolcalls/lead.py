@@ -77,7 +77,9 @@ def _read_fence(block: Block) -> Wait[bool]:
         if closed:
             return True
         closer = yield from take_one(src, block.registry.closer_literals)
-        if closer and any_call:
+        if closer and not any_call:
+            return False
+        if closer:
             continue
         good = yield from _read_in_fence(block)
         if not good:

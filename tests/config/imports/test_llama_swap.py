@@ -124,6 +124,32 @@ def test_what_has_none_is_said(told: str) -> None:
     assert any(told in note for note in imported().notes)
 
 
+def test_what_is_carried_and_what_is_nothing_here_is_not_complained_of() -> None:
+    """Each key that has a counterpart, with something in it, and those of theirs that only they need."""
+    found = from_llama_swap("""
+startPort: 5800
+macros: {m: /a.gguf}
+globalTTL: 60
+unloadTimeout: 20
+apiKeys: ["${env.A_KEY}"]
+models:
+  a:
+    cmd: llama-server -m ${m}
+    macros: {n: 1}
+    env: [X=1]
+    aliases: [b]
+    ttl: 5
+    concurrencyLimit: 2
+    filters: {stripParams: top_k}
+    proxy: "http://127.0.0.1:${PORT}"
+    checkEndpoint: /health
+groups: {g: {members: [a]}}
+hooks: {on_startup: {preload: [a]}}
+routing: {router: {settings: {}}}
+""")
+    assert found.notes == []
+
+
 def test_the_result_is_valid(tmp_path: Path) -> None:
     path = tmp_path / "supervisor.yaml"
     found = imported()
@@ -305,6 +331,15 @@ def test_our_own_file_is_known(text: str, ours: bool) -> None:
         ("-dev none", {"device": []}),
         ("-ot 'blk/1=CPU,exps=CUDA0'", {"override_tensor": ["blk/1=CPU", "exps=CUDA0"]}),
         ("-c 8k", {"ctx_size": 8192}),
+        ("-fa off", {"flash_attn": "off"}),
+        ("-lm mlock", {"load_mode": "mlock"}),
+        ("--embedding", {"embeddings": "on"}),
+        ("-mm /p.gguf", {"mmproj": "/p.gguf"}),
+        ("--mmproj-auto", {"mmproj_auto": True}),
+        ("--no-mmproj", {"mmproj_auto": False}),
+        ("--no-mmproj-auto", {"mmproj_auto": False}),
+        ("--spec-type ngram-mod,draft-mtp", {"spec_type": ["ngram-mod", "draft-mtp"]}),
+        ("--spec-default", {"spec_type": ["default"]}),
     ],
 )
 def test_arguments_of_a_command(arguments: str, settings: dict[str, Any]) -> None:

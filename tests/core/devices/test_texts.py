@@ -127,6 +127,12 @@ def test_amds_tools() -> None:
     small, card = parse_rocm_smi(captured("rocm-smi.json"))
     assert (card.name, card.index, card.total_bytes) == ("Radeon RX 7900 XT", 1, 21458059264)
     assert (small.name, small.pci, small.uuid) == ("Raphael", "0000:0d:00.0", None)
+    assert card.free_bytes == 21458059264 - 27856896
+    figures = {"VRAM Total Memory (B)": "100", "VRAM Total Used Memory (B)": "30"}
+    for left_out, found in (("Used", (100, None)), ("Total M", (None, None)), ("nothing", (100, 70))):
+        told = {key: text for key, text in figures.items() if left_out not in key}
+        [one] = parse_rocm_smi(json.dumps({"card0": told}))
+        assert (one.total_bytes, one.free_bytes) == found
 
 
 def test_tools_lend_their_names_to_the_kernels_gpus() -> None:
@@ -143,6 +149,8 @@ def test_apples_texts() -> None:
     assert (gpu.name, gpu.total_bytes, gpu.shares_host) == ("Apple M2 Max", 48 * GIB, True)
     (raised,) = parse_apple(displays, f"hw.memsize: {64 * GIB}\niogpu.wired_limit_mb: 57344\n")
     assert raised.total_bytes == 56 * GIB
+    named_twice = json.dumps({"SPDisplaysDataType": [{"sppci_model": "Apple M4", "_name": "Built-in"}]})
+    assert [gpu.name for gpu in parse_apple(named_twice, "")] == ["Apple M4"]
     assert parse_apple(displays.replace("Apple M2 Max", "Intel UHD Graphics 630"), "hw.memsize: 1\n") == ()
 
 

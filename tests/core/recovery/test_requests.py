@@ -214,3 +214,12 @@ def test_the_parts_of_a_system_prompt_are_joined_as_they_are() -> None:
     found = chat_of_messages({"messages": [], "system": parts})
     assert found is not None
     assert found["messages"] == [{"role": "system", "content": "Be brief."}]
+
+
+def test_an_empty_turn_of_the_assistant_is_left_out_of_the_chat() -> None:
+    """A prefill that says nothing; what a user left empty is the engine's to refuse."""
+    asked = {"role": "user", "content": "Hi"}
+    for role, left in (("assistant", []), ("user", [{"role": "user", "content": None}])):
+        chat = chat_of_messages({"model": "m", "messages": [asked, {"role": role, "content": None}]})
+        assert chat is not None
+        assert chat["messages"] == [asked, *left]

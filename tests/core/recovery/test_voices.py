@@ -130,6 +130,9 @@ def test_items_of_responses(steps: list[Step]) -> None:
         if event["type"].endswith(".delta"):
             heard[event["item_id"]] = heard.get(event["item_id"], "") + event["delta"]
     assert {item["id"]: item_part(item)[1] for item in response["output"] if item_part(item)[1]} == heard
+    shown = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
+    shown += [event["part"] for event in events if event["type"].startswith("response.content_part.")]
+    assert {part["type"] for part in shown} <= {"output_text"}
 
 
 def item_part(item: Mapping[str, Any]) -> tuple[str, str]:

@@ -83,7 +83,7 @@ def test_an_impossible_value(key: str, value: GgufValue) -> None:
     ],
 )
 def test_what_llama_cpp_does_not_load(name: str, keys: dict[str, GgufValue | None]) -> None:
-    with pytest.raises(ModelFileError):
+    with pytest.raises(ModelFileError, match=r"\w+"):
         read_spec(model(name, keys))
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from supervisor.core.toolcalls import REGISTRY, Options
+from supervisor.core.toolcalls import REGISTRY, Options, Recoverer
 from supervisor.core.toolcalls.whole import Request, read_answer
-from tests.core.toolcalls.corpus import Case, closers, dialects, malformations, negatives
-from tests.core.toolcalls.support import Result, recover
+from tests.core.toolcalls.corpus import TOOLS, Case, closers, dialects, malformations, negatives
+from tests.core.toolcalls.support import Result, folded, recover
 
 CASES = [*dialects.CASES, *malformations.CASES, *closers.CASES, *negatives.CASES]
 # what turns out to be no call only behind a string that has been given out cannot be taken back
@@ -185,6 +185,45 @@ def test_a_gemma_string_ends_where_another_call_begins(opener: str, quote: str) 
     for between in ("", " ", "\n"):
         result = recover(Case("x", between.join(calls)))
         assert (result.parsed(), result.content) == (expected, "")
+
+
+LONG = "x" * 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'<tool_call>{{"name": "write_file", "arguments": {{"path": "a", "content": "{LONG}"}}}}</tool_call>',
+        f"<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=content>\n{LONG}\n</parameter>\n</function>",
+        f"<tool_call>write_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n<arg_key>content</arg_key>\n"
+        f"<arg_value>{LONG}</arg_value>\n</tool_call>",
+    ],
+    ids=["JSON", "parameters", "pairs"],
+)
+def test_a_long_argument_behind_a_short_one_is_given_out_in_pieces_of_one_object(text: str) -> None:
+    result = recover(Case("x", text), by_bytes(text, 7), pieces_after=20)
+    assert result.parsed() == (("write_file", {"path": "a", "content": LONG}),)
+
+
+def test_what_is_longer_than_may_be_held_is_given_out_as_text_before_its_end() -> None:
+    recoverer = Recoverer(TOOLS, options=Options(max_hold=64, pieces_after=None))
+    begun = f'<tool_call>{{"name": "write_file", "arguments": {{"path": "a", "content": "{LONG}'
+    told = [event for piece in by_bytes(begun, 9) for event in recoverer.feed("content", piece)]
+    assert len(folded(told).content) > len(begun) - 64
+
+
+@pytest.mark.parametrize(("allowed", "calls"), [({"hermes"}, 1), ({"glm-4.5"}, 0), (None, 1), (set[str](), 0)])
+def test_only_the_dialects_that_are_asked_for_count(allowed: set[str] | None, calls: int) -> None:
+    text = '<tool_call>{"name": "ping", "arguments": {}}</tool_call>'
+    result = recover(Case("x", text), dialects=None if allowed is None else frozenset(allowed))
+    assert len(result.calls) == calls
+    assert result.content == ("" if calls else text)
+
+
+def test_thoughts_that_are_not_split_off_stay_content() -> None:
+    text = "<think>Hm. <tool_call>x</think>\n\nHello."
+    result = recover(Case("x", text), split_think=False)
+    assert (result.content, result.reasoning, result.raw) == (text, "", {"content": text, "reasoning": ""})
 
 
 def test_every_dialect_and_every_malformation_has_its_row() -> None:

@@ -106,6 +106,41 @@ def test_its_markup_is_shown_by_the_engine() -> None:
     assert SCRATCHED.turn_tokens("A prompt") == ()
 
 
+@pytest.mark.parametrize(
+    ("dialect", "texts"),
+    [
+        ("gemma-4", {'<|"|>', "<|channel>"}),
+        ("functiongemma", {"<escape>"}),
+        ("kimi-k2", {"<|tool_call_argument_begin|>"}),
+        ("kimi-k3", {"<|sep|>", "<|open|>", "<|close|>"}),
+        ("internlm2", {"<|plugin|>", "<|interpreter|>"}),
+        ("gigachat-3", {"<|role_sep|>"}),
+        ("minimax-m3", {"]<]minimax[>["}),
+        ("mistral-v7", {"[TOOL_CONTENT]"}),
+        ("mistral-v11", {"[CALL_ID]", "[ARGS]"}),
+        ("mistral-v13", {"[ARGS]"}),
+        ("deepseek-v3", {"<｜tool▁sep｜>"}),
+        ("deepseek-v3.2", {"｜DSML｜"}),
+        ("step3", {"<｜tool_sep｜>"}),
+        ("solar-open", {"<|tool_call:name|>", "<|tool_call:args|>"}),
+    ],
+)
+def test_the_engine_is_asked_to_show_what_divides_the_parts_of_a_call(dialect: str, texts: set[str]) -> None:
+    assert texts <= {*REGISTRY.dialects[dialect].tokens} <= {*REGISTRY.tokens}
+
+
+def test_channels_of_harmony_are_shown_where_the_prompt_has_them() -> None:
+    shown = {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"}
+    assert {*REGISTRY.turn_tokens("<|channel|>analysis")} == shown
+    assert not shown & {*REGISTRY.tokens, *REGISTRY.turn_tokens("<|im_start|>")}
+
+
+@pytest.mark.parametrize("tag", ["arg_key", "arg_value", "longcat_arg_key", "longcat_arg_value", "tool_call", "think"])
+def test_the_engine_is_asked_to_show_both_tags_of_what_stands_in_tags(tag: str) -> None:
+    """Each may be one token, which an engine that is not asked for it leaves out."""
+    assert {f"<{tag}>", f"</{tag}>"} <= {*REGISTRY.tokens}
+
+
 def test_the_page_and_the_command_show_it() -> None:
     assert "| `scratch` | Scratch 1 |\n" in table(SCRATCHED.dialects)
     asked: Asked = {"text": f"%%call get_weather {PARIS}%%end", "tools": TOOLS}

@@ -36,11 +36,68 @@ def test_an_answer_without_calls_says_what_stayed_text() -> None:
     assert finish_reason_of(answer, "stop") == "stop"
 
 
+@pytest.mark.parametrize("around", [("```tool_code\n", "\n```"), ("<function_calls>", "</function_calls>")])
 @pytest.mark.parametrize("between", [";", ",", " ; ", "\n"])
-def test_statements_of_a_fence_lose_no_character_to_what_divides_them(between: str) -> None:
+def test_statements_lose_no_character_to_what_divides_them(between: str, around: tuple[str, str]) -> None:
     calls = ('get_weather(city="Paris")', 'get_weather(city="Rome")')
-    answer = read(f"```tool_code\n{between.join(calls)}\n```")
+    answer = read(between.join(calls).join(around))
     assert [json.loads(call.arguments) for call in answer.calls] == [{"city": "Paris"}, {"city": "Rome"}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_call"),
+    [
+        ("function", True),
+        ("function_call", True),
+        ("tool_call", True),
+        ("tool_use", True),
+        ("text", False),
+        ("", False),
+    ],
+)
+def test_an_object_that_says_its_type_is_a_call_of_these(kind: str, is_call: bool) -> None:
+    assert bool(read(f'<tool_call>{{"type": "{kind}", {CALL[1:]}</tool_call>').calls) is is_call
+
+
+@pytest.mark.parametrize("name", ["name", "tool_name"])
+@pytest.mark.parametrize("arguments", ["arguments", "parameters", "args"])
+@pytest.mark.parametrize("number", ["id", "tool_call_id"])
+def test_keys_of_a_call_have_these_names(name: str, arguments: str, number: str) -> None:
+    [call] = read(f'<tool_call>{{"{name}": "ping", "{arguments}": {{}}, "{number}": "c1"}}</tool_call>').calls
+    assert (call.name, call.arguments, call.id) == ("ping", "{}", "c1")
+
+
+@pytest.mark.parametrize(("end", "repaired"), [("<|close|>call<|sep|>", False), ("", True)])
+def test_a_kimi_call_without_its_end_counts_as_repaired(end: str, repaired: bool) -> None:
+    argument = '<|open|>argument key="city" type="string"<|sep|>Paris<|close|>argument<|sep|>'
+    [call] = read(f'<|open|>tools<|sep|><|open|>call tool="get_weather" index="1"<|sep|>{argument}{end}').calls
+    assert (json.loads(call.arguments), call.repaired) == ({"city": "Paris"}, repaired)
+
+
+M3 = "]<]minimax[>["
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f"{M3}</tool_call>",
+        "",
+        f'{M3}<invoke name="get_time">',
+        f"Paris{M3}</invoke>",
+        f"{M3}<city>Paris{M3}</city>more{M3}</invoke>{M3}</tool_call>",
+    ],
+)
+def test_an_invocation_without_an_end_or_an_argument_is_no_call_of_a_tool_that_is_missing(rest: str) -> None:
+    text = f'{M3}<tool_call>{M3}<invoke name="get_weather">{rest}'
+    answer = read(text)
+    assert (answer.content, answer.calls) == (text, [])
+    assert {left.why for left in answer.left} == {"not_a_call"}
+
+
+@pytest.mark.parametrize("line", ["`x````", "a ~~~", "a ```", "Use `x` ```", "~~ ~~~", "``x`` ~~~"])
+def test_a_fence_begins_a_line(line: str) -> None:
+    """What looks like one within a line hides no call on the next."""
+    assert [call.name for call in read(f"{line}\n<tool_call>{CALL}</tool_call>").calls] == ["get_weather"]
 
 
 @pytest.mark.parametrize("text", ["get_weather(", "[1, x]", "{1", "'a", "Paris", "", "1 2"])

@@ -21,7 +21,7 @@ _CALL: Final = Literals(["call:"])
 _PREFIX: Final = re.compile(r"<([A-Za-z][A-Za-z0-9_.\-]{0,10}:)(invoke |function_calls>|tool_calls?>)")
 _BEGUN: Final = re.compile(r"<[A-Za-z][A-Za-z0-9_.\-]{0,10}(?::[a-z_]{0,14})?")
 _WORDS: Final = frozenset(
-    word[:count] for word in ("invoke ", "function_calls>", "tool_call>", "tool_calls>") for count in range(len(word))
+    word[:count] for word in ("invoke ", "function_calls>", "tool_calls>") for count in range(len(word))
 )
 _LONGEST: Final = 28
 
@@ -128,6 +128,7 @@ DIALECTS: Final = (
         models="LongCat",
         openers={"<longcat_tool_call>": _Wrapped(pairs="longcat", pairs_prefix="longcat_")},
         closers=("</longcat_tool_call>",),
+        tokens=("<longcat_arg_key>", "</longcat_arg_key>", "<longcat_arg_value>", "</longcat_arg_value>"),
     ),
     Dialect(
         id="minimax-m2",

@@ -12,6 +12,7 @@ _INVOKE = '<invoke name="get_weather">\n<parameter name="city">Paris</parameter>
 _INVOKE_ROME = '<invoke name="get_weather">\n<parameter name="city">Rome</parameter>\n</invoke>'
 _M3 = "]<]minimax[>["
 _DS = '<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{"city": "Paris"}\n```<｜tool▁call▁end｜>'
+_DS_NONE = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>"
 _DS31 = '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜>'
 _KIMI = '<|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>'
 _KIMI_1 = '<|tool_call_begin|>functions.get_time:1<|tool_call_argument_begin|>{"zone": "UTC"}<|tool_call_end|>'
@@ -142,6 +143,8 @@ CASES = [
         (PARIS, PING),
         dialect="hunyuan-hy3",
     ),
+    Case("D8-no-arguments", f"{_DS_NONE}ping<｜tool▁sep｜><｜tool▁call▁end｜>", (PING,), dialect="deepseek-v3.1"),
+    Case("D8-no-fence", f"{_DS_NONE}function<｜tool▁sep｜>ping\n<｜tool▁call▁end｜>", (PING,), dialect="deepseek-v3"),
     Case("D8", f"<｜tool▁calls▁begin｜>{_DS}<｜tool▁calls▁end｜>", ONE, dialect="deepseek-v3"),
     Case(
         "D8-two",
