@@ -68,13 +68,16 @@ class ReadyInfo:
 
 
 class StartNotes(Protocol):
-    """A receiver of the facts of a start that succeeded."""
+    """A receiver of the facts of a start."""
 
     def ready(self, pid: int, seconds: float, n_ctx: int | None, account: Footprint | None) -> Footprint | None:
         """Take process, seconds until ready, context per slot and the engine's account; return its footprint.
 
         Must not block.
         """
+
+    def failed(self, code: str) -> None:
+        """Take the code of the failure with which the start ended instead. Must not block."""
 
 
 class Keeper(Protocol):
@@ -92,7 +95,7 @@ class Attendants:
     """Those who attend to an engine. None: nobody does.
 
     Attributes:
-        notes: gets the facts of a start that succeeded.
+        notes: gets the facts of its start.
         keeper: saves and restores what its slots hold.
     """
 
@@ -255,7 +258,10 @@ class Engine:
                 return info
             outcome = self._exit.result()
         said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
-        raise failed_start(outcome, said, self._launch.names)
+        failure = failed_start(outcome, said, self._launch.names)
+        if self._notes is not None:
+            self._notes.failed(failure.code)
+        raise failure
 
     async def _stop(self) -> None:
         status = ExitStatus(None, None)

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, fields, replace
 import structlog
 
 from supervisor.core.devices import Device
+from supervisor.core.engine_output.failures import KILLED, OUT_OF_MEMORY
 from supervisor.core.engine_output.footprint import Footprint, asking, renamed
 from supervisor.core.launch import LaunchOptions, LaunchSpec
-from supervisor.core.learn.history import Observation, overhead
+from supervisor.core.learn.history import Observation, lowers_plans, overhead
 from supervisor.core.learn.identity import Settings, Start, backend_of, options_hash, plain_settings
 from supervisor.core.memory import EstimateOptions, MemoryEstimate
 from supervisor.core.plan import Explicit, Placement
@@ -36,6 +37,8 @@ _PLANNED = frozenset(field.name for field in (*fields(EstimateOptions), *fields(
 }
 
 _LONGEST = 1024  # characters of one option's text
+
+_DISPROVED_BY = frozenset({OUT_OF_MEMORY, KILLED})
 
 ProcessBytes = Callable[[int], Mapping[str, int]]
 """The bytes that the driver says a process holds, by device name."""
@@ -76,6 +79,7 @@ class Learning:
         self._clock = clock
         self._process_bytes = process_bytes
         self._writer = ThreadPoolExecutor(1, "store")
+        self._forgotten: set[tuple[str, ...]] = set()  # not yet deleted
 
     def begin(self, start: Start, intent: Intent, names: Mapping[str, str], n_ctx_train: int | None) -> StartNotes:
         """Look up what is known of such a start. Blocks briefly.
@@ -85,13 +89,16 @@ class Learning:
             names: the engine's name of a device → ours, where they differ.
             n_ctx_train: the model's native context.
         """
-        known = [one for one in self.observations(start.model) if _same_start(one.start, start)]
-        return StartNotes(self, start, intent, known[0].footprint if known else None, names, n_ctx_train)
+        learned = self.observations(start.model)
+        known = [one.footprint for one in learned if _same_start(one.start, start)]
+        doubtful = tuple(one.start for one in learned if one.start.engine == start.engine and lowers_plans(one))
+        return StartNotes(self, start, intent, known[0] if known else None, names, n_ctx_train, doubtful)
 
     def observations(self, model: str) -> tuple[Observation, ...]:
         """Return the observations of a model, newest first; none where the store cannot be read."""
+        forgotten = frozenset(self._forgotten)  # before the rows: what is deleted meanwhile is not among them either
         try:
-            return self._footprints.find(model)
+            return tuple(one for one in self._footprints.find(model) if _key(one.start) not in forgotten)
         except sqlite3.Error as error:
             _log.warning("store_unreadable", reason=str(error))
             return ()
@@ -103,6 +110,17 @@ class Learning:
         except sqlite3.Error as error:
             _log.warning("store_unreadable", reason=str(error))
             return None
+
+    def forget(self, start: Start) -> None:
+        """Forget what a start showed, from now on, without making the caller wait."""
+        key = _key(start)
+        self._forgotten.add(key)
+
+        def delete(_: Database) -> None:
+            self._footprints.forget(start)
+            self._forgotten.discard(key)
+
+        self.later("that a footprint is forgotten", delete)
 
     def later(self, what: str, job: Callable[[Database], None]) -> None:
         """Write something else down, in order and without making the caller wait; log what cannot be kept."""
@@ -160,7 +178,12 @@ class Learning:
 
 @dataclass(frozen=True)
 class StartNotes:
-    """The notes of one start: what was known before, and where to write what it shows."""
+    """The notes of one start: what was known before, and where to write what it shows.
+
+    Attributes:
+        known: what such a start held before.
+        doubtful: earlier starts of the model that may have made its plan too small.
+    """
 
     learning: Learning
     start: Start
@@ -168,10 +191,21 @@ class StartNotes:
     known: Footprint | None
     names: Mapping[str, str] = field(default_factory=dict)
     n_ctx_train: int | None = None
+    doubtful: tuple[Start, ...] = ()
 
     def asked(self, launch: LaunchSpec, flags: Collection[str]) -> LaunchSpec:
         """Return the launch that makes the engine report its buffers, where that is useful and the engine can."""
         return launch if self.known else replace(launch, argv=asking(launch.argv, flags))
+
+    def failed(self, code: str) -> None:
+        """Forget what may have made the plan too small, if memory ran out under it.
+
+        The next plan goes by the estimate, and such starts are measured anew.
+        """
+        if self.doubtful and code in _DISPROVED_BY:
+            _log.warning("footprints_forgotten", starts=len(self.doubtful), code=code)
+            for start in self.doubtful:
+                self.learning.forget(start)
 
     def ready(self, pid: int, seconds: float, n_ctx: int | None, account: Footprint | None) -> Footprint | None:
         """Write down that the engine is ready; return its footprint, reported or known.
@@ -240,7 +274,11 @@ def _hidden(value: str) -> str:
 
 
 def _same_start(one: Start, other: Start) -> bool:
-    return replace(one, settings={}, build=None) == replace(other, settings={}, build=None)
+    return _key(one) == _key(other)
+
+
+def _key(start: Start) -> tuple[str, ...]:
+    return (start.model, start.options, start.engine, start.backend, *start.devices)
 
 
 def _compute_bytes(intent: Intent) -> dict[str, int]:

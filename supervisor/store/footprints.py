@@ -46,6 +46,14 @@ class Footprints:
                 (_KEPT - 1,),
             )
 
+    def forget(self, start: Start) -> None:
+        """Delete the observation of a start; the start's settings and build do not count."""
+        key = start.model, start.options, start.engine, start.backend, _text(start.devices)
+        with self._database.change() as connection:
+            connection.execute(
+                "DELETE FROM footprints WHERE (model, options, engine, backend, devices) = (?,?,?,?,?)", key
+            )
+
     def find(self, model: str) -> tuple[Observation, ...]:
         """Return all observations of a model, newest first. A row that cannot be understood counts as absent."""
         rows = self._database.rows(

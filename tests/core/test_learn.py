@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.engine_output.footprint import DeviceFootprint, Footprint
-from supervisor.core.learn.history import Observation, learned, overhead, typical_seconds
+from supervisor.core.learn.history import Observation, learned, lowers_plans, overhead, typical_seconds
 from supervisor.core.learn.identity import Start, backend_of, options_hash, plain_settings
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, estimate
 from supervisor.core.spec import read_spec
@@ -218,3 +218,11 @@ def test_what_is_learned_is_usable(stored: list[Observation], options: EstimateO
 def test_the_order_of_what_is_stored_does_not_matter(stored: list[Observation]) -> None:
     other = replace(ONE, ctx_size=512)
     assert learned(stored, start(other), estimated(other)) == learned(stored[::-1], start(other), estimated(other))
+
+
+def test_which_observations_make_plans_smaller() -> None:
+    assert lowers_plans(observed(ONE, 0.5))
+    assert not lowers_plans(observed(ONE, 1.5))
+    more = observed(ONE, 1.5)
+    assert not lowers_plans(replace(more, overhead_bytes={"CPU": MIB}))
+    assert lowers_plans(replace(more, overhead_bytes={"CUDA0": MIB})), "in place of the reserve"

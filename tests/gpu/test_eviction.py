@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gpu.stage import Cast, Stage, stage
+from tests.support.daemon import wait_until
 from tests.support.scripted import ScriptedModel
 from tests.support.vulkan import VulkanEngine
 
@@ -24,6 +25,7 @@ def shown(
     for name in ("one", "two", "three"):
         cast.add(name, blocks=4, mib=10)
     cast.add("here", blocks=4, mib=10, device=["Vulkan1"])
+    cast.add("twins", blocks=4, replicas=2)
     with stage(vulkan_engine, folder, cast.models, placement={"partial_offload": False}) as found:
         yield found
 
@@ -38,6 +40,10 @@ def cleared(shown: Stage) -> Iterator[None]:
 def state(shown: Stage, model: str) -> str:
     found: str = shown.daemon.model(model)["state"]
     return found
+
+
+def states(shown: Stage, model: str) -> list[str]:
+    return [engine["state"] for engine in shown.daemon.model(model)["engines"]]
 
 
 def device_of(status: dict[str, Any]) -> str:
@@ -63,6 +69,12 @@ def test_only_the_device_that_is_wanted_is_cleared(shown: Stage) -> None:
     on = {device_of(status): name for name, status in statuses.items()}
     assert device_of(shown.loaded("here")) == "Vulkan1"
     assert (state(shown, on["Vulkan0"]), state(shown, on["Vulkan1"])) == ("ready", "unloaded")
+
+
+def test_replicas_spread_although_one_device_would_do(shown: Stage) -> None:
+    shown.loaded("twins")
+    wait_until(lambda: states(shown, "twins") == ["ready", "ready"], "both replicas are ready")
+    assert all(4 * MIB < shown.gpu(number).held < 32 * MIB for number in (0, 1))
 
 
 def test_a_pinned_model_stays_and_the_answer_has_the_numbers(shown: Stage) -> None:

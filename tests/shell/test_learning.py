@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from supervisor.core.devices import Machine
 from supervisor.core.engine_output.capabilities import Capabilities
-from supervisor.core.engine_output.footprint import Footprint, asking
+from supervisor.core.engine_output.footprint import DeviceFootprint, Footprint, asking
 from supervisor.core.launch import LaunchOptions, LaunchSpec, Placed, build_launch
 from supervisor.core.learn.history import learned
 from supervisor.core.learn.identity import Start
@@ -248,6 +248,23 @@ async def test_other_options_are_learned_anew(shop: Workshop, demo_model: Path) 
     shop.learning.flush()
     large = await shop.start(await shop.plan(demo_model, LaunchOptions(ctx_size=8192)))
     assert footprint_of(large).on("CPU").kv_bytes == 2 * footprint_of(small).on("CPU").kv_bytes
+
+
+@pytest.mark.parametrize(("code", "believed"), [("out_of_memory", 0), ("engine_killed", 0), ("model_load_failed", 1)])
+async def test_what_made_a_plan_too_small_is_forgotten_at_once(
+    shop: Workshop, demo_model: Path, code: str, believed: int
+) -> None:
+    options = LaunchOptions(ctx_size=4096, extra_args=("--no-warmup",))
+    planned = await shop.plan(demo_model, options)
+    start = planned.start
+    low = Footprint((DeviceFootprint("CPU", compute_bytes=1),), 4096, 4096, 1)
+    shop.learning.keep(replace(shop.notes(planned), intent=Intent({}, estimated=planned.estimate)), 1, 1.0, low)
+    shop.learning.flush()
+    assert len(shop.learning.observations(start.model)) == 1
+    shop.notes(planned).failed(code)
+    assert len(shop.learning.observations(start.model)) == believed
+    with kept(shop) as database:
+        assert len(database.rows("SELECT * FROM footprints")) == believed
 
 
 async def test_a_known_footprint_of_another_context_is_not_shown(shop: Workshop, demo_model: Path) -> None:

@@ -32,6 +32,14 @@ def test_the_newest_come_first_and_one_model_at_a_time(database: Database) -> No
     assert footprints.find("nobody's") == ()
 
 
+def test_one_way_of_starting_is_forgotten(database: Database) -> None:
+    footprints = Footprints(database)
+    for number in (1, 2):
+        footprints.record(observation(number))
+    footprints.forget(replace(observation(1).start, settings={}, build=None))
+    assert footprints.find("model") == (observation(2),)
+
+
 def test_what_fills_a_disk_is_not_kept(database: Database) -> None:
     """Clients choose options: thousands of rows of a megabyte each would be read for every plan."""
     footprints = Footprints(database)

@@ -65,6 +65,16 @@ def learned(observations: Iterable[Observation], now: Start, estimate: MemoryEst
     )
 
 
+def lowers_plans(one: Observation) -> bool:
+    """Return whether plans that go by an observation may be smaller than by the estimate alone.
+
+    They are where a compute buffer took less than estimated, and where what a process holds beside its buffers on a
+    device takes the place of the reserve.
+    """
+    smaller = any(device.compute_bytes < one.estimated.get(device.name, 0) for device in one.footprint.devices)
+    return smaller or any(name != HOST for name in one.overhead_bytes)
+
+
 def overhead(footprint: Footprint, process_bytes: Mapping[str, int], anonymous_bytes: int | None) -> dict[str, int]:
     """Return the bytes that a process holds beside its buffers, by device.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from supervisor.core.memory import EstimateOptions, Shape, place_layers
@@ -164,16 +164,30 @@ def layers_on(sizes: Sizes, setting: Setting, space: Space, pool: Pool) -> list[
     return balance(board.load.layers, board.room, board.free, setting.start)
 
 
-def choose(
-    sizes: Sizes, setting: Setting, space: Space, pools: Sequence[Pool], roomy: Callable[[Pool], bool]
-) -> Pool | None:
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """What is preferred of devices that all hold a setting.
+
+    Attributes:
+        roomy: whether a list of them has room for all that the setting may grow to.
+        shunned: devices, by their place in the budgets, on which the model has another engine.
+    """
+
+    roomy: Callable[[Pool], bool]
+    shunned: frozenset[int] = frozenset()
+
+    def best(self, lists: Sequence[Pool]) -> Pool | None:
+        """Return the first roomy list without a device that is shunned, else the first that is roomy."""
+        apart = [one for one in lists if self.shunned.isdisjoint(one.devices)]
+        return next(filter(self.roomy, (*apart, *lists)), None)
+
+
+def choose(sizes: Sizes, setting: Setting, space: Space, pools: Sequence[Pool], taste: Taste) -> Pool | None:
     """Return the devices for a setting: as few as suffice, as a list.
 
-    Of several sets that suffice, take the tightest that is `roomy`, which leaves the large holes to the next model;
-    where none is, take the one with most room. The sets that are looked at are neighbours in order of room.
-
-    Of several sets that will do: the tightest that is `roomy`, which leaves the large holes to the next model; where
-    none is, the one with most room. Sets that are looked at are neighbours in order of room.
+    Of several sets that suffice, take the tightest that is `roomy`, which leaves the large holes to the next model,
+    and rather one without a device that is shunned; where none is roomy, take the one with most room. The sets that
+    are looked at are neighbours in order of room.
     """
     if setting.start >= sizes.n_places:
         return HOST_ONLY if fits_list(sizes, setting, space, HOST_ONLY) else None
@@ -182,7 +196,7 @@ def choose(
             return pool
         chosen = None if pool.listed else _smallest(sizes, setting, space, pool)
         if chosen:
-            return _prefer(sizes, setting, space, (pool, chosen), roomy)
+            return _prefer(sizes, setting, space, (pool, chosen), taste)
     return None
 
 
@@ -207,7 +221,7 @@ def _prefer(
     setting: Setting,
     space: Space,
     found: tuple[Pool, tuple[int, ...]],
-    roomy: Callable[[Pool], bool],
+    taste: Taste,
 ) -> Pool:
     pool, fallback = found
     count = len(fallback)
@@ -217,14 +231,14 @@ def _prefer(
     rising = sorted(places, key=lambda device: (rooms[device], device))
     falling = sorted(places, key=lambda device: (-rooms[device], device))
     freest = list_of(pool, falling[:count])
-    if roomy(freest):  # of devices with equal room, it may have others than the last of the neighbours has
-        return next(filter(roomy, _neighbours(pool, rising, count)), freest)
+    if taste.roomy(freest):  # of devices with equal room, it may have others than the last of the neighbours has
+        return taste.best(_neighbours(pool, rising, count)) or freest
     fitting = (devices for devices in _neighbours(pool, falling, count) if fits_list(sizes, setting, space, devices))
     return next(fitting, list_of(pool, fallback))
 
 
-def _neighbours(pool: Pool, order: Sequence[int], count: int) -> Iterator[Pool]:
-    return (list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1))
+def _neighbours(pool: Pool, order: Sequence[int], count: int) -> list[Pool]:
+    return [list_of(pool, order[at : at + count]) for at in range(len(order) - count + 1)]
 
 
 def list_of(pool: Pool, places: Sequence[int]) -> Pool:

@@ -54,7 +54,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A request, prepared for the search."""
+    """A request, prepared for the search.
+
+    Attributes:
+        shunned: devices, by their place in the budgets, on which the model has another engine.
+    """
 
     request: PlanRequest
     budgets: Budgets
@@ -64,6 +68,7 @@ class Task:
     sizes: Sizes
     steps: tuple[Step, ...]
     kvs: tuple[tuple[str, str], ...]
+    shunned: frozenset[int] = frozenset()
 
 
 def task_of(

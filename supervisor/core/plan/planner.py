@@ -9,10 +9,10 @@ from supervisor.core.memory import Refusal
 from supervisor.core.plan.advice import does_not_fit, refused
 from supervisor.core.plan.compose import compose
 from supervisor.core.plan.evict import Leaving, cheapest
-from supervisor.core.plan.fitting import choose
+from supervisor.core.plan.fitting import Taste, choose
 from supervisor.core.plan.growth import can_be_native, grown
 from supervisor.core.plan.ladder import Step, Task, find, may_page, possible, task_of
-from supervisor.core.plan.space import Space, free_of, held_by
+from supervisor.core.plan.space import Space, free_of, held_by, used_by
 from supervisor.core.plan.types import Budgets, DoesNotFit, Placement, PlanRequest, Policy, Resident
 from supervisor.core.plan.why import reasons
 
@@ -37,6 +37,7 @@ def plan(
     task = task_of(request, budgets, policy)
     if isinstance(task, Refusal):
         return refused(request, task)
+    task = replace(task, shunned=used_by(budgets, [one for one in residents if one.model == request.model]))
     free = free_of(budgets, residents)
     movable = [resident for resident in residents if resident.evictable]
     found = _down(task, free, movable)
@@ -74,7 +75,8 @@ def _realise(task: Task, step: Step, free: Space, leaving: Leaving) -> Placement
     setting = find(task, step, space)
     if setting is None:
         return None
-    pool = choose(task.sizes, setting, space, task.pools, lambda pool: can_be_native(task, setting, space, pool))
+    taste = Taste(lambda pool: can_be_native(task, setting, space, pool), task.shunned)
+    pool = choose(task.sizes, setting, space, task.pools, taste)
     if pool is None:
         return None
     final = grown(task, setting, space, pool)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from supervisor.core.devices import HOST
@@ -38,6 +38,12 @@ def held_by(budgets: Budgets, residents: Iterable[Resident]) -> Space:
             devices[number] += max(used, budget.usable_bytes) + 1 if workers.get(budget.name) in busy else used
             host += used if budget.shares_host else 0
     return Space(tuple(devices), host)
+
+
+def used_by(budgets: Budgets, residents: Sequence[Resident]) -> frozenset[int]:
+    """Return the devices on which these engines hold anything, by their place in the budgets."""
+    names = {name for resident in residents for name, size in resident.used_bytes.items() if size}
+    return frozenset(number for number, budget in enumerate(budgets.devices) if budget.name in names)
 
 
 def worker_of(budget: Budget) -> str | None:
