@@ -78,12 +78,6 @@ def test_every_call_is_on_the_rest_page() -> None:
     assert not missing, f"docs/rest.md does not name {missing}"
 
 
-def test_every_relayed_path_is_on_the_page_of_requests() -> None:
-    page = (ROOT / "docs" / "relay.md").read_text(encoding="utf-8")
-    missing = [path for path in SERVED if f"`{path}`" not in page]
-    assert not missing, f"docs/relay.md does not name {missing}"
-
-
 @pytest.mark.parametrize("text", yaml_blocks(""))
 def test_a_configuration_of_a_page_passes_the_check(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

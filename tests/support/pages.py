@@ -11,7 +11,16 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
-from tests.support import cli_page, dialect_table, error_table, module_table, option_tables, plan_example, state_diagram
+from tests.support import (
+    cli_page,
+    dialect_table,
+    error_table,
+    module_table,
+    option_tables,
+    plan_example,
+    route_table,
+    state_diagram,
+)
 from tests.support.made import ROOT, Made
 from tests.test_house import FLOORS
 
@@ -21,6 +30,7 @@ MADE: tuple[Made, ...] = (
     dialect_table.TABLE,
     error_table.TABLE,
     error_table.TREE,
+    route_table.TABLE,
     Made(module_table.PAGE, module_table.TABLE, partial(module_table.table, FLOORS)),
     state_diagram.DIAGRAM,
     plan_example.PLAN,

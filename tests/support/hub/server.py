@@ -106,6 +106,7 @@ class LocalHub:
         self.repositories: dict[str, Repository] = {}
         self.faults: list[Fault] = []
         self.seen: list[Seen] = []
+        self.held = 0  # requests that have been made to wait
         self.token = "hf_secret_token_of_the_test"
         self.latency = 0.0
         self.knows_ranges = True
@@ -154,6 +155,12 @@ class LocalHub:
                     fault.times -= 1
                     return fault
         return None
+
+    def hold(self, until: threading.Event) -> None:
+        """Let a request wait, and count it."""
+        with self._lock:
+            self.held += 1
+        until.wait(PATIENCE)
 
     def note(self, seen: Seen) -> None:
         with self._lock:
@@ -211,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(parts.path)
         self._fault = hub.fault_for(self.command, path)
         if self._fault is not None and self._fault.hold is not None:
-            self._fault.hold.wait(PATIENCE)
+            hub.hold(self._fault.hold)
         try:
             if self._fault is not None and self._fault.status is not None:
                 self._reply(self._fault.status, b'{"error": "spoilt"}', dict(self._fault.headers))
