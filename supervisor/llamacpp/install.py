@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from supervisor.errors import BuildFailed, BuildToolMissing, EngineInstallFailed, EngineUnusable, SupervisorError
@@ -230,7 +231,9 @@ def _describe(made: _Made, binary: Path, scratch: Path) -> Manifest:
 def _new_log(store: EngineStore) -> Path:
     store.logs.mkdir(parents=True, exist_ok=True)
     keep_newest(store.logs.glob("install-*.log"), _LOGS - 1)
-    return store.logs / f"install-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    name = f"install-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    numbered = (store.logs / f"{name}-{number}.log" for number in count(1))
+    return next(path for path in numbered if not path.exists())
 
 
 def _summary(failures: list[tuple[str, SupervisorError]]) -> SupervisorError:
