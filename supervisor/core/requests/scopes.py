@@ -1,8 +1,8 @@
 """The scope that every path needs of a key: one table, and nothing that is not in it.
 
 A path that is in no row is for keys with the scope `manage` alone, and so is what is in none of the rows of an engine's
-own paths. `infer` uses models, `read` looks, `manage` changes. No scope holds another; a row may name several, of which
-one will do.
+own paths. `infer` uses models, `read` looks, `manage` changes, and looks. A row may name several scopes, of which one
+will do.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class Row:
 
 INFER: Final = frozenset({Scope.INFER})
 MANAGE: Final = frozenset({Scope.MANAGE})
-READ: Final = frozenset({Scope.READ})
-_LIST: Final = INFER | READ  # clients that infer ask which models there are
+READ: Final = frozenset({Scope.READ, Scope.MANAGE})
 ANY: Final = frozenset(Scope)
 
 
@@ -60,7 +59,7 @@ def _rows(scopes: frozenset[Scope], *calls: str, all_models: bool = False) -> It
 
 ROWS: Final[tuple[Row, ...]] = (
     *_rows(INFER, *(f"POST {path}" for path in SERVED), "GET /lora-adapters"),
-    *_rows(_LIST, "GET /v1/models", "GET /v1/models/{model:path}", "GET /models"),
+    *_rows(ANY, "GET /v1/models", "GET /v1/models/{model:path}", "GET /models"),
     *_rows(READ, "GET /props", "GET /slots", "GET /running", "GET /models/sse"),
     *_rows(READ, "GET /api/v1/status", "GET /api/v1/models", "GET /api/v1/devices", "GET /api/v1/toolcalls"),
     *_rows(READ, "GET /api/v1/requests", "GET /api/v1/events", "GET /api/v1/logs", "GET /api/v1/logs/level"),
