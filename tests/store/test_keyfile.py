@@ -148,7 +148,12 @@ def test_what_cannot_be_written_down_is_not_handed_out_but_a_key_is_revoked_all_
         return keys
 
     keys = asyncio.run(go())
-    assert [code(keys, f"text-{number}") for number in range(4)] == [None, "unauthorized", "unauthorized", "unauthorized"]
+    assert [code(keys, f"text-{number}") for number in range(4)] == [
+        None,
+        "unauthorized",
+        "unauthorized",
+        "unauthorized",
+    ]
     assert [one.name for one in keys.all()] == ["full", "some"]
 
 
