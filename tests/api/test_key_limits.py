@@ -182,7 +182,9 @@ def test_an_answer_counts_as_the_engine_counts_it(
     found = usage(daemon, name)
     timings, said = told.get("timings"), told.get("usage", {})
     prompt = (
-        timings["prompt_n"] + timings["cache_n"] if timings else said["input_tokens"] + said.get("cache_read_input_tokens", 0)
+        timings["prompt_n"] + timings["cache_n"]
+        if timings
+        else said["input_tokens"] + said.get("cache_read_input_tokens", 0)
     )
     assert found == {"requests": 1, "prompt_tokens": prompt, "completion_tokens": 4}
 
