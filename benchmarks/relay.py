@@ -1,8 +1,10 @@
-"""What the relay costs: the same requests to an engine directly, through this program, through llama-server's router.
+"""What the relay costs: the same requests to an engine directly and through three relays.
+
+They are the barest one that Python can be (benchmarks/bare.py), this program, and llama-server's router.
 
     .venv/bin/python -m benchmarks.relay [--quick] [--rounds N] [--streams 1,8,32,256] [--engine PATH]
 
-Every round visits all three servers in turn, so that what else the machine does meets all alike; figures are medians
+Every round visits all servers in turn, so that what else the machine does meets all alike; figures are medians
 over the rounds. The table goes to stdout, and after it one line of JSON with the same figures.
 
 CPU per event is the relaying process's own user and system time (not its engines'), in a window in which every
@@ -38,7 +40,7 @@ from benchmarks.leave import freed_after
 from benchmarks.load import SHAPES, EmbeddingsJob, FirstEventsJob, Generator, StreamsJob
 from benchmarks.model import make_model
 from benchmarks.report import Report, percentile
-from benchmarks.servers import Server, direct, router, supervisor
+from benchmarks.servers import Server, bare, direct, router, supervisor
 from benchmarks.startup import added_seconds, ps_seconds, ready_after
 from supervisor.llamacpp.locate import locate
 from supervisor.system.paths import places
@@ -91,8 +93,10 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
     stack.callback(generator.close)
     slots = max(_PACED, *plan.streams)
     ours = stack.enter_context(supervisor(binary, model, folder, slots))
+    alone = stack.enter_context(direct(binary, model, folder, slots))
     servers = [
-        stack.enter_context(direct(binary, model, folder, slots)),
+        alone,
+        stack.enter_context(bare(alone, folder)),
         ours,
         stack.enter_context(router(binary, model, folder, slots)),
     ]
@@ -151,7 +155,7 @@ def _embeddings(plan: Plan, servers: Sequence[Server], generator: Generator, rep
 
 
 def _leaving(servers: Sequence[Server], report: Report) -> None:
-    for server in servers[1:]:
+    for server in servers[2:]:
         for name, stream in (("stream", True), ("one piece", False)):
             report.add(f"slot free after leaving, {name}", "ms", server.name, freed_after(server, stream=stream) * 1000)
 
