@@ -62,7 +62,7 @@ class Feed:
         return look if self._sees is None else look.limited(self._sees)
 
     async def until_ended(self, told: AsyncIterator[str]) -> AsyncIterator[str]:
-        """What is told, until the reader's key has ended: of that on, not a byte."""
+        """Pass on what is told until the reader's key has ended; from then on, not a byte."""
         async for piece in told:
             if self._ended():
                 return

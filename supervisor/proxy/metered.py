@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -11,7 +11,8 @@ from starlette.types import Scope
 
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import needed_of_engine
-from supervisor.core.stream.meter import Meter
+from supervisor.core.stream.chat import is_one
+from supervisor.core.stream.meter import Meter, TailMeter
 from supervisor.engines.client import EngineResponse
 from supervisor.errors import ModelDoesNotFit, SupervisorError
 
@@ -36,11 +37,14 @@ class Unmetered:
 class Metered(Unmetered):
     """An answer whose tokens are counted."""
 
-    def __init__(self) -> None:
-        self.meter = Meter()
+    def __init__(self, *, several: bool) -> None:
+        self._several = several
+        self.meter: Meter | TailMeter = Meter()
 
     def hears(self, upstream: EngineResponse) -> EngineResponse:
         """Return the answer, which is counted while it is read."""
+        if upstream.content_type == "text/event-stream" and not self._several:
+            self.meter = TailMeter()
         return upstream.heard_by(self.meter.hear)
 
 
@@ -49,12 +53,13 @@ UNMETERED: Final = Unmetered()
 
 
 @contextmanager
-def metered(key: Key | None) -> Iterator[Unmetered]:
-    """Count what an answer within the block uses, however the block ends."""
+def metered(key: Key | None, asked: Mapping[str, object] | None = None) -> Iterator[Unmetered]:
+    """Count what an answer within the block uses, however the block ends; `asked`: what the request says, if known."""
     if key is None:
         yield UNMETERED
         return
-    counted = Metered()
+    one = asked is not None and is_one(asked.get("n")) and not isinstance(asked.get("prompt"), list)
+    counted = Metered(several=not one)
     try:
         yield counted
     finally:

@@ -145,7 +145,7 @@ class RelayEndpoint:
         try:
             path, payload = await job.question(lease.client)
             filtered = job.new_filter()
-            with metered(job.key) as meter:
+            with metered(job.key, job.prepared.asked) as meter:
                 async with lease.client.post(path, payload) as upstream:
                     await _answer(job, meter.hears(upstream), filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:

@@ -123,7 +123,7 @@ class UpstreamEndpoint:
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
-                with metered(key_of(scope)) as meter:
+                with metered(key_of(scope), None if generation is None else generation.prepared.asked) as meter:
                     await self._with_lease(request, call, generation, (responder, meter))
             except asyncio.CancelledError:
                 error = request.was_cancelled()
