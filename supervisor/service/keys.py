@@ -1,6 +1,6 @@
 """The API keys of the daemon: added, shown, rotated, revoked, and kept in their file with what they have used.
 
-What changes a key is in the file before it is answered. What is used is written every few seconds: a daemon that is
+What changes a key is in the file before it is answered. What is used is written twice a minute: a daemon that is
 killed hard forgets that much.
 """
 
@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 _PREFIX = "sup-"
 _BYTES = 32  # of randomness
-_WRITE_S = 10.0  # between two writes of what is used
+_WRITE_S = 30.0  # between two writes of what is used
 
 
 def new_text() -> str:

@@ -46,7 +46,7 @@ class KeyFile:
         """Write the keys, as `record_of` gives them, whole or not at all. Raise KeysUnusable."""
         try:
             own_folder(self._path.parent)
-            atomic_write(self._path, json.dumps({"version": _VERSION, "keys": list(keys)}, indent=1).encode())
+            atomic_write(self._path, json.dumps({"version": _VERSION, "keys": list(keys)}).encode())
         except OSError as error:
             raise KeysUnusable(f"{self._path} cannot be written: {error}.") from error
 
