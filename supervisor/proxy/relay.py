@@ -225,7 +225,7 @@ class _Job:
 
     @property
     def heard(self) -> Callable[[bytes], bool] | None:
-        """What looks for the answer's id in its first events, by which the client may end it; None: it may not."""
+        """Take from the first events the answer's id, by which the client may end it; None: it may not."""
         return self._note_answer if self.api is RESPONSES else None
 
     def _note_answer(self, events: bytes) -> bool:
