@@ -70,6 +70,7 @@ SupervisorError                     internal_error
 └─ RequestError                     request_error
    ├─ InvalidRequest                invalid_request
    │  └─ PayloadTooLarge            payload_too_large
+   ├─ EncodingNotSupported          encoding_not_supported
    ├─ HeadersTooLarge               headers_too_large
    ├─ RequestTimeout                request_timeout
    ├─ Unauthorized                  unauthorized

@@ -25,6 +25,13 @@ class PayloadTooLarge(InvalidRequest):
     status = 413
 
 
+class EncodingNotSupported(RequestError):
+    """The request body is compressed, or encoded in another way."""
+
+    code = "encoding_not_supported"
+    status = 415
+
+
 class HeadersTooLarge(RequestError):
     """The request line and the headers exceed the limit, in size or number."""
 

@@ -22,10 +22,11 @@ from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
-from supervisor.core.stream.apis import Api
+from supervisor.core.stream.apis import RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.responses import answer_id
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
@@ -178,7 +179,7 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
         await pass_whole(upstream, responder, way.answer if way.rewrites else None)
     elif job.folding is None:
-        await stream_through(upstream, filtered, responder)
+        await stream_through(upstream, filtered, responder, job.heard)
     else:
         through = filtered if way.looks else None
         await fold(upstream, job.folding, responder, through, way.said)
@@ -230,6 +231,15 @@ class _Job:
         if changed is not None:
             return self.body.payload(json.dumps({**changed, **changes}).encode())
         return self.body.payload(set_fields(self.prepared.body, changes))
+
+    @property
+    def heard(self) -> Callable[[bytes], bool] | None:
+        """Take from the first events the answer's id, by which the client may end it; None: it may not."""
+        return self._note_answer if self.api is RESPONSES else None
+
+    def _note_answer(self, events: bytes) -> bool:
+        self.request.is_known_as(answer_id(events))
+        return self.request.answer is not None
 
     def new_filter(self) -> Filter:
         """Return the way of the bytes of the next try's answer."""

@@ -51,6 +51,10 @@ class Requests:
         """End one; it as it was. Raises RequestNotFound."""
         return self._of(self._inflight.cancel(number))
 
+    def cancel_answer(self, answer: str) -> RequestStatus:
+        """End the one whose answer has this id; it as it was. Raises RequestNotFound."""
+        return self._of(self._inflight.cancel_answer(answer))
+
     def _of(self, one: InflightRequest) -> RequestStatus:
         state = "waiting" if one.engine is None else "running"
         return RequestStatus(one.id, one.model, one.engine, one.path, self._to_epoch(one.since), state, one.stream)
