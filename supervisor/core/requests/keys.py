@@ -134,7 +134,7 @@ class Key:
 
     @property
     def usage(self) -> Usage:
-        """What it has used."""
+        """Requests and tokens so far."""
         before = self._usage
         return Usage(
             before.requests + self._requests_since,
