@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, inflight, manage, openai, pages, peers
+from supervisor.api import files, inflight, keys, manage, openai, pages, peers
 from supervisor.api.errors import error_response
-from supervisor.api.guard import Guard
+from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
@@ -43,9 +43,9 @@ class Proxied:
     upstream: ASGIApp
 
 
-def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules]) -> Guard:
-    """The application. `rules`: who may use it, asked for every request."""
-    return Guard(_Dispatch(framework(services), proxied), rules)
+def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules], admit: Admit) -> Guard:
+    """The application. `rules`: who may use it, asked for every request. `admit`: by the key of the request."""
+    return Guard(_Dispatch(framework(services), proxied), rules, admit)
 
 
 def framework(services: Services) -> FastAPI:
@@ -56,6 +56,7 @@ def framework(services: Services) -> FastAPI:
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.include_router(inflight.router)
+    app.include_router(keys.router)
     app.include_router(peers.router)
     app.include_router(files.router)
     app.include_router(pages.router)

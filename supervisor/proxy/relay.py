@@ -20,6 +20,7 @@ from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.apis import RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
@@ -34,6 +35,7 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
+from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
@@ -76,24 +78,25 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), self.route.api)
+        key = key_of(scope)
         try:
             with self.relaying.bodies.room() as room:
                 body = await read_json(receive, room, declared_size(scope))
-                entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""))
-                await while_connected(receive, self._answer(entry, body, responder))
+                entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""), key)
+                await while_connected(receive, self._answer(entry, body, responder, key))
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.relaying.render_error(error))
+            await responder.whole(*self.relaying.render_error(told(key, error)))
 
-    async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder) -> None:
+    async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder, key: Key | None) -> None:
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
             several = entry.policy.replicas_max > 1
             affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
-            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
+            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api, key), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -143,8 +146,9 @@ class RelayEndpoint:
         try:
             path, payload = await job.question(lease.client)
             filtered = job.new_filter()
-            async with lease.client.post(path, payload) as upstream:
-                await _answer(job, upstream, filtered, responder)
+            with metered(job.key, job.prepared.asked) as meter:
+                async with lease.client.post(path, payload) as upstream:
+                    await _answer(job, meter.hears(upstream), filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             if said := job.broken_by(error):
                 lease.note_broken(said)
@@ -207,6 +211,7 @@ class _Job:
     prepared: Prepared
     body: ClientJson
     api: Api
+    key: Key | None = None
     relayed: StreamFilter | None = None
     filtered: Filter | None = None
     folding: StreamFold | None = None
