@@ -17,6 +17,7 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.models.registry import ModelEntry, Registry
+from supervisor.core.params.fit import fit
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
@@ -109,10 +110,15 @@ class RelayEndpoint:
             job.prepared.way.finish()
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
-        """Return the request for the engine, and the client's fields, as the model's filters leave them."""
+        """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.
+
+        Raises InvalidRequest for a parameter that is out of bounds.
+        """
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
+        if self.route.generates:
+            body = _fitted(body)
         return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
@@ -162,6 +168,17 @@ class RelayEndpoint:
         assert job.filtered is not None  # what was sent came through it
         _, envelope, _ = self.relaying.render_error(error)
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
+
+
+def _fitted(body: ClientJson) -> ClientJson:
+    """Return the request with its parameters under llama-server's names. Raise InvalidRequest."""
+    fitted = fit(body.fields, opaque=body.opaque)
+    if not fitted:
+        return body
+    asked = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
+    asked.update(fitted.fields)
+    text = json.dumps(asked).encode() if fitted.dropped else set_fields(body.text, fitted.fields)
+    return replace(body, text=text, fields=asked)
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
