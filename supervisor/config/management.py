@@ -9,8 +9,10 @@ from pydantic import Field, field_validator
 
 from supervisor.config.base import Flag, Json, JsonObject, Name, Names, Positive, Priority, Seconds, Strict
 from supervisor.core.models.filters import PROTECTED, RequestFilters
+from supervisor.core.params.settings import RequestSettings, sampling_defaults
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.errors import InvalidRequest
 
 _RANGE = re.compile(r"(\d{1,3})(?:\.\.(\d{1,3}))?")
 _MOST_REPLICAS = 256
@@ -49,7 +51,18 @@ class Management(Strict):
     replicas: Replicas = 1
     concurrency: Positive | None = None
     filters: FilterSettings = FilterSettings()
+    sampling: JsonObject = Field(default_factory=dict)
+    max_seconds: Seconds | None = None
     tool_calls: ToolMode | None = None
+
+    @field_validator("sampling")
+    @classmethod
+    def _are_defaults(cls, value: dict[str, Json]) -> dict[str, Json]:
+        try:
+            sampling_defaults(value)
+        except InvalidRequest as error:
+            raise ValueError(error.message.rstrip(".")) from None
+        return value
 
     @field_validator("replicas", mode="before")
     @classmethod
@@ -58,6 +71,10 @@ class Management(Strict):
         if found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]) <= _MOST_REPLICAS:
             raise ValueError(f"must be a number from 1 to {_MOST_REPLICAS}, or MIN..MAX")
         return int(found[1]) if found[2] is None else f"{int(found[1])}..{int(found[2])}"
+
+    def requests(self) -> RequestSettings:
+        """Return these settings for the relay."""
+        return RequestSettings(sampling_defaults(self.sampling), self.max_seconds)
 
     def policy(self, groups: frozenset[str] = frozenset(), *, alone: bool = False) -> ModelPolicy:
         """Return these settings for the scheduler; `groups` are the exclusive ones that the model is in."""

@@ -32,12 +32,20 @@ class Filter(Protocol):
 
     def ending(self, error: Mapping[str, object]) -> bytes: ...
 
+    def cut(self) -> None: ...
+
 
 class StreamBroken(Exception):
     """The engine's answer ended before it was complete, or says that the engine can work no more."""
 
 
-async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
+Seen: TypeAlias = Callable[[bytes], object]
+"""Told of every piece of a stream before anything becomes of it."""
+
+
+async def stream_through(
+    upstream: EngineResponse, filtered: Filter, responder: Responder, seen: Seen | None = None
+) -> None:
     """Send the head and the events as they come. Raise StreamBroken, between two events, where the end is missing.
 
     The head goes out while the engine works on the prompt, so that nobody gives up meanwhile and the first event need
@@ -47,6 +55,8 @@ async def stream_through(upstream: EngineResponse, filtered: Filter, responder: 
     held: list[bytes] = []
 
     def pass_on(arrived: bytes) -> bool:
+        if seen is not None:
+            seen(arrived)
         events = filtered.feed(arrived)
         if not events or responder.write_now(events):
             return True
@@ -70,18 +80,26 @@ async def fold(
     responder: Responder,
     through: Filter | None = None,
     changed: Changed | None = None,
+    seen: Seen | None = None,
 ) -> None:
     """Send one object made of the whole stream, `changed`.
 
     Raise StreamBroken where the end is missing, or the engine's device has failed.
     """
     while arrived := await upstream.read_some():
+        if seen is not None:
+            seen(arrived)
         into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:
             if is_broken(into.error.get("message")):
                 raise StreamBroken
             await _send_error(responder, into.error)
             return
+    await folded(into, responder, changed)
+
+
+async def folded(into: StreamFold, responder: Responder, changed: Changed | None) -> None:
+    """Send the object that was made of a stream, `changed`. Raise StreamBroken where the end is missing."""
     if not into.done:
         raise StreamBroken
     with well_shaped():

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
+from supervisor.core.params.settings import RequestSettings
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
@@ -30,11 +31,12 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
-from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
+from supervisor.proxy.answers import Filter, Seen, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.server import transport_of
+from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
 
@@ -92,7 +94,8 @@ class RelayEndpoint:
             several = entry.policy.replicas_max > 1
             affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
-            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
+            limit = limit_of(entry.requests, entry.id)
+            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api, limit), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -118,7 +121,7 @@ class RelayEndpoint:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
         if self.route.generates:
-            body = _fitted(body)
+            body = _fitted(body, entry.requests)
         return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
@@ -145,10 +148,7 @@ class RelayEndpoint:
         lease = await job.acquire()
         job.request.is_with(lease.number)
         try:
-            path, payload = await job.question(lease.client)
-            job.filtered = job.new_filter()
-            async with lease.client.post(path, payload) as upstream:
-                await _answer(job, upstream, job.filtered, responder)
+            await (_ask if job.limit is None else _ask_within)(job, lease, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.said and not job.has_kept:
@@ -170,15 +170,53 @@ class RelayEndpoint:
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
 
 
-def _fitted(body: ClientJson) -> ClientJson:
-    """Return the request with its parameters under llama-server's names. Raise InvalidRequest."""
+def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
+    """Return the request with the model's defaults, and with its parameters under llama-server's names.
+
+    Raises InvalidRequest.
+    """
     fitted = fit(body.fields, opaque=body.opaque)
-    if not fitted:
+    fields = {**settings.missing(body.fields), **fitted.fields}
+    if not fields and not fitted.dropped:
         return body
     asked = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
-    asked.update(fitted.fields)
-    text = json.dumps(asked).encode() if fitted.dropped else set_fields(body.text, fitted.fields)
+    asked.update(fields)
+    text = json.dumps(asked).encode() if fitted.dropped else set_fields(body.text, fields)
     return replace(body, text=text, fields=asked)
+
+
+async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
+    path, payload = await job.question(lease.client)
+    job.filtered = job.new_filter()
+    async with lease.client.post(path, payload) as upstream:
+        await _answer(job, upstream, job.filtered, responder)
+
+
+async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
+    """Answer, but not for longer than the model allows. Raise TimeLimit where there is nothing to be ended."""
+    assert job.limit is not None  # who has none is not asked within it
+    try:
+        async with job.limit.running():
+            await _ask(job, lease, responder)
+    except TimeoutError:
+        if not responder.ended:
+            await _cut(job, job.limit, responder)
+
+
+async def _cut(job: _Job, limit: Limit, responder: Responder) -> None:
+    """End an answer in the middle."""
+    ending, way = limit.end(), job.prepared.way
+    filtered = job.filtered or job.new_filter()
+    filtered.cut()
+    folding = job.folding = job.folding or job.plan.new_fold()
+    if folding is None:
+        await responder.comment(limit.why)
+        await responder.write(filtered.feed(ending))
+        await responder.end()
+    else:
+        folding.cut()
+        folding.feed(filtered.feed(ending) if way.looks else ending)
+        await folded(folding, responder, way.said)
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
@@ -188,10 +226,10 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
         await pass_whole(upstream, responder, way.answer if way.rewrites else None)
     elif job.folding is None:
-        await stream_through(upstream, filtered, responder)
+        await stream_through(upstream, filtered, responder, job.seen)
     else:
         through = filtered if way.looks else None
-        await fold(upstream, job.folding, responder, through, way.said)
+        await fold(upstream, job.folding, responder, through, way.said, job.seen)
 
 
 async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
@@ -211,7 +249,7 @@ class _Job:
     """A request on its way to an engine.
 
     filtered: the way of the answer's bytes in the present try. folding: what becomes of them for a client that wants
-    one object; has_kept: something of an earlier try is in it.
+    one object; limit: of its time; has_kept: something of an earlier try is in it.
     """
 
     request: InflightRequest
@@ -220,6 +258,7 @@ class _Job:
     prepared: Prepared
     body: ClientJson
     api: Api
+    limit: Limit | None
     filtered: Filter | None = None
     folding: StreamFold | None = None
     has_kept: bool = False
@@ -229,6 +268,9 @@ class _Job:
         prepared, way = self.prepared, self.prepared.way
         changed = await way.changed(client)
         raw = await way.raw_payload(client, changed) if way.raw else None
+        if self.limit is not None:
+            path = prepared.path if raw is None else COMPLETION_PATH
+            self.limit.begin(path, {**prepared.asked, **self.plan.changes, **prepared.needs})
         if raw is not None:
             return COMPLETION_PATH, raw
         return prepared.path, await self.body.work(partial(self._payload, changed))
@@ -238,6 +280,11 @@ class _Job:
         if changed is not None:
             return self.body.payload(json.dumps({**changed, **changes}).encode())
         return self.body.payload(set_fields(self.prepared.body, changes))
+
+    @property
+    def seen(self) -> Seen | None:
+        """The observer of the pieces of the answer, if there is one."""
+        return None if self.limit is None else self.limit.seen
 
     def new_filter(self) -> Filter:
         """Return the way of the answer's bytes."""

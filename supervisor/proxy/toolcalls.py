@@ -93,14 +93,15 @@ class ToolCalls:
         if len(stripped) < len(asked):
             asked, body = stripped, json.dumps(stripped).encode()
             request = replace(request, fields=asked, text=body)
+        always = form.always or (path != CHAT_PATH and entry.requests.max_seconds is not None)
         if mode == "off":
-            return plainly(path, request)
+            return plainly(path, request, always=always)
         chat = form.chat(asked) if not request.opaque else None
         if chat is None:
             return Prepared(path, body, asked)
         changes = _changes(chat, helping)
         if not offers_tools(chat):
-            if form.always:
+            if always:
                 return _spoken(form, {**chat, **changes}, asked)
             own = changes if path == CHAT_PATH else mended_input(asked)
             return Prepared(path, set_fields(body, own), {**asked, **own})
@@ -161,10 +162,14 @@ class Prepared:
     needs: Mapping[str, object] = field(default_factory=dict)
 
 
-def plainly(path: str, request: ClientJson) -> Prepared:
-    """Return the request to the engine where nothing is looked for in the answer."""
+def plainly(path: str, request: ClientJson, *, always: bool | None = None) -> Prepared:
+    """Return the request to the engine where nothing is looked for in the answer.
+
+    always: whether it is asked for a chat all the same; None: as the form has it.
+    """
     form, asked = _form_of(path), request.fields
-    chat = form.chat(asked) if form is not None and form.always and not request.opaque else None
+    wanted = form is not None and (form.always if always is None else always)
+    chat = form.chat(asked) if form is not None and wanted and not request.opaque else None
     return Prepared(path, request.text, asked) if form is None or chat is None else _spoken(form, chat, asked)
 
 

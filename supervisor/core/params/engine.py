@@ -69,7 +69,7 @@ ENGINE: Final[tuple[Parameter, ...]] = (
     _sampling("adaptive_decay", Number(0, 0.99)),
     _sampling("min_keep", whole(0)),
     _sampling("samplers", Either((TEXTS, TEXT))),
-    _sampling("seed", whole(-INT64 - 1, INT64), _BOTH),
+    _sampling("seed", whole(-INT64 - 1, 2 * INT64 + 1), _BOTH),
     Parameter("logit_bias", _BOTH, _BIAS),
     Parameter("ignore_eos", _LLAMA, FLAG),
     Parameter("stop", _BOTH, Either((TEXT, TEXTS))),

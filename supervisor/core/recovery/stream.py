@@ -111,6 +111,10 @@ class RecoveredStream:
             held += map(self._voice.chunk, self._recovery.flush())
         return b"".join([*held, self._voice.error(error)])
 
+    def cut(self) -> None:
+        """Forget the beginning of an event whose end will not come."""
+        self._relay.cut()
+
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(b"data:"):
             return event + _END
