@@ -24,6 +24,7 @@ from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.apis import Api
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
@@ -150,6 +151,8 @@ class RelayEndpoint:
         try:
             await (_ask if job.limit is None else _ask_within)(job, lease, responder)
         except (EngineUnreachable, StreamBroken) as error:
+            if said := job.broken_by(error):
+                lease.note_broken(said)
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.said and not job.has_kept:
                 raise _TryAgain from error
@@ -187,9 +190,9 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
 
 async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
     path, payload = await job.question(lease.client)
-    job.filtered = job.new_filter()
+    filtered = job.new_filter()
     async with lease.client.post(path, payload) as upstream:
-        await _answer(job, upstream, job.filtered, responder)
+        await _answer(job, upstream, filtered, responder)
 
 
 async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
@@ -248,8 +251,9 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
 class _Job:
     """A request on its way to an engine.
 
-    filtered: the way of the answer's bytes in the present try. folding: what becomes of them for a client that wants
-    one object; limit: of its time; has_kept: something of an earlier try is in it.
+    filtered: the way of the answer's bytes in the present try; relayed: its first part, which sees the engine's.
+    folding: what becomes of them for a client that wants one object; limit: of its time; has_kept: something of an
+    earlier try is in it.
     """
 
     request: InflightRequest
@@ -259,6 +263,7 @@ class _Job:
     body: ClientJson
     api: Api
     limit: Limit | None
+    relayed: StreamFilter | None = None
     filtered: Filter | None = None
     folding: StreamFold | None = None
     has_kept: bool = False
@@ -287,9 +292,16 @@ class _Job:
         return None if self.limit is None else self.limit.seen
 
     def new_filter(self) -> Filter:
-        """Return the way of the answer's bytes."""
+        """Return the way of the bytes of the next try's answer."""
         way = self.prepared.way
-        return way.stream(way.stream_filter(self.api, drop_progress=self.plan.drop_progress))
+        self.relayed = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
+        self.filtered = way.stream(self.relayed)
+        return self.filtered
+
+    def broken_by(self, error: Exception) -> str:
+        """Return the engine's message where its answer ended because its device failed."""
+        said = error.said if isinstance(error, StreamBroken) else ""
+        return said or ("" if self.relayed is None else self.relayed.broken)
 
 
 class _TryAgain(Exception):
