@@ -27,6 +27,7 @@ from supervisor.core.params.kinds import (
     whole,
 )
 from supervisor.core.params.rows import Parameter
+from supervisor.core.params.thinking import EFFORT, TOOL_CHOICE
 
 _LLAMA: Final = "llama-server"
 _OPENAI: Final = "OpenAI"
@@ -99,10 +100,11 @@ ENGINE: Final[tuple[Parameter, ...]] = (
     Parameter("json_schema", _LLAMA, Either((OBJECT, FLAG))),
     Parameter("response_format", _OPENAI, OBJECT),
     Parameter("tools", "OpenAI, Anthropic", ListOf(OBJECT, "objects")),
-    Parameter("tool_choice", "OpenAI, Anthropic", Either((TEXT, OBJECT))),
+    Parameter("tool_choice", "OpenAI, Anthropic", Either((TEXT, OBJECT)), TOOL_CHOICE),
     Parameter("parallel_tool_calls", _OPENAI, FLAG),
     Parameter("add_generation_prompt", _LLAMA, FLAG),
     Parameter("chat_template_kwargs", _LLAMA, OBJECT),
+    Parameter("reasoning_effort", _OPENAI, TEXT, EFFORT),
     Parameter("reasoning_format", _LLAMA, OneOf(("none", "auto", "deepseek", "deepseek-legacy"))),
     Parameter("reasoning_budget_tokens", _LLAMA, whole(-1, INT32)),
     Parameter("thinking_budget_tokens", _LLAMA, whole(-1, INT32)),

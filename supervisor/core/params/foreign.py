@@ -11,6 +11,7 @@ from supervisor.core.params.constraints import choice, grammar, regex, schema, s
 from supervisor.core.params.fates import UNUSED, Constraint, Refused, Renamed
 from supervisor.core.params.kinds import ANY_NUMBER, ANYTHING, FLAG, LIST, OBJECT, TEXT, Either, Number, whole
 from supervisor.core.params.rows import Parameter
+from supervisor.core.params.thinking import ON_OFF, PRESERVED, SEPARATE, THINKING
 
 _VLLM: Final = "vLLM"
 _MLX: Final = "mlx-lm"
@@ -40,6 +41,10 @@ FOREIGN: Final[tuple[Parameter, ...]] = (
     ),
     Parameter("regex", _SGLANG, TEXT, _REGEX),
     Parameter("ebnf", _SGLANG, TEXT, _GRAMMAR),
+    Parameter("enable_thinking", "vLLM, mlx-lm, Qwen", FLAG, ON_OFF),
+    Parameter("thinking", "Anthropic, DeepSeek, GLM", Either((FLAG, OBJECT)), THINKING),
+    Parameter("preserve_thinking", "Qwen", FLAG, PRESERVED),
+    Parameter("separate_reasoning", _SGLANG, FLAG, SEPARATE),
     Parameter("best_of", "OpenAI, vLLM", whole(1), Refused("Ask for `n` answers and choose.", (1,), drops=True)),
     Parameter("suffix", _OPENAI, TEXT, Refused("Use `/infill`.", ("",), drops=True)),
     Parameter("functions", _OPENAI, LIST, Refused("Give them in `tools`.")),
