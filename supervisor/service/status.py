@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from supervisor.service.abilities import Abilities
+
 
 @dataclass(frozen=True)
 class LoadError:
@@ -62,6 +64,7 @@ class ModelStatus:
         footprint: bytes by device.
         given: options by name that hold until it is unloaded.
         plan: as `plan --json`, without its estimate.
+        abilities: what it can do; None until its file was read for a load.
         fallbacks: how it is started otherwise than its options say, a sentence each.
     """
 
@@ -93,6 +96,7 @@ class ModelStatus:
     engines: Sequence[EngineShown]
     note: str | None
     variants: Sequence[VariantShown]
+    abilities: Abilities | None
     fallbacks: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.gguf import GgufValue
 from supervisor.core.launch import LaunchOptions, ModelFacts
 from supervisor.core.launch.facts import facts_of
 from tests.core.launch.test_build import FLAGS, launch, without
@@ -28,7 +29,7 @@ def reasoning(options: LaunchOptions, facts: ModelFacts = SMALL) -> tuple[str, .
     ],
 )
 def test_families_that_do_not_reason_unasked(architecture: str, width: int, thinks: bool | None) -> None:
-    keys = {"general.architecture": architecture, f"{architecture}.embedding_length": width}
+    keys: dict[str, GgufValue] = {"general.architecture": architecture, f"{architecture}.embedding_length": width}
     assert facts_of(header(keys)).thinks is thinks
 
 
