@@ -32,7 +32,8 @@ from supervisor.core.recovery.raw import (
     template_request,
 )
 from supervisor.core.recovery.stream import Ways, is_parser_s
-from supervisor.core.recovery.typed import Chunk, Head
+from supervisor.core.recovery.typed import Chunk, Head, Usage
+from supervisor.core.recovery.usage import added
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.routes import route_of
 from supervisor.core.stream.chat import is_one
@@ -218,6 +219,7 @@ class Watch(Plain):
         self._voice: Voice = self._new_voice()
         self.verbatim = self._voice.verbatim
         self._goes_on = False
+        self._spent: Usage | None = None
         self._tally = Tally()
         self._stream: RecoveredStream | None = None
         self._head: Head = _new_head(chat)
@@ -230,7 +232,9 @@ class Watch(Plain):
             self._voice = self._new_voice()
         voice = self._voice if self._asked.get("stream") else ChatVoice()
         lead = "\n\n" if self._nudged else ""
-        ways = Ways(raw=self._chunks(), again=self._again(), judge=self._judging(), voice=voice, lead=lead)
+        ways = Ways(
+            raw=self._chunks(), again=self._again(), judge=self._judging(), voice=voice, lead=lead, spent=self._spent
+        )
         self._stream = RecoveredStream(relay, self._recovery(), self._owner.clock, ways)
         return self._stream
 
@@ -246,6 +250,7 @@ class Watch(Plain):
         """Note that the engine is asked once more; `goes_on`: the client has the beginning."""
         self._goes_on = goes_on
         self._head = why.head or self._head
+        self._spent = added(self._spent, why.usage)
         if isinstance(why, Nudged):
             self._nudges -= 1
             self._nudged = True

@@ -16,7 +16,8 @@ from typing import Final, cast
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
 from supervisor.core.recovery.chunks import Recovery
 from supervisor.core.recovery.raw import RawChunks
-from supervisor.core.recovery.typed import Choice, Chunk, RawEvent
+from supervisor.core.recovery.typed import Choice, Chunk, RawEvent, Usage
+from supervisor.core.recovery.usage import usage_in, with_spent
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import well_shaped
@@ -40,6 +41,7 @@ class Ways:
         judge: asked where the model stops without a call; what it gives is raised.
         voice: says it to the client.
         lead: goes before the first text, where the client has some from before.
+        spent: the tokens of earlier tries, which the usage has, too.
     """
 
     raw: RawChunks | None = None
@@ -47,6 +49,7 @@ class Ways:
     judge: Judge | None = None
     voice: Voice = field(default_factory=ChatVoice)
     lead: str = ""
+    spent: Usage | None = None
 
 
 class RecoveredStream:
@@ -145,6 +148,8 @@ class RecoveredStream:
 
     def _kept(self, chunks: list[Chunk]) -> list[Chunk]:
         """Return the chunks that can be sent now: a finish without a call waits until it is judged."""
+        if self._ways.spent:
+            chunks = [with_spent(chunk, self._ways.spent) for chunk in chunks]
         if self._lead:
             chunks = [self._led(chunk) for chunk in chunks]
         if self._ways.judge is None:
@@ -184,6 +189,7 @@ class RecoveredStream:
         if held is not None and self._ways.judge is not None:
             again = self._ways.judge(Ending("".join(self._said), self._size, _tokens(held), self._recovery.head))
             if again is not None:
+                again.usage = usage_in(held)
                 raise again
         self.done = True
         chunks = [*(held or ()), *self._recovery.flush()]
