@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from supervisor.config.base import Flag, Json, JsonObject, Name, Names, Positive, Priority, Seconds, Strict
 from supervisor.core.models.filters import PROTECTED, RequestFilters
-from supervisor.core.params.settings import RequestSettings, sampling_defaults
+from supervisor.core.params.settings import ReasoningOnly, RequestSettings, sampling_defaults
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.errors import InvalidRequest
@@ -53,6 +53,7 @@ class Management(Strict):
     filters: FilterSettings = FilterSettings()
     sampling: JsonObject = Field(default_factory=dict)
     max_seconds: Seconds | None = None
+    reasoning_only: ReasoningOnly = "keep"
     tool_calls: ToolMode | None = None
 
     @field_validator("sampling")
@@ -74,7 +75,7 @@ class Management(Strict):
 
     def requests(self) -> RequestSettings:
         """Return these settings for the relay."""
-        return RequestSettings(sampling_defaults(self.sampling), self.max_seconds)
+        return RequestSettings(sampling_defaults(self.sampling), self.max_seconds, self.reasoning_only)
 
     def policy(self, groups: frozenset[str] = frozenset(), *, alone: bool = False) -> ModelPolicy:
         """Return these settings for the scheduler; `groups` are the exclusive ones that the model is in."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from supervisor.core.params.fates import Fields, Renamed
 from supervisor.core.params.fit import PARAMETERS, check
 from supervisor.errors import InvalidRequest
+
+ReasoningOnly: TypeAlias = Literal["keep", "answer"]
+"""What becomes of a reply that is nothing but thoughts: it stays that, or is shown as the answer."""
 
 OVERRIDING: Final[Mapping[str, tuple[str, ...]]] = {
     row.default_for: tuple(other.name for other in PARAMETERS.values() if other.default_for == row.default_for)
@@ -25,10 +28,12 @@ class RequestSettings:
     Attributes:
         sampling: parameters for requests that do not have them, under llama-server's names.
         max_seconds: after which an answer is ended, from the moment at which an engine is asked; None: never.
+        reasoning_only: what becomes of a reply that is nothing but thoughts, where a request does not say.
     """
 
     sampling: Mapping[str, object] = field(default_factory=dict)
     max_seconds: float | None = None
+    reasoning_only: ReasoningOnly = "keep"
 
     def missing(self, asked: Fields) -> Fields:
         """Return the defaults for all that a request does not have under any name."""

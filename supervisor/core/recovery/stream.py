@@ -16,6 +16,7 @@ from typing import Final, cast
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
 from supervisor.core.recovery.chunks import Recovery
 from supervisor.core.recovery.raw import RawChunks
+from supervisor.core.recovery.thoughts import Thoughts
 from supervisor.core.recovery.typed import Choice, Chunk, RawEvent, Usage
 from supervisor.core.recovery.usage import usage_in, with_spent
 from supervisor.core.recovery.voices import ChatVoice, Voice
@@ -42,6 +43,7 @@ class Ways:
         voice: says it to the client.
         lead: goes before the first text, where the client has some from before.
         spent: the tokens of earlier tries, which the usage has, too.
+        thoughts: given out as the answer, where there is nothing else.
     """
 
     raw: RawChunks | None = None
@@ -50,6 +52,7 @@ class Ways:
     voice: Voice = field(default_factory=ChatVoice)
     lead: str = ""
     spent: Usage | None = None
+    thoughts: Thoughts | None = None
 
 
 class RecoveredStream:
@@ -136,14 +139,14 @@ class RecoveredStream:
         if self._ways.raw is not None:
             return self._converted(self._ways.raw, cast(RawEvent, chunk))
         chunks = self._recovery.feed(cast(Chunk, chunk))
-        kept = self._kept(chunks)
+        kept = self._answering(self._kept(chunks))
         if len(kept) == 1 and kept[0] is chunk and self._voice.verbatim:
             return event + _END
         return b"".join(map(self._voice.chunk, kept))
 
     def _converted(self, raw: RawChunks, event: RawEvent) -> bytes:
         chunks = [out for chunk in raw.feed(event) for out in self._recovery.feed(chunk)]
-        out = b"".join(map(self._voice.chunk, self._kept(chunks)))
+        out = b"".join(map(self._voice.chunk, self._answering(self._kept(chunks))))
         return out + self._end() if raw.done else out
 
     def _kept(self, chunks: list[Chunk]) -> list[Chunk]:
@@ -160,6 +163,10 @@ class RecoveredStream:
                 self._held = []
             (out if self._held is None else self._held).append(chunk)
         return out
+
+    def _answering(self, chunks: list[Chunk]) -> list[Chunk]:
+        thoughts = self._ways.thoughts
+        return chunks if thoughts is None else [one for chunk in chunks for one in thoughts.feed(chunk)]
 
     def _led(self, chunk: Chunk) -> Chunk:
         """Return the chunk with the lead before its text, if it is the first with text."""
@@ -192,7 +199,7 @@ class RecoveredStream:
                 again.usage = usage_in(held)
                 raise again
         self.done = True
-        chunks = [*(held or ()), *self._recovery.flush()]
+        chunks = self._answering([*(held or ()), *self._recovery.flush()])
         return b"".join([*map(self._voice.chunk, chunks), self._voice.end()])
 
     def _failed(self, error: Mapping[str, object]) -> bytes:
