@@ -105,7 +105,13 @@ class ListOf:
 
     def admits(self, value: object) -> bool:
         """Return whether a value is such a list."""
-        return isinstance(value, list) and len(value) >= self.least and all(map(self.item.admits, value))
+        if not isinstance(value, list) or len(value) < self.least:
+            return False
+        item = self.item
+        if isinstance(item, Typed):  # many items cost little
+            types = item.types
+            return all([isinstance(one, types) for one in value])
+        return all(map(item.admits, value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ MOST_ELEMENTS: Final = 1000
 
 _MOST_DEPTH: Final = 32
 _REPEATS: Final = re.compile(r"\*|\+|\?|\{(\d*)(,?)(\d*)\}")
+_RUN: Final = re.compile(r"[^\\.\[\](){}*+?^$|]+(?![*+?{])")  # characters of which none is repeated
 _GROUP: Final = re.compile(r"\((?:\?(?::|P?<[A-Za-z_]\w*>))?(?!\?)")
 _HEX: Final = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})")
 _CONTROLS: Final = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v", "0": "\0", "a": "\a"}
@@ -41,10 +42,10 @@ class _Part:
     """A part of a pattern as GBNF.
 
     Attributes:
-        text: of the grammar; of a single character, the character.
+        text: of the grammar; of characters, these.
         size: its elements, written out.
         nullable: it matches the empty text, too.
-        character: it is a single one.
+        character: it is one, or several of which none is repeated.
     """
 
     text: str
@@ -118,6 +119,10 @@ class _Reader:
         return False
 
     def _atom(self, depth: int) -> _Part:
+        run = _RUN.match(self._pattern, self.at)
+        if run is not None:
+            self.at = run.end()
+            return _Part(run[0], len(run[0]), character=True)
         sign = self._next
         if sign == "(":
             return self._group(depth)
