@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from supervisor.config.base import Flag, Json, JsonObject, Name, Names, Positive, Priority, Seconds, Strict
 from supervisor.core.models.filters import PROTECTED, RequestFilters
+from supervisor.core.params.fit import fit
 from supervisor.core.params.settings import ReasoningOnly, RequestSettings, sampling_defaults
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.toolcalls.mode import ToolMode
@@ -20,6 +22,14 @@ _MOST_REPLICAS = 256
 Replicas = (
     Annotated[int, Field(ge=1, le=_MOST_REPLICAS)] | Annotated[str, Field(pattern=rf"^{_RANGE.pattern}$", max_length=8)]
 )
+
+
+def _refuse_faults(judge: Callable[[Mapping[str, Json]], object], parameters: Mapping[str, Json]) -> None:
+    """Raise ValueError for parameters that a request with them would be refused for."""
+    try:
+        judge(parameters)
+    except InvalidRequest as error:
+        raise ValueError(error.message.rstrip(".")) from None
 
 
 class FilterSettings(Strict):
@@ -34,6 +44,8 @@ class FilterSettings(Strict):
         found = sorted(PROTECTED.intersection(value))
         if found:
             raise ValueError(f"{found[0]} is not a parameter that can be changed")
+        if isinstance(value, dict):
+            _refuse_faults(fit, value)
         return value
 
     def filters(self) -> RequestFilters:
@@ -59,10 +71,7 @@ class Management(Strict):
     @field_validator("sampling")
     @classmethod
     def _are_defaults(cls, value: dict[str, Json]) -> dict[str, Json]:
-        try:
-            sampling_defaults(value)
-        except InvalidRequest as error:
-            raise ValueError(error.message.rstrip(".")) from None
+        _refuse_faults(sampling_defaults, value)
         return value
 
     @field_validator("replicas", mode="before")

@@ -121,7 +121,7 @@ class RelayEndpoint:
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
-        if self.route.generates:
+        if self.route.generates or self.route.prompts:
             body = _fitted(body, entry.requests)
         return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 

@@ -135,6 +135,13 @@ def test_an_answer_in_one_piece_that_takes_too_long_is_an_error(daemon: RunningD
     assert refused.json()["error"]["message"].startswith(WHY)
 
 
+def test_upstream_has_no_limit(daemon: RunningDaemon) -> None:
+    asked = {**LIMITED["/v1/chat/completions"], "stream": True, "max_tokens": 2000}
+    text = daemon.http.post("/upstream/short/v1/chat/completions", json=asked).text
+    assert events(text)[-1]["choices"][0]["finish_reason"] == "length"
+    assert "max_seconds" not in text
+
+
 def test_an_answer_in_time_is_not_touched(daemon: RunningDaemon) -> None:
     asked = {"model": "short", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
     answer = daemon.http.post("/v1/chat/completions", json=asked).json()

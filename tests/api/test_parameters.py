@@ -94,6 +94,25 @@ def test_a_schema_is_enforced(daemon: RunningDaemon) -> None:
     assert re.sub(r"\s", "", said) == '{"a":7}'
 
 
+SCHEMA = {"type": "object", "properties": {"a": {"const": 7}}, "required": ["a"], "additionalProperties": False}
+FORMAT = {"type": "json_schema", "name": "n", "schema": SCHEMA}
+
+
+@pytest.mark.parametrize("tools", [[], [{"type": "function", "name": "f", "parameters": {"type": "object"}}]], ids=len)
+def test_the_format_of_openais_responses_is_enforced(daemon: RunningDaemon, tools: list[Any]) -> None:
+    answer = asked(
+        daemon, "/v1/responses", text={"format": FORMAT}, tools=tools, tool_choice="none", max_output_tokens=40
+    )
+    said = "".join(part["text"] for item in answer.json()["output"] for part in item["content"])
+    assert re.sub(r"\s", "", said) == '{"a":7}'
+
+
+@pytest.mark.parametrize("fields", [{"output_format": FORMAT}, {"output_config": {"format": FORMAT}}], ids=str)
+def test_anthropics_format_is_enforced(daemon: RunningDaemon, fields: dict[str, Any]) -> None:
+    answer = asked(daemon, "/v1/messages", max_tokens=40, **fields)
+    assert re.sub(r"\s", "", answer.json()["content"][0]["text"]) == '{"a":7}'
+
+
 PATTERNS = [pattern for pattern, _ in WRITTEN] + ["(?:[a-z]{1,10},){0,50}", "a{1000}", "((a|b){1,9}c?){0,40}"]
 
 

@@ -62,6 +62,16 @@ def test_tools_that_may_not_be_called_are_not_in_the_prompt(daemon: RunningDaemo
         assert named not in prompt(daemon, tools=TOOLS, tool_choice=choice)
 
 
+def test_what_tells_of_a_prompt_tells_of_that_one(daemon: RunningDaemon) -> None:
+    shown = daemon.http.post("/apply-template", json={"model": "shown", **SAID, "thinking": False}).json()["prompt"]
+    assert "on=False" in shown
+    asked = {"model": "shown", "messages": SAID["messages"]}
+    for path in ("/v1/chat/completions/input_tokens", "/v1/messages/count_tokens"):
+        plain = daemon.http.post(path, json=asked).json()["input_tokens"]
+        assert daemon.http.post(path, json={**asked, "thinking": {"type": "disabled"}}).json()["input_tokens"] > plain
+        assert daemon.http.post(path, json={**asked, "temperature": -1}).status_code == 400
+
+
 def test_anthropics_disabled_thinking_reaches_the_template(daemon: RunningDaemon) -> None:
     """By the tokens of the prompt, which the answer tells: `False` and nothing differ."""
 

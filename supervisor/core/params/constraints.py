@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 from supervisor.core.params.fates import Fields
-from supervisor.core.params.kinds import TEXT, TEXTS, Kind
+from supervisor.core.params.kinds import OBJECT, TEXT, TEXTS, Kind
 from supervisor.core.params.regex import NotRegular, choice_of, grammar_of
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import InvalidRequest
@@ -64,6 +64,38 @@ def structured(name: str, value: object) -> Fields:
         known = ", ".join(_STRUCTURED)
         raise InvalidRequest(f"`{name}` must have one of {known}.", param=name)
     return _STRUCTURED[wanted[0]](f"{name}.{wanted[0]}", given[wanted[0]]) if wanted else {}
+
+
+def formatted(name: str, value: object) -> Fields:
+    """Return the fields for the `text` of OpenAI's responses. Raise InvalidRequest."""
+    return shaped(f"{name}.format", cast(Mapping[str, object], value).get("format"))
+
+
+def configured(name: str, value: object) -> Fields:
+    """Return the fields for Anthropic's `output_config`: a format, and how much to reason. Raise InvalidRequest."""
+    given = cast(Mapping[str, object], value)
+    effort = given.get("effort")
+    fields = {} if effort is None else {"reasoning_effort": _admitted(f"{name}.effort", effort, TEXT)}
+    return {**shaped(f"{name}.format", given.get("format")), **fields}
+
+
+def shaped(name: str, value: object) -> Fields:
+    """Return the fields for a format: an object with `type`, and `schema` where that is `json_schema`.
+
+    Raises InvalidRequest.
+    """
+    if value is None:
+        return {}
+    given = cast(Mapping[str, object], _admitted(name, value, OBJECT))
+    match given.get("type"):
+        case "text":
+            return {}
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case "json_schema":
+            wanted = _admitted(f"{name}.schema", given.get("schema"), OBJECT)
+            return {"response_format": {"type": "json_schema", "json_schema": {"schema": wanted}}}
+    raise InvalidRequest(f"`{name}.type` must be text, json_object or json_schema.", param=f"{name}.type")
 
 
 def _any_object(name: str, value: object) -> Fields:

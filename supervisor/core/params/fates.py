@@ -109,11 +109,13 @@ class Constraint:
     def fields(self, name: str, value: object, asked: Fields) -> Fields:
         """Return the engine's own fields for it. Raise InvalidRequest where the request has another one."""
         made = self.convert(name, value)
-        other = _constraint_in(asked) if made else None
+        other = None if _CONSTRAINTS.isdisjoint(made) else _constraint_in(asked)
         if other is not None:
             raise InvalidRequest(f"`{name}` and `{other}` both say what form the answer has; give one.", param=name)
         return made
 
+
+_CONSTRAINTS: Final = frozenset({"response_format", "json_schema", "grammar"})
 
 KEPT: Final = Kept()
 UNUSED: Final = Unused()

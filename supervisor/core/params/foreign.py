@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from supervisor.core.params.constraints import choice, grammar, regex, schema, structured
+from supervisor.core.params.constraints import choice, configured, formatted, grammar, regex, schema, shaped, structured
 from supervisor.core.params.fates import UNUSED, Constraint, Refused, Renamed
 from supervisor.core.params.kinds import ANY_NUMBER, ANYTHING, FLAG, LIST, OBJECT, TEXT, Either, Number, whole
 from supervisor.core.params.rows import Parameter
@@ -41,6 +41,12 @@ FOREIGN: Final[tuple[Parameter, ...]] = (
     ),
     Parameter("regex", _SGLANG, TEXT, _REGEX),
     Parameter("ebnf", _SGLANG, TEXT, _GRAMMAR),
+    Parameter("text", "OpenAI (responses)", OBJECT, Constraint("its `format` becomes `response_format`", formatted)),
+    Parameter("output_format", "Anthropic", OBJECT, Constraint("becomes `response_format`", shaped)),
+    Parameter(
+        *("output_config", "Anthropic", OBJECT),
+        Constraint("its `format` becomes `response_format`, its `effort` `reasoning_effort`", configured),
+    ),
     Parameter("enable_thinking", "vLLM, mlx-lm, Qwen", FLAG, ON_OFF),
     Parameter("thinking", "Anthropic, DeepSeek, GLM", Either((FLAG, OBJECT)), THINKING),
     Parameter("preserve_thinking", "Qwen", FLAG, PRESERVED),

@@ -14,7 +14,8 @@ from supervisor.core.params.settings import OVERRIDING
 from supervisor.core.recovery.typed import Part, Said, SaidCall, Schema
 
 _KEPT: Final = (
-    *("model", "stream", "chat_template_kwargs", "reasoning_effort", "logit_bias", "grammar", "json_schema"),
+    *("model", "stream", "chat_template_kwargs", "reasoning_effort", "logit_bias"),
+    *("response_format", "grammar", "json_schema"),
     *(name for name in OVERRIDING if name != "max_tokens"),
 )
 """Fields that mean the same in a chat. The engine itself looks at some of them only; clients may use all."""

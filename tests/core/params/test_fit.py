@@ -101,6 +101,9 @@ def test_what_asks_for_nothing_and_the_engine_would_refuse_is_taken_out() -> Non
     assert fit({"best_of": 1, "suffix": None}).dropped == {"best_of", "suffix"}
 
 
+SHAPE = {"type": "json_schema", "json_schema": {"schema": {"a": 1}}}
+
+
 @pytest.mark.parametrize(
     ("asked", "fields"),
     [
@@ -114,6 +117,19 @@ def test_what_asks_for_nothing_and_the_engine_would_refuse_is_taken_out() -> Non
         ({"structured_outputs": {"choice": ["a"], "regex": None}}, {"grammar": 'root ::= "a"\n'}),
         ({"structured_outputs": {"json_object": True}}, {"json_schema": {"type": "object"}}),
         ({"structured_outputs": {"whitespace_pattern": "x"}}, {}),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "n", "schema": {"a": 1}}, "verbosity": "low"}},
+            {"response_format": SHAPE},
+        ),
+        ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
+        ({"text": {"format": {"type": "text"}}, "response_format": {"type": "json_object"}}, {}),
+        ({"text": {"verbosity": "low"}}, {}),
+        ({"output_format": {"type": "json_schema", "schema": {"a": 1}}}, {"response_format": SHAPE}),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {"a": 1}}, "effort": "low"}},
+            {"response_format": SHAPE, "reasoning_effort": "low"},
+        ),
+        ({"output_config": {"effort": "low"}, "grammar": "x"}, {"reasoning_effort": "low"}),
     ],
 )
 def test_a_constraint_becomes_one_of_the_engine(asked: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -134,6 +150,10 @@ def test_a_constraint_becomes_one_of_the_engine(asked: dict[str, Any], fields: d
         {"structured_outputs": {"structural_tag": "x"}},
         {"structured_outputs": {"regex": 5}},
         {"guided_regex": "x", "guided_json": {}},
+        {"text": {"format": "json"}},
+        {"text": {"format": {"type": "grammar"}}},
+        {"output_format": {"type": "json_schema"}},
+        {"output_config": {"effort": 5}},
         {"guided_regex": "x", "grammar": "x"},
         {"guided_regex": "x", "response_format": {"type": "json_object"}},
     ],
