@@ -136,7 +136,7 @@ def test_an_answer_in_one_piece_that_takes_too_long_is_an_error(daemon: RunningD
 
 
 def test_upstream_has_no_limit(daemon: RunningDaemon) -> None:
-    asked = {**LIMITED["/v1/chat/completions"], "stream": True, "max_tokens": 2000}
+    asked = {**LIMITED["/v1/chat/completions"], "stream": True, "max_tokens": 1000}
     text = daemon.http.post("/upstream/short/v1/chat/completions", json=asked).text
     assert events(text)[-1]["choices"][0]["finish_reason"] == "length"
     assert "max_seconds" not in text

@@ -17,7 +17,7 @@ def chunk(index: int = 0, reason: str | None = None, **delta: Any) -> Any:
 def contents(*chunks: Any) -> list[tuple[int, str]]:
     thoughts = Thoughts()
     made = [one["choices"][0] for given in chunks for one in thoughts.feed(given) if one is not given]
-    return [(one["index"], one["delta"]["content"]) for one in made]
+    return [(one["index"], str(one["delta"]["content"])) for one in made]
 
 
 def test_thoughts_come_before_the_end_of_their_own_choice() -> None:
@@ -39,7 +39,8 @@ def test_only_a_stop_without_anything_else_shows_them(between: Any, reason: str)
 def test_the_made_chunk_repeats_no_usage() -> None:
     thoughts = Thoughts()
     thoughts.feed(chunk(reasoning_content="a"))
-    made, last = thoughts.feed({**chunk(reason="stop"), "usage": {"total_tokens": 5}})
+    ended: Any = {**chunk(reason="stop"), "usage": {"total_tokens": 5}}
+    made, last = thoughts.feed(ended)
     assert "usage" not in made
     assert last["usage"] == {"total_tokens": 5}
 
