@@ -46,14 +46,12 @@ class StreamBroken(Exception):
         self.said = said
 
 
-Seen: TypeAlias = Callable[[bytes], object]
-"""Told of every piece of a stream before anything becomes of it."""
-
-
 async def stream_through(
-    upstream: EngineResponse, filtered: Filter, responder: Responder, seen: Seen | None = None
+    upstream: EngineResponse, filtered: Filter, responder: Responder, heard: Callable[[bytes], bool] | None = None
 ) -> None:
     """Send the head and the events as they come. Raise StreamBroken, between two events, where the end is missing.
+
+    `heard` is called with the first events, until it returns True.
 
     The head goes out while the engine works on the prompt, so that nobody gives up meanwhile and the first event need
     not wait for it. What fails from then on is said in the stream.
@@ -62,18 +60,21 @@ async def stream_through(
     held: list[bytes] = []
 
     def pass_on(arrived: bytes) -> bool:
-        if seen is not None:
-            seen(arrived)
         events = filtered.feed(arrived)
         if not events or responder.write_now(events):
             return True
         held.append(events)
         return False
 
+    def begin(arrived: bytes) -> bool:
+        held.append(filtered.feed(arrived))
+        return False
+
     ended = False
     while not ended:
-        ended = await upstream.pipe(pass_on)
-        for events in held:
+        ended = await upstream.pipe(pass_on if heard is None else begin)
+        for events in filter(None, held):
+            heard = None if heard is None or heard(events) else heard
             await responder.write(events)
         held.clear()
     if not filtered.done:
@@ -87,15 +88,12 @@ async def fold(
     responder: Responder,
     through: Filter | None = None,
     changed: Changed | None = None,
-    seen: Seen | None = None,
 ) -> None:
     """Send one object made of the whole stream, `changed`.
 
     Raise StreamBroken where the end is missing, or the engine's device has failed.
     """
     while arrived := await upstream.read_some():
-        if seen is not None:
-            seen(arrived)
         into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:
             if said := said_broken(into.error):

@@ -22,19 +22,22 @@ from supervisor.core.params.settings import RequestSettings
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
-from supervisor.core.stream.apis import Api
+from supervisor.core.stream.apis import RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.responses import answer_id
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
-from supervisor.proxy.answers import Filter, Seen, StreamBroken, fold, folded, pass_whole, stream_through
+from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
+from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.timelimit import Limit, limit_of
@@ -78,17 +81,18 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), self.route.api)
+        key = key_of(scope)
         try:
             with self.relaying.bodies.room() as room:
                 body = await read_json(receive, room, declared_size(scope))
-                entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""))
-                await while_connected(receive, self._answer(entry, body, responder))
+                entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""), key)
+                await while_connected(receive, self._answer(entry, body, responder, key))
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.relaying.render_error(error))
+            await responder.whole(*self.relaying.render_error(told(key, error)))
 
-    async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder) -> None:
+    async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder, key: Key | None) -> None:
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
@@ -96,7 +100,8 @@ class RelayEndpoint:
             affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
             limit = limit_of(entry.requests, entry.id)
-            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api, limit), responder)
+            job = _Job(request, acquire, plan, prepared, body, self.route.api, key, limit)
+            await self._cancellable(job, responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -191,8 +196,12 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
 async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
-    async with lease.client.post(path, payload) as upstream:
-        await _answer(job, upstream, filtered, responder)
+    with metered(job.key, job.prepared.asked) as meter:
+        async with lease.client.post(path, payload) as upstream:
+            answer = meter.hears(upstream)
+            if job.limit is not None:
+                job.limit.watches(answer)
+            await _answer(job, answer, filtered, responder)
 
 
 async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
@@ -229,10 +238,10 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
         await pass_whole(upstream, responder, way.answer if way.rewrites else None)
     elif job.folding is None:
-        await stream_through(upstream, filtered, responder, job.seen)
+        await stream_through(upstream, filtered, responder, job.heard)
     else:
         through = filtered if way.looks else None
-        await fold(upstream, job.folding, responder, through, way.said, job.seen)
+        await fold(upstream, job.folding, responder, through, way.said)
 
 
 async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
@@ -262,7 +271,8 @@ class _Job:
     prepared: Prepared
     body: ClientJson
     api: Api
-    limit: Limit | None
+    key: Key | None = None
+    limit: Limit | None = None
     relayed: StreamFilter | None = None
     filtered: Filter | None = None
     folding: StreamFold | None = None
@@ -287,9 +297,13 @@ class _Job:
         return self.body.payload(set_fields(self.prepared.body, changes))
 
     @property
-    def seen(self) -> Seen | None:
-        """The observer of the pieces of the answer, if there is one."""
-        return None if self.limit is None else self.limit.seen
+    def heard(self) -> Callable[[bytes], bool] | None:
+        """Take from the first events the answer's id, by which the client may end it; None: it may not."""
+        return self._note_answer if self.api is RESPONSES else None
+
+    def _note_answer(self, events: bytes) -> bool:
+        self.request.is_known_as(answer_id(events))
+        return self.request.answer is not None
 
     def new_filter(self) -> Filter:
         """Return the way of the bytes of the next try's answer."""

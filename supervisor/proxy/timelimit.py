@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from supervisor.core.params.settings import RequestSettings
 from supervisor.core.routes import kind_of
 from supervisor.core.stream.cutoff import Cutoff, Ending
+from supervisor.engines.client import EngineResponse
 from supervisor.errors import TimeLimit
-from supervisor.proxy.answers import Seen
 
 
 class Limit:
@@ -25,10 +25,10 @@ class Limit:
         self._until: float | None = None
         self._cutoff: Cutoff | None = None
 
-    @property
-    def seen(self) -> Seen | None:
-        """The observer of the pieces of the stream, if there is one."""
-        return None if self._cutoff is None else self._cutoff.see
+    def watches(self, upstream: EngineResponse) -> None:
+        """Take in what the engine answers, for the end to fit."""
+        if self._cutoff is not None:
+            upstream.heard_by(self._cutoff.see)
 
     def running(self) -> asyncio.Timeout:
         """Return the block that ends with TimeoutError when the time is over."""
