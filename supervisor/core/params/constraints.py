@@ -67,8 +67,11 @@ def structured(name: str, value: object) -> Fields:
 
 
 def formatted(name: str, value: object) -> Fields:
-    """Return the fields for the `text` of OpenAI's responses. Raise InvalidRequest."""
-    return shaped(f"{name}.format", cast(Mapping[str, object], value).get("format"))
+    """Return the fields for the `text` of OpenAI's responses. Raise InvalidRequest.
+
+    A field of that name that is a text itself is something else, of whoever wrote it.
+    """
+    return shaped(f"{name}.format", value.get("format")) if isinstance(value, Mapping) else {}
 
 
 def configured(name: str, value: object) -> Fields:

@@ -41,7 +41,12 @@ FOREIGN: Final[tuple[Parameter, ...]] = (
     ),
     Parameter("regex", _SGLANG, TEXT, _REGEX),
     Parameter("ebnf", _SGLANG, TEXT, _GRAMMAR),
-    Parameter("text", "OpenAI (responses)", OBJECT, Constraint("its `format` becomes `response_format`", formatted)),
+    Parameter(
+        "text",
+        "OpenAI (responses)",
+        Either((OBJECT, TEXT)),
+        Constraint("its `format` becomes `response_format`", formatted),
+    ),
     Parameter("output_format", "Anthropic", OBJECT, Constraint("becomes `response_format`", shaped)),
     Parameter(
         *("output_config", "Anthropic", OBJECT),

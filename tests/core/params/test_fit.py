@@ -124,6 +124,7 @@ SHAPE = {"type": "json_schema", "json_schema": {"schema": {"a": 1}}}
         ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
         ({"text": {"format": {"type": "text"}}, "response_format": {"type": "json_object"}}, {}),
         ({"text": {"verbosity": "low"}}, {}),
+        ({"text": "a text"}, {}),
         ({"output_format": {"type": "json_schema", "schema": {"a": 1}}}, {"response_format": SHAPE}),
         (
             {"output_config": {"format": {"type": "json_schema", "schema": {"a": 1}}, "effort": "low"}},
