@@ -8,6 +8,7 @@ relays; what is left of it to be parsed is small, and parsed in a thread.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import mmap
 import secrets
 import time
@@ -297,4 +298,5 @@ class _Body:
 
 
 async def _in_thread(thread: Executor, function: Callable[[], _Result]) -> _Result:
-    return await asyncio.get_running_loop().run_in_executor(thread, function)
+    known = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(thread, known.run, function)
