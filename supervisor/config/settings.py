@@ -11,12 +11,14 @@ from supervisor.config.base import (
     Addresses,
     BodyMebibytes,
     Context,
+    FetchedMebibytes,
     Flag,
     HeaderCount,
     HeaderKibibytes,
     Mebibytes,
     Name,
     Names,
+    Networks,
     NoSeconds,
     Path,
     Port,
@@ -35,6 +37,7 @@ from supervisor.core.devices.reserves import Reserves
 from supervisor.core.gguf.ggml import CacheType
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
+from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.core.toolcalls.mode import ToolMode
@@ -67,6 +70,10 @@ class ServerSettings(_Strict):
     keep_alive: NoSeconds = 5
     tool_calls: ToolMode = "auto"
     default_model: Name | None = None
+    fetch_urls: Fetching = "https"
+    fetch_allow: Networks = ()
+    fetch_max_mib: FetchedMebibytes = 16
+    fetch_timeout: Seconds = 20
     log_level: LogLevel = "info"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4

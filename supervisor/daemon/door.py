@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from supervisor.config import Settings
 from supervisor.config.settings import ServerSettings
 from supervisor.core.requests.access import AccessRules, is_loopback
+from supervisor.core.requests.media import FetchRules, networks
 from supervisor.daemon.lock import FileShares, url_of
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.connections import ClientLimits
@@ -54,3 +55,14 @@ def bodies_of(server: ServerSettings) -> Bodies:
     """Room for what is relayed."""
     keys = ("server.max_body_mib", "server.max_buffered_mib")
     return Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20, keys)
+
+
+def fetch_rules(settings: Settings) -> FetchRules:
+    """Return what may be fetched of that which requests name by its address."""
+    server = settings.server
+    return FetchRules(
+        fetching=server.fetch_urls,
+        allowed=networks(server.fetch_allow),
+        most=server.fetch_max_mib << 20,
+        seconds=server.fetch_timeout,
+    )

@@ -73,3 +73,21 @@ class RouteNotFound(RequestError):
 
     code = "route_not_found"
     status = 404
+
+
+class MediaUrlRefused(InvalidRequest):
+    """An address of an image, sound or video is one that the daemon does not fetch from."""
+
+    code = "media_url_refused"
+
+
+class MediaTooLarge(PayloadTooLarge):
+    """What is at the address of a medium exceeds the limit."""
+
+    code = "media_too_large"
+
+
+class MediaNotFetched(RequestError):
+    """A medium could not be fetched from its address."""
+
+    code = "media_not_fetched"
