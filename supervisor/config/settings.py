@@ -41,6 +41,7 @@ from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.system.certificates import TlsFiles
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
@@ -54,6 +55,9 @@ class ServerSettings(_Strict):
 
     host: Name = DEFAULT_HOST
     port: Port = DEFAULT_PORT
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
     api_keys: Annotated[tuple[Secret, ...], Field(max_length=1000)] = ()
     allowed_hosts: Names = ()
     allowed_origins: Names = ()
@@ -77,6 +81,12 @@ class ServerSettings(_Strict):
     log_level: LogLevel = "info"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
+
+    def tls_files(self) -> TlsFiles | None:
+        """Return the files for TLS; None where plain HTTP is spoken."""
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        return TlsFiles(self.tls_cert, self.tls_key, self.tls_client_ca)
 
 
 class QueueSettings(_Strict):

@@ -10,22 +10,24 @@ from supervisor.config.settings import ServerSettings
 from supervisor.core.requests.access import AccessRules, is_loopback
 from supervisor.core.requests.media import FetchRules, networks
 from supervisor.daemon.lock import FileShares, url_of
+from supervisor.daemon.tls import Certificates
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.connections import ClientLimits
 
 
 @dataclass(frozen=True)
 class Door:
-    """The listener on `host`, and how the files that the process may open are shared out."""
+    """The listener on `host`, how the files that the process may open are shared out, and the certificate, for TLS."""
 
     listener: socket.socket
     shares: FileShares
     host: str
+    certificates: Certificates | None = None
 
     @property
     def url(self) -> str:
         """The URL for clients."""
-        return url_of(self.listener, self.host)
+        return url_of(self.listener, self.host, tls=self.certificates is not None)
 
     def limits(self, settings: Settings) -> ClientLimits:
         """Return what a client may take; never more connections than there are files for."""

@@ -8,7 +8,7 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from supervisor import __version__
@@ -149,19 +149,30 @@ def _in_url(host: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
-def url_of(listener: socket.socket, host: str) -> str:
+def url_of(listener: socket.socket, host: str, *, tls: bool) -> str:
     """Return the base URL at which this machine reaches the listener."""
     port = listener.getsockname()[1]
-    return f"http://{_in_url(host)}:{port}"
+    return f"{'https' if tls else 'http'}://{_in_url(host)}:{port}"
 
 
 @contextlib.contextmanager
-def endpoint_file(places: Places, url: str, started_at: float, secret: str) -> Iterator[None]:
-    """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it."""
+def endpoint_file(
+    places: Places, url: str, started_at: float, secret: str, certificate: Callable[[], str | None] = lambda: None
+) -> Iterator[Callable[[], None]]:
+    """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it.
+
+    certificate: which it shows now. Gives a function that writes the file anew, for when that changes.
+    """
     content = {"url": url, "secret": secret, "pid": os.getpid(), "version": __version__, "started_at": started_at}
-    atomic_write(places.endpoint_file, json.dumps(content).encode())
+
+    def write() -> None:
+        shown = certificate()
+        told = content if shown is None else {**content, "certificate": shown}
+        atomic_write(places.endpoint_file, json.dumps(told).encode())
+
+    write()
     try:
-        yield
+        yield write
     finally:
         places.endpoint_file.unlink(missing_ok=True)
 

@@ -91,3 +91,9 @@ class MediaNotFetched(RequestError):
     """A medium could not be fetched from its address."""
 
     code = "media_not_fetched"
+
+
+class TlsRequired(RequestError):
+    """Plain HTTP was spoken where the daemon speaks TLS."""
+
+    code = "tls_required"
