@@ -11,6 +11,7 @@ from supervisor.core.requests.access import AccessRules, check, is_preflight
 from supervisor.errors import Unauthorized
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
+_CORS_SHOWN = b"x-request-id, request-id, retry-after, x-should-retry"
 _POLICY_VIOLATION = 1008  # a websocket's close code
 
 
@@ -31,7 +32,7 @@ class Guard:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = check(self._rules(), scope["method"], scope["path"], headers)
+        refusal = check(self._rules().at(scope["path"]), scope["method"], scope["path"], headers)
         if refusal is None and is_preflight(scope["method"], headers):
             await _answer_preflight(send, headers)
             return
@@ -42,7 +43,11 @@ class Guard:
 
 
 def _cors(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(b"access-control-allow-origin", headers["origin"].encode("latin-1")), (b"vary", b"Origin")]
+    return [
+        (b"access-control-allow-origin", headers["origin"].encode("latin-1")),
+        (b"access-control-expose-headers", _CORS_SHOWN),
+        (b"vary", b"Origin"),
+    ]
 
 
 async def _answer_preflight(send: Send, headers: Mapping[str, str]) -> None:

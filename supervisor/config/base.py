@@ -215,6 +215,14 @@ Secret = Annotated[
     str, Field(min_length=8, max_length=1024, pattern=r"^[!-~]+$", description="8 to 1024 printable ASCII characters")
 ]
 Address = Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$", max_length=261, description="host:port")]
+Origin = Annotated[
+    str,
+    Field(
+        pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@]+)$",
+        max_length=256,
+        description="an origin such as http://localhost:3000, or *",
+    ),
+]
 Network = Annotated[str, Field(max_length=64, description="a network"), AfterValidator(_network)]
 Pattern = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Override = Annotated[
@@ -223,6 +231,7 @@ Override = Annotated[
 
 Names = Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Addresses = Annotated[tuple[Address, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
+Origins = Annotated[tuple[Origin, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Networks = Annotated[tuple[Network, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Portions = Annotated[tuple[Portion, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Sizes = Annotated[dict[Name, Mebibytes], Field(max_length=MOST_ENTRIES), at_most(MOST_ENTRIES)]

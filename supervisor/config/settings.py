@@ -20,6 +20,7 @@ from supervisor.config.base import (
     Names,
     Networks,
     NoSeconds,
+    Origins,
     Path,
     Port,
     Positive,
@@ -60,7 +61,7 @@ class ServerSettings(_Strict):
     tls_client_ca: Path | None = None
     api_keys: Annotated[tuple[Secret, ...], Field(max_length=1000)] = ()
     allowed_hosts: Names = ()
-    allowed_origins: Names = ()
+    allowed_origins: Origins = ()
     max_body_mib: BodyMebibytes = 256
     max_buffered_mib: BodyMebibytes = 1024
     max_header_kib: HeaderKibibytes = 64
