@@ -129,13 +129,15 @@ def test_all_requests_of_one_id_are_ended(daemon: RunningDaemon) -> None:
 
 def test_a_conversation_s_id_does_not_reach_the_engine(engine_binary: Path, talker: Path) -> None:
     """With `X-Conversation-Id` llama-server would go on for a client that has left, so that it can come back."""
-    models = {"talker": {"file": str(talker), "parallel": 1, "ctx_size": 65536}}
+    models = {"talker": {"file": str(talker), "parallel": 2, "ctx_size": 65536}}
     with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as daemon:
         daemon.load("talker")
         for path in ("/v1/chat/completions", "/upstream/talker/v1/chat/completions"):
             headers = {"x-conversation-id": "c1"}
             with daemon.http.stream("POST", path, json=ENDLESS, headers=headers) as answer:
-                next(answer.iter_text())
+                arriving = answer.iter_text()  # kept: the answer is closed with it
+                next(arriving)
+                wait_until(lambda: daemon.busy_slots("talker") == 1, "it is answered")
                 asked = daemon.http.post("/upstream/talker/v1/streams/lookup", json={"conversation_ids": ["c1"]})
                 assert (asked.status_code, asked.json()) == (200, []), path
             wait_until(lambda: daemon.busy_slots("talker") == 0, "the slot is free")

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from supervisor.system.certificates import TlsFiles, server_context
+from tests.api.conftest import HELLO
 from tests.support.certificates import Authority
 from tests.support.daemon import ROOT, RunningDaemon, environment, running_daemon, scratch_home, wait_until
 from tests.support.patience import PATIENCE
@@ -235,3 +236,45 @@ def checked(file: Path) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=PATIENCE,
     )
+
+
+@pytest.mark.engine
+def test_streams_go_through_tls_and_a_client_that_leaves_frees_its_slot(
+    engine_binary: Path, talker: Path, authority: Authority
+) -> None:
+    cert, key = authority.issue("localhost", "127.0.0.1", into="streams")
+    models = {"talker": {"file": str(talker), "parallel": 1, "ctx_size": 65536}}
+    settings = {"models": models, "server": {"tls_cert": str(cert), "tls_key": str(key)}}
+    said = {"model": "talker", "stream": True}
+    with (
+        scratch_home() as home,
+        running_daemon(home, engine_binary, settings) as daemon,
+        httpx.Client(base_url=daemon.url, verify=trusting(authority), trust_env=False, timeout=PATIENCE) as client,
+    ):
+        daemon.http = client
+        hello = {**said, "messages": [{"role": "user", "content": "hello"}]}
+        with client.stream("POST", "/v1/chat/completions", json=hello) as answer:
+            events = "".join(answer.iter_text())
+        told = [json.loads(one.removeprefix("data: ")) for one in events.split("\n\n")[:-2]]
+        assert "".join(one["choices"][0]["delta"].get("content") or "" for one in told if one["choices"]) == HELLO
+        assert events.endswith("data: [DONE]\n\n")
+        endless = {**said, "messages": [{"role": "user", "content": "endless"}]}
+        with client.stream("POST", "/v1/chat/completions", json=endless) as answer:
+            arriving = answer.iter_text()  # kept: the answer is closed with it
+            next(arriving)
+            wait_until(lambda: daemon.busy_slots("talker") == 1, "the slot is taken")
+        wait_until(lambda: daemon.busy_slots("talker") == 0, "the slot is free")
+
+
+def test_a_second_daemon_on_the_port_is_told_who_has_it(daemon: RunningDaemon) -> None:
+    with scratch_home() as other:
+        found = subprocess.run(
+            [sys.executable, "-P", "-m", "supervisor", "serve", "--port", str(port_of(daemon))],
+            env=environment(other, NOWHERE),
+            cwd=other,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    assert found.returncode != 0
+    assert f"--url {daemon.url}" in found.stderr
