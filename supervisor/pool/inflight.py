@@ -18,9 +18,14 @@ _SHOWN = 256  # characters of a path: every list and event of requests repeats i
 
 
 class InflightRequest:
-    """A request. `since`: seconds of the pool's clock. `request_id`: the one in its response's head."""
+    """A request.
 
-    __slots__ = ("_cancelled", "_engine", "_task", "id", "model", "path", "request_id", "since", "stream")
+    Attributes:
+        since: seconds of the pool's clock.
+        request_id: the one in its response's head. answer: the id that its answer has told its client.
+    """
+
+    __slots__ = ("_cancelled", "_engine", "_task", "answer", "id", "model", "path", "request_id", "since", "stream")
 
     def __init__(self, number: int, model: ModelId, path: str, *, stream: bool, since: float) -> None:
         self.id = number
@@ -29,6 +34,7 @@ class InflightRequest:
         self.stream = stream
         self.since = since
         self.request_id = current_id() or new_id()
+        self.answer: str | None = None
         self._engine: EngineId | None = None
         self._task = asyncio.current_task()
         self._cancelled = False
@@ -41,6 +47,10 @@ class InflightRequest:
     def is_with(self, engine: EngineId | None) -> None:
         """Note that this engine answers it; None: it waits for one again."""
         self._engine = engine
+
+    def is_known_as(self, answer: str | None) -> None:
+        """Note the id of its answer."""
+        self.answer = answer
 
     def cancel(self) -> None:
         """Cancel the request: whatever it waits for is cancelled, and it answers `request_cancelled`."""
@@ -105,6 +115,17 @@ class Inflight:
         for one in meant:
             one.cancel()
         return meant[0]
+
+    def cancel_answer(self, answer: str) -> InflightRequest:
+        """Cancel the request whose answer has this id. Raise RequestNotFound where there is none."""
+        request = next((one for one in self._requests.values() if one.answer == answer), None)
+        if request is None:
+            raise RequestNotFound(
+                f"No answer with the id '{answer}' is being streamed; an answer is known until it is complete.",
+                param="response_id",
+            )
+        request.cancel()
+        return request
 
     @contextmanager
     def watch(self, changed: asyncio.Event) -> Iterator[None]:

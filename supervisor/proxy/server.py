@@ -27,11 +27,12 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from supervisor.core.requests.identity import HEADER, given_id
+from supervisor.core.requests.identity import given_id, naming
 from supervisor.core.routes import api_of
 from supervisor.errors import HeadersTooLarge, InvalidRequest, RequestTimeout, SupervisorError
 from supervisor.proxy.connections import Connections, Place, management_only, too_many_connections
 from supervisor.proxy.deadline import Deadline
+from supervisor.proxy.oldclients import for_old_clients
 from supervisor.system.requestid import answering, new_id
 
 _EXTENSION = "supervisor.relay"
@@ -96,6 +97,7 @@ class RelayingProtocol(HttpToolsProtocol):
             self._close()
         elif self._place is Place.MANAGEMENT:
             self.app = management_only(self.app, self._connections.render_error)
+        self.app = for_old_clients(self.app, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that is being answered, even where others were queued behind it."""
@@ -108,6 +110,17 @@ class RelayingProtocol(HttpToolsProtocol):
     def held_back(self) -> bool:
         """True if we do not read what the client sends."""
         return self._flow.read_paused
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes of an answer that has no frame, once the client has taken most of those before."""
+        if self._flow.write_paused:
+            await self._flow.drain()
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def end(self) -> None:
+        """End an answer that has no frame: close the connection once all is sent."""
+        self._close()
 
     def drop(self) -> None:
         """Close the connection at once, for another one."""
@@ -214,7 +227,7 @@ class RelayingProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         name: str = cast(Scope, cycle.scope)["extensions"][_EXTENSION][_ID]
-        cycle.default_headers = [*cycle.default_headers, *_naming(name, cycle.scope["path"])]
+        cycle.default_headers = [*cycle.default_headers, *naming(name, cycle.scope["path"])]
         super()._start_asgi_task(cycle, cast(Any, _named(app, name)))
 
     def on_response_complete(self) -> None:
@@ -320,7 +333,7 @@ class RelayingProtocol(HttpToolsProtocol):
         path = self.url.partition(b"?")[0].decode("latin-1")
         name = self._id or new_id()
         body = json.dumps(api_of(path).envelope(json.loads(body), name)).encode()
-        names = {key.decode(): value.decode() for key, value in _naming(name, path)}
+        names = {key.decode(): value.decode() for key, value in naming(name, path)}
         self.transport.write(_response(status, body, {**headers, **names}))
 
 
@@ -333,12 +346,6 @@ class _Flow(FlowControl):
         """Stop reading what the client sends."""
         super().pause_reading()
         self.was_paused = True
-
-
-def _naming(request_id: str, path: str) -> list[tuple[bytes, bytes]]:
-    """Return the headers that name a request."""
-    name, own = request_id.encode("ascii"), api_of(path).id_header
-    return [(HEADER, name)] if own is None else [(HEADER, name), (own, name)]
 
 
 def _named(app: ASGIApp, request_id: str) -> ASGIApp:

@@ -69,6 +69,13 @@ def test_a_request_that_is_refused_at_the_door_has_one(daemon: RunningDaemon, re
     assert re.search(rb"\r\nx-request-id: req_[0-9a-f]{24}\r\n", said)
 
 
+def test_a_stream_to_an_old_client_has_one(daemon: RunningDaemon) -> None:
+    body = b'{"model": "talker", "stream": true, "messages": [{"role": "user", "content": "hello"}]}'
+    head = b"POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\nX-Request-Id: old\r\nContent-Length: %d\r\n\r\n"
+    said = raw(daemon, head % len(body) + body)
+    assert (b"\r\nx-request-id: old\r\n" in said, said.endswith(b"data: [DONE]\n\n")) == (True, True)
+
+
 def test_anthropics_clients_find_it_where_they_look(daemon: RunningDaemon) -> None:
     answer = daemon.http.post("/v1/messages", json={"model": "nobody"}, headers={"x-request-id": OWN})
     assert (named(answer), answer.headers["request-id"]) == (OWN, OWN)

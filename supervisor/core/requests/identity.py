@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from supervisor.core.routes import api_of
+
 HEADER: Final = b"x-request-id"
 """The header that carries the id, both ways."""
 
@@ -28,3 +30,9 @@ def given_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     if len(found) != 1 or not _WELL_FORMED.fullmatch(found[0]):
         return None
     return found[0].decode("ascii")
+
+
+def naming(request_id: str, path: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers that name a request in its response: `x-request-id`, and that of the path's own API."""
+    name, own = request_id.encode("ascii"), api_of(path).id_header
+    return [(HEADER, name)] if own is None else [(HEADER, name), (own, name)]
