@@ -12,6 +12,7 @@ from supervisor.core.requests.media import (
     FetchRules,
     Place,
     check_scheme,
+    has_no_places,
     is_address,
     may_name_media,
     places,
@@ -81,6 +82,8 @@ def check_unseen(texts: Sequence[bytes | memoryview]) -> None:
 def _named(body: ClientJson) -> Sequence[Place]:
     """Return the places of a request that hold addresses."""
     check_unseen(tuple(body.unseen()))
+    if has_no_places(body.text):
+        return ()
     whole = (replace(place, text=body.whole(place.text, MOST_URL + 1)) for place in places(body.fields))
     found = [place for place in whole if is_address(place.text)]
     if len(found) > _MOST:

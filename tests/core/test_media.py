@@ -12,6 +12,7 @@ from supervisor.core.requests.media import (
     FetchRules,
     address_of,
     check_scheme,
+    has_no_places,
     is_address,
     may_be_reached,
     may_name_media,
@@ -122,9 +123,12 @@ def test_what_an_unread_request_says_of_media_is_noticed_in_every_spelling() -> 
     for fields, *_ in FORMS.values():
         plain = json.dumps(fields)
         assert may_name_media(plain.encode())
+        assert not has_no_places(plain.encode())
         for letter in "imaguv_":  # any one of which may be an escape
             assert may_name_media(plain.replace(letter, f"\\u{ord(letter):04x}").encode())
             assert may_name_media(plain.replace(letter, f"\\u{ord(letter):04X}").encode())
+            assert not has_no_places(plain.replace(letter, f"\\u{ord(letter):04x}").encode())
+    assert has_no_places(b'{"messages": [{"role": "user", "content": "see http://a"}]}')
     padded = b" " * ((1 << 16) - 4) + json.dumps(FORMS["chat"][0]).encode()
     assert may_name_media(padded)
     assert may_name_media(memoryview(padded))
