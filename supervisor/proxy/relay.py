@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -36,7 +36,8 @@ from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
+from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_json
+from supervisor.proxy.media import Media
 from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.server import transport_of
@@ -64,6 +65,7 @@ class Relaying:
     tool_calls: ToolCalls
     waiting: Waiting
     naming: Naming
+    media: Media = field(default_factory=Media)
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -86,13 +88,16 @@ class RelayEndpoint:
             with self.relaying.bodies.room() as room:
                 body = await read_json(receive, room, declared_size(scope))
                 entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""), key)
-                await while_connected(receive, self._answer(entry, body, responder, key))
+                await while_connected(receive, self._answer(entry, body, room, responder, key))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(told(key, error)))
 
-    async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder, key: Key | None) -> None:
+    async def _answer(
+        self, entry: ModelEntry, body: ClientJson, room: Room, responder: Responder, key: Key | None
+    ) -> None:
+        body = await self.relaying.media.put_in(body, room)
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
