@@ -123,14 +123,18 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
         ask("post", "/api/v1/config/reload")
         ask("get", "/api/v1/logs/level")
         ask("post", "/api/v1/logs/level", level="debug")
-        ask("post", "/api/v1/keys", name="app", models=["demo"])
-        ask("get", "/api/v1/keys")
-        ask("post", "/api/v1/keys/{name}/rotate", at="/api/v1/keys/app/rotate")
-        ask("delete", "/api/v1/keys/{name}", at="/api/v1/keys/app")
+        _ask_of_keys(ask)
         ask("post", "/api/v1/shutdown", 202)
     assert ask.wrong == []
     json = {(method, path) for method, path, said in operations() if _is_json(said)}
     assert ask.asked == json
+
+
+def _ask_of_keys(ask: Asking) -> None:
+    ask("post", "/api/v1/keys", name="app", models=["demo"])
+    ask("get", "/api/v1/keys")
+    ask("post", "/api/v1/keys/{name}/rotate", at="/api/v1/keys/app/rotate")
+    ask("delete", "/api/v1/keys/{name}", at="/api/v1/keys/app")
 
 
 def _is_json(said: dict[str, Any]) -> bool:
