@@ -77,7 +77,17 @@ ASKING: Mapping[str, dict[str, Any]] = {
     "/v1/responses/input_tokens": {"input": "Hi"},
     "/v1/messages/count_tokens": {"messages": HI},
 }
-VARY = ("id", "item_id", "created", "created_at", "completed_at", "timings", "t_start", "system_fingerprint", "cached_tokens")
+VARY = (
+    "id",
+    "item_id",
+    "created",
+    "created_at",
+    "completed_at",
+    "timings",
+    "t_start",
+    "system_fingerprint",
+    "cached_tokens",
+)
 
 
 def steady(value: Any) -> Any:

@@ -23,7 +23,7 @@ def main(files: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="suite-") as scratch:
         suite = Suite(llama_source(), find_engine_binary(os.environ), Path(scratch))
         jobs = [(mode, file) for file in files or suite.files() for mode in MODES]
-        found = suite.run_all(jobs, len(os.sched_getaffinity(0)))
+        found = suite.run_all(jobs, os.cpu_count() or 1)
     direct, through = found["direct"], found["through"]
     differ = differences(direct, through)
     for test, what in differ.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,21 @@ READY = '"status": "ok"'
 Results = Mapping[str, Result]
 
 _VARY = frozenset(
-    "id item_id response_id time_ms call_id created created_at completed_at system_fingerprint timings t_start model owned_by".split()
-    + "id_slot model_path build_info".split()
+    {
+        "id",
+        "item_id",
+        "response_id",
+        "call_id",
+        "id_slot",
+        "created",
+        "created_at",
+        "completed_at",
+        "time_ms",
+        "timings",
+    }
+    | {"t_start", "model", "model_path", "owned_by", "system_fingerprint", "build_info"}
+    | {"endpoint_metrics", "endpoint_slots", "ui"}  # what our engines are started with
+    | {"code", "param"}  # an error's code is a number there, a name here
 )
 """Fields of answers that differ between two runs of one server."""
 
@@ -68,7 +80,9 @@ def _kind(result: Result) -> str:
 
 def _answers(direct: Result, through: Result) -> str | None:
     """Threads ask in any order, and a server that comes up is asked whether it is ready, often."""
-    theirs, ours = (sorted(json.dumps(steady(one), sort_keys=True) for one in result.said) for result in (direct, through))
+    theirs, ours = (
+        sorted(json.dumps(steady(one), sort_keys=True) for one in result.said) for result in (direct, through)
+    )
     more = [one for one in ours if one not in theirs and READY not in one]
     return f"gets another answer: {more[0][:300]}" if more else None
 

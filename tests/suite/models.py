@@ -32,7 +32,8 @@ class Chance:
 
     def matrix(self, rows: int, columns: int, scale: float = 1.0) -> np.ndarray:
         """Of such a size that a vector keeps its length."""
-        return (self._draw.standard_normal((rows, columns)) * scale / columns**0.5).astype(np.float16)
+        drawn: np.ndarray = self._draw.standard_normal((rows, columns)) * scale / columns**0.5
+        return drawn.astype(np.float16)
 
 
 def write_models(cache: Path, vocabularies: Path) -> None:

@@ -12,9 +12,8 @@ from tests.support.made import ROOT
 PAGE = ROOT / "docs" / "compatibility.md"
 PLACE = re.compile(r"(?<=<!-- made: suite -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
-_HEAD = (
-    "| file | tests | hold directly | of these through us | need the real model | of these alike |\n|---|---|---|---|---|---|\n"
-)
+_COLUMNS = ("file", "tests", "hold directly", "of these through us", "need the real model", "of these alike")
+_HEAD = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|\n"
 
 
 def write_page(direct: Results, through: Results) -> None:

@@ -21,7 +21,7 @@ import pytest
 
 from tests.suite.models import write_models
 from tests.suite.pictures import PNG
-from tests.support.daemon import ROOT
+from tests.support.daemon import NO_HUB, ROOT
 
 Mode: TypeAlias = Literal["direct", "through"]
 MODES: tuple[Mode, Mode] = ("direct", "through")
@@ -140,7 +140,7 @@ class Suite:
 
 def _kept() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
-    return {**kept, "PYTHONPATH": str(ROOT)}
+    return {**kept, **NO_HUB, "PYTHONPATH": str(ROOT)}
 
 
 _FLAGS = ("-m", "not slow", "-c", "suite.ini", "--rootdir", ".", "--assert=plain", "-p", "no:cacheprovider", "-q")

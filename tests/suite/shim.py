@@ -16,6 +16,7 @@ import yaml
 
 from supervisor.cli.main import main
 from supervisor.config.imports.arguments import read_arguments
+from supervisor.config.imports.preset import from_preset
 
 _VALUED = {
     "--host": "host",
@@ -27,9 +28,15 @@ _VALUED = {
     "--models-dir": "models_dir",
     "--cors-origins": "cors_origins",
 }
-_NAMED = (
-    "test codellama70b gpt-3.5-turbo gpt-3.5-turbo-instruct gpt-4.1 davinci-002 text-embedding-3-small".split()
-)
+_NAMED = [
+    "test",
+    "codellama70b",
+    "gpt-3.5-turbo",
+    "gpt-3.5-turbo-instruct",
+    "gpt-4.1",
+    "davinci-002",
+    "text-embedding-3-small",
+]
 """Models that the tests name: a lone llama-server answers for any, here they are aliases of the one there is."""
 
 _FILES = {"--media-path", "--log-file"}  # options whose path is the tests', not the daemon's
@@ -69,7 +76,24 @@ def configuration(arguments: Sequence[str], cache: Path) -> dict[str, Any]:
         made["models"] = dict([_model(settings, server, cache)])
     else:
         made["defaults"] = {"threads": 1, **settings}
+        made["models"] = _cached(cache) | _preset(server.get("models_preset"))
     return made
+
+
+def _cached(cache: Path) -> dict[str, Any]:
+    """The models of the hub's cache by the names that a router gives them: `:F32` of `stories260K-F32.gguf`."""
+    found = cache.glob("models--*/snapshots/*/[!m]*.gguf")
+    names = [f"{_repository(file)}:{file.stem.rpartition('-')[2]}" for file in found]
+    return {name: {"source": name} for name in names}
+
+
+def _repository(file: Path) -> str:
+    return file.parents[2].name.removeprefix("models--").replace("--", "/")
+
+
+def _preset(path: str | None) -> dict[str, Any]:
+    """What `config import` makes of a router's preset."""
+    return dict(from_preset(Path(path).read_text()).models) if path else {}
 
 
 def _model(settings: Mapping[str, Any], server: Mapping[str, str], cache: Path) -> tuple[str, dict[str, Any]]:
@@ -88,7 +112,7 @@ def serve(engine: str, homes: str, *arguments: str) -> int:
     config.write_text(yaml.safe_dump(configuration(arguments, Path(os.environ["LLAMA_CACHE"]))))
     own = ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR")
     os.environ.update(dict.fromkeys(own, str(home)) | {"XDG_CACHE_HOME": f"{homes}/cache"})
-    os.environ.update({"SUPERVISOR_LLAMA_SERVER": engine, "HF_ENDPOINT": "http://127.0.0.1:9"})
+    os.environ["SUPERVISOR_LLAMA_SERVER"] = engine
     sys.argv = ["supervisor", "serve", "--config", str(config)]
     return main(sys.argv[1:])
 

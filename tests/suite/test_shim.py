@@ -22,9 +22,13 @@ SKIPPED = replace(WHOLE, test="b.py::test_z", outcome="skipped")
 
 
 def test_a_model_and_its_options_become_a_configuration(tmp_path: Path) -> None:
-    made = configuration([*PLACE, "--model", "/m.gguf", "--alias", "b,a", "--ctx-size", "512", "--api-key", "k"], tmp_path)
+    made = configuration(
+        [*PLACE, "--model", "/m.gguf", "--alias", "b,a", "--ctx-size", "512", "--api-key", "k"], tmp_path
+    )
     assert made["server"] == {"host": "127.0.0.1", "port": 9, "api_keys": ["k"]}
-    assert made["models"] == {"a": {"file": "/m.gguf", "ctx_size": 512, "threads": 1, "preload": True, "aliases": ["b"]}}
+    assert made["models"] == {
+        "a": {"file": "/m.gguf", "ctx_size": 512, "threads": 1, "preload": True, "aliases": ["b"]}
+    }
 
 
 def test_a_file_of_the_hub_is_found_in_the_cache(tmp_path: Path) -> None:
@@ -37,14 +41,21 @@ def test_a_file_of_the_hub_is_found_in_the_cache(tmp_path: Path) -> None:
 
 
 def test_without_a_model_the_options_are_those_of_all(tmp_path: Path) -> None:
-    made = configuration([*PLACE, "--models-dir", "/models", "--ctx-size", "512"], tmp_path)
-    assert (made["models_dir"], made["defaults"], "models" in made) == ("/models", {"threads": 1, "ctx_size": 512}, False)
+    file = tmp_path / "models--o--r" / "snapshots" / "c" / "x-F32.gguf"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    preset = tmp_path / "preset.ini"
+    preset.write_text("[mine]\nmodel = /m.gguf\n")
+    arguments = [*PLACE, "--models-dir", "/models", "--models-preset", str(preset), "--ctx-size", "512"]
+    made = configuration(arguments, tmp_path)
+    assert (made["models_dir"], made["defaults"]) == ("/models", {"threads": 1, "ctx_size": 512})
+    assert made["models"] == {"o/r:F32": {"source": "o/r:F32"}, "mine": {"file": "/m.gguf"}}
 
 
 def test_a_failed_assertion_is_noted_and_the_test_goes_on() -> None:
     seen = Seen()
     tree = ast.fix_missing_locations(Noted().visit(ast.parse("assert 1 > 2, 'why'\nassert True\nreached = True")))
-    space = {NOTE: seen.note}
+    space: dict[str, object] = {NOTE: seen.note}
     exec(compile(tree, "/x/test_a.py", "exec"), space)
     assert seen.failed == {"test_a.py:1"}
     assert space["reached"] is True
@@ -68,7 +79,7 @@ def test_what_holds_directly_holds_through_us(through: Result, what: str | None)
     [
         (replace(REAL, said=({"content": "Hi", "id": 2},)), None),
         (replace(REAL, said=({"status": "ok"}, {"content": "Hi"})), None),
-        (replace(REAL, said=({"content": "Ho"},)), "gets another answer: {'content': 'Ho'}"),
+        (replace(REAL, said=({"content": "Ho"},)), 'gets another answer: {"content": "Ho"}'),
         (replace(REAL, failed=REAL.failed | {"a.py:9"}), "fails at a.py:9"),
     ],
 )

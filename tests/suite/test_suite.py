@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,23 +14,17 @@ from tests.support.llama_source import llama_source
 pytestmark = pytest.mark.engine
 
 SAMPLE = {
-    "basic": ["basic.py::test_server_props"],
-    "chat_completion": [
-        "chat_completion.py::test_chat_completion_stream",
-        "chat_completion.py::test_completion_with_invalid_grammar",
-        "chat_completion.py::test_logprobs",
-    ],
-    "compat_anthropic": ["compat_anthropic.py::test_anthropic_streaming"],
-    "completion": ["completion.py::test_completion_stream", "completion.py::test_n_probs"],
+    "chat_completion": ["chat_completion.py::test_chat_completion_stream", "chat_completion.py::test_logprobs"],
+    "compat_anthropic": ["compat_anthropic.py::test_anthropic_messages_streaming"],
+    "completion": ["completion.py::test_completion_stream", "completion.py::test_n_probs_stream"],
     "embedding": ["embedding.py::test_embedding_multiple"],
-    "rerank": ["rerank.py::test_rerank"],
     "tokenize": ["tokenize.py::test_tokenize_detokenize"],
 }
 
 
 @pytest.fixture(scope="module")
-def suite(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    yield Suite(llama_source(), engine_binary, tmp_path_factory.mktemp("suite"))
+def suite(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Suite:
+    return Suite(llama_source(), engine_binary, tmp_path_factory.mktemp("suite"))
 
 
 def unexplained(direct: Results, through: Results) -> dict[str, str]:

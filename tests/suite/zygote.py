@@ -1,7 +1,7 @@
 """Starts daemons quickly: a process that has imported the program forks one for each llama-server that is asked for.
 
-`python -m tests.suite.zygote SOCKET ENGINE HOMES` listens. `launch.py`, run in llama-server's place, sends its arguments,
-folder, variables and output, and holds the connection as long as it lives.
+`python -m tests.suite.zygote SOCKET ENGINE HOMES` listens. `launch.py`, run in llama-server's place, sends its
+arguments, folder, variables and output, and holds the connection as long as it lives.
 """
 
 from __future__ import annotations
