@@ -136,7 +136,7 @@ class Pool:
         self._apply(PolicyChanged())
 
     def is_coming(self, model: ModelId) -> bool:
-        """Whether the model has no engine that is ready, and one that comes up."""
+        """Return whether the model has no engine that is ready, and one that comes up."""
         return self._scheduler.view(model).state in STARTING
 
     async def at_rest(self, model: ModelId) -> PoolStatus:
