@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 
 from tests.suite.compare import Figures, Results, differences, figures
 from tests.suite.known import reason_of
@@ -14,6 +15,9 @@ PLACE = re.compile(r"(?<=<!-- made: suite -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 _COLUMNS = ("file", "tests", "hold directly", "of these through us", "need the real model", "of these alike")
 _HEAD = f"| {' | '.join(_COLUMNS)} |\n{'|---' * len(_COLUMNS)}|\n"
+
+
+_MOST = 8  # tests that are named
 
 
 def write_page(direct: Results, through: Results) -> None:
@@ -44,5 +48,11 @@ def _reasons(found: Mapping[str, str]) -> str:
     return "| what differs, and why | tests |\n|---|---|\n" + "".join(rows)
 
 
-def _listed(names: Iterable[tuple[str, int]]) -> str:
+def _listed(names: Collection[tuple[str, int]]) -> str:
+    """Every test; of many, how many in each file."""
+    if len(names) > _MOST:
+        files = Counter[str]()
+        for name, count in names:
+            files[name.partition(":")[0]] += count
+        names = files.items()
     return ", ".join(f"`{name}`" + (f" ({count})" if count > 1 else "") for name, count in names)

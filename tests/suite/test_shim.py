@@ -104,3 +104,8 @@ def test_reasons_are_for_patterns_of_names() -> None:
     assert reason_of("a.py::test_x[1-*]", known) == "Because."
     assert reason_of("b.py::test_x", known) == "Therefore."
     assert reason_of("c.py::test_x", known) is None
+
+
+def test_of_many_tests_with_one_reason_the_files_are_named() -> None:
+    direct = {name: replace(WHOLE, test=name) for name in (f"a.py::test_{number}" for number in range(9))}
+    assert "| Not explained. | `a` (9) |" in made(direct, {})
