@@ -15,18 +15,19 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, inflight, manage, openai, pages, peers
+from supervisor.api import files, inflight, keys, manage, openai, pages, peers
 from supervisor.api.errors import error_response
-from supervisor.api.guard import Guard
+from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
 from supervisor.core.requests.access import AccessRules
 from supervisor.core.routes import UPSTREAM, asked_of
-from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
+from supervisor.errors import EncodingNotSupported, InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
 
+_PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read
 
 
@@ -42,9 +43,9 @@ class Proxied:
     upstream: ASGIApp
 
 
-def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules]) -> Guard:
-    """The application. `rules`: who may use it, asked for every request."""
-    return Guard(_Dispatch(framework(services), proxied), rules)
+def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules], admit: Admit) -> Guard:
+    """The application. `rules`: who may use it, asked for every request. `admit`: by the key of the request."""
+    return Guard(_Dispatch(framework(services), proxied), rules, admit)
 
 
 def framework(services: Services) -> FastAPI:
@@ -55,6 +56,7 @@ def framework(services: Services) -> FastAPI:
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.include_router(inflight.router)
+    app.include_router(keys.router)
     app.include_router(peers.router)
     app.include_router(files.router)
     app.include_router(pages.router)
@@ -82,8 +84,8 @@ class _Dispatch:
         method = scope.get("method")
         if method == "HEAD":
             scope = {**scope, "method": "GET", AS_HEAD: True}
-        if scope.get("query_string", b"").count(b"&") >= _MOST_FIELDS:
-            error = InvalidRequest(f"The query of the address has more than {_MOST_FIELDS} fields.")
+        error = _fault(scope)
+        if error is not None:
             await error_response(error, scope["path"])(scope, receive, send)
             return
         await self._of(scope["method"], scope["path"])(scope, receive, send)
@@ -98,6 +100,16 @@ class _Dispatch:
             return self._upstream
         row = asked_of(plain)
         return self._asked if row is not None and method in row.summary else self._app
+
+
+def _fault(scope: Scope) -> SupervisorError | None:
+    """Return what makes a request one that nobody reads, whatever its path is."""
+    if scope.get("query_string", b"").count(b"&") >= _MOST_FIELDS:
+        return InvalidRequest(f"The query of the address has more than {_MOST_FIELDS} fields.")
+    codings = [value for name, value in scope["headers"] if name == b"content-encoding"]
+    if all(one.strip().lower() in _PLAIN for one in codings):
+        return None
+    return EncodingNotSupported("The request body is compressed; send it as it is, without Content-Encoding.")
 
 
 def _supervisor_error(request: Request, error: Exception) -> Response:

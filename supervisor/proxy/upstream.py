@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,6 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import error_in
 from supervisor.core.requests.browsers import from_unknown_page
+from supervisor.core.requests.keys import Key
+from supervisor.core.requests.scopes import LOOKS
 from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
@@ -32,7 +35,8 @@ from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import ClientJson, Room, declared_size, read_any
-from supervisor.proxy.naming import split_query
+from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, key_of, metered, told
+from supervisor.proxy.naming import seen_by, split_query
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
@@ -40,8 +44,8 @@ from supervisor.proxy.toolcalls import Prepared, plainly
 
 _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
-_LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/models", "/v1/models"})
 _AWAITED = frozenset({"/props", "/slots"})  # what they tell of an engine that comes up is worth waiting for
+_Ends: TypeAlias = tuple[Responder, Unmetered]  # of an answer: who gets it, and who counts it
 
 
 def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
@@ -56,7 +60,7 @@ def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
         path = scope["path"].rstrip("/")
         query = scope.get("query_string", b"")
         try:
-            model = relaying.naming.entry(None, query).id
+            model = relaying.naming.entry(None, query, key_of(scope)).id
         except SupervisorError as error:
             await Responder(send, transport_of(scope), api_of(path)).whole(*relaying.render_error(error))
             return
@@ -89,9 +93,11 @@ class UpstreamEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), api_of(scope["path"]))
+        key = key_of(scope)
         try:
             with self.relaying.bodies.room() as room:
-                model, path = self._split(scope)
+                model, path = self._split(scope, key)
+                check_key(key, scope["method"], unquote(path))
                 if is_withheld(scope["method"], unquote(path)):
                     raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 body, said = await _body(scope, path, receive, room)
@@ -99,7 +105,7 @@ class UpstreamEndpoint:
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.relaying.render_error(error))
+            await responder.whole(*self.relaying.render_error(told(key, error)))
 
     async def _answer(
         self, scope: Scope, where: tuple[str, str], given: tuple[Payload, ClientJson | None], responder: Responder
@@ -108,7 +114,7 @@ class UpstreamEndpoint:
         query = scope.get("query_string", b"").decode("latin-1")
         kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
-        if scope["method"] == "GET" and (target in _LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
+        if scope["method"] == "GET" and (target in LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):
@@ -119,7 +125,8 @@ class UpstreamEndpoint:
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
-                await self._with_lease(request, call, generation, responder)
+                with metered(key_of(scope), None if generation is None else generation.prepared.asked) as meter:
+                    await self._with_lease(request, call, generation, (responder, meter))
             except asyncio.CancelledError:
                 error = request.was_cancelled()
                 if error is None:
@@ -134,7 +141,7 @@ class UpstreamEndpoint:
         client = pool.ready_client(model)
         if client is not None:
             try:
-                await _pass_on(model, client, call, responder)
+                await _pass_on(model, client, call, (responder, UNMETERED))
                 return
             except EngineLost:
                 if pool.ready_client(model) is client:  # else it was told to end meanwhile
@@ -142,21 +149,21 @@ class UpstreamEndpoint:
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
     async def _with_lease(
-        self, request: InflightRequest, call: _Call, generation: _Generation | None, responder: Responder
+        self, request: InflightRequest, call: _Call, generation: _Generation | None, ends: _Ends
     ) -> None:
         lease = await self.relaying.pool.acquire(request.model)
         request.is_with(lease.number)
         try:
-            said = await _pass_on(request.model, lease.client, call, responder, generation)
+            said = await _pass_on(request.model, lease.client, call, ends, generation)
             if said:
                 lease.note_broken(said)
         finally:
             lease.release()
 
-    def _split(self, scope: Scope) -> tuple[str, str]:
-        """Return model and the rest of the path. Raise ModelNotFound."""
+    def _split(self, scope: Scope, key: Key | None) -> tuple[str, str]:
+        """Return model and the rest of the path. Raise ModelNotFound, for one that the key does not see, too."""
         rest = scope["raw_path"].partition(b"?")[0].decode("latin-1").removeprefix(UPSTREAM)
-        registry = self.relaying.registry
+        registry = seen_by(key, self.relaying.registry)
         for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
             entry = registry.get(unquote(name))
             if entry is not None:
@@ -235,12 +242,14 @@ def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
 
 
 async def _pass_on(
-    model: str, client: EngineClient, call: _Call, responder: Responder, generation: _Generation | None = None
+    model: str, client: EngineClient, call: _Call, ends: _Ends, generation: _Generation | None = None
 ) -> str:
     """Send what the engine answers. Return its message where that is the error of a failed device."""
+    responder, meter = ends
     sent = call if generation is None else generation.call
     try:
-        async with client.send(sent.method, sent.target, sent.body, sent.content_type) as upstream:
+        async with client.send(sent.method, sent.target, sent.body, sent.content_type) as response:
+            upstream = meter.hears(response)
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)
             return await _as_it_is(upstream, responder)
