@@ -42,6 +42,7 @@ class Route:
         kind: of the answer that its stream is folded into; None: nothing is generated, or nothing that can be folded.
         form: how its request becomes one for a chat, and the answer its own again; None: no calls are looked for.
         takes: the fields that a request has to have besides `model`, with their JSON schema.
+        prompts: it tells of the prompt that an answer would have, so the parameters mean what they mean there.
     """
 
     path: str
@@ -51,6 +52,7 @@ class Route:
     kind: Kind | None = None
     form: Form | None = None
     takes: Mapping[str, object] = field(default_factory=dict)
+    prompts: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,12 +126,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Show the prompt that the template makes of a conversation.",
         also=("/v1/apply-template",),
         takes=_MESSAGES,
+        prompts=True,
     ),
     Route(
         "/v1/chat/completions/input_tokens",
         "Count the tokens of a conversation.",
         also=("/chat/completions/input_tokens",),
         takes=_MESSAGES,
+        prompts=True,
     ),
     Route(
         "/v1/chat/completions/control",
@@ -143,6 +147,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         also=("/responses/input_tokens",),
         api=RESPONSES,
         takes=_INPUT,
+        prompts=True,
     ),
     Route(
         "/v1/messages/count_tokens",
@@ -150,6 +155,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         also=("/messages/count_tokens",),
         api=ANTHROPIC,
         takes=_MESSAGES,
+        prompts=True,
     ),
 )
 

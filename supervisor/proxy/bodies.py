@@ -8,19 +8,20 @@ relays; what is left of it to be parsed is small, and parsed in a thread.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import mmap
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 from starlette.types import Receive, Scope
 
 from supervisor.core.requests.affinity import CHARACTERS
-from supervisor.core.requests.outline import Outline, Payload
+from supervisor.core.requests.outline import Outline, Payload, of_small
 from supervisor.core.requests.outliner import Outliner
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
@@ -164,6 +165,27 @@ class ClientJson:
         """Return a value of `fields` of which only the beginnings of texts count."""
         return value if self._outline is None else self._outline.heads(value, CHARACTERS)
 
+    def whole(self, text: str, most: int) -> str:
+        """Return a text of `fields` that may have been left out; of a longer one the first `most` characters."""
+        found = text if self._outline is None else self._outline.heads(text, most)
+        assert isinstance(found, str)  # the head of a text is one
+        return found
+
+    def unseen(self) -> Iterator[memoryview]:
+        """Yield the fields in which nothing can be looked at, as they came."""
+        return iter(()) if self._outline is None else self._outline.hidden()
+
+    def with_texts(self, texts: Sequence[bytes]) -> tuple[ClientJson, tuple[str, ...]]:
+        """Return the same request that may hold these texts too, and the marks that stand for them in its fields.
+
+        texts: as they stand in JSON, escaped. They are left out of what is parsed and changed, as other long texts.
+        """
+        outline, marks = self._outline or of_small(self.text, secrets.token_hex(8)), []
+        for text in texts:
+            outline, mark = outline.with_text(text)
+            marks.append(mark)
+        return replace(self, size=self.size + sum(map(len, texts)), _outline=outline), tuple(marks)
+
     async def work(self, function: Callable[[], _Result]) -> _Result:
         """Run a function that computes with all of this request, and return its result; for a large one in a thread."""
         if self._outline is None:
@@ -297,4 +319,5 @@ class _Body:
 
 
 async def _in_thread(thread: Executor, function: Callable[[], _Result]) -> _Result:
-    return await asyncio.get_running_loop().run_in_executor(thread, function)
+    known = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(thread, known.run, function)

@@ -40,11 +40,20 @@ ROWS = options_of(LaunchOptions)
 # What a type alone does not say, by field
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "api_keys": st.lists(st.from_regex(r"[!-~]{8,12}", fullmatch=True), max_size=2),
+    "allowed_origins": st.lists(st.sampled_from(["*", "null", "http://localhost:3000", "app://x"]), max_size=2),
+    "fetch_allow": st.lists(st.sampled_from(["10.0.0.0/8", "127.0.0.1", "fd00::/8"]), max_size=2),
+    "tls_cert": st.none(),
+    "tls_key": st.none(),
+    "tls_client_ca": st.none(),
     "rpc": st.lists(st.from_regex(r"[a-z]{1,5}:[0-9]{1,5}", fullmatch=True), max_size=2),
     **{row.name: st.just(["exps=CPU"]) for row in ROWS if row.kind == Many(Override(), MOST_OVERRIDES)},
     "replicas": st.integers(1, 9) | st.integers(1, 9).map(lambda n: f"{n}..{n + 2}"),
     "filters": st.fixed_dictionaries(
         {}, optional={"set": st.dictionaries(TEXT, JSON, max_size=2), "strip": st.lists(TEXT, max_size=2)}
+    ),
+    "sampling": st.fixed_dictionaries(
+        {},
+        optional={"temperature": st.floats(0, 2), "n_predict": st.integers(-1, 99), "repetition_penalty": st.just(1.1)},
     ),
     "env": st.dictionaries(st.from_regex(r"[A-KM-Z][A-Z_]{0,5}", fullmatch=True), TEXT, max_size=2),
     "extra_args": st.sampled_from([(), ("--no-warmup",), ("--temp", "0.5")]),

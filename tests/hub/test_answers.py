@@ -111,7 +111,7 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
             assert next(lines)
             (request,) = ask("get", "/api/v1/requests")["requests"]
             shown = {one["id"]: one for one in ask("get", "/api/v1/models")["models"]}
-            ask("delete", "/api/v1/requests/{number}", at=f"/api/v1/requests/{request['id']}")
+            ask("delete", "/api/v1/requests/{id}", at=f"/api/v1/requests/{request['id']}")
         assert (shown["broken"]["error"], shown["a/b:Q4_0"]["plan"]) != (None, None)
         assert shown["a/b:Q4_0"]["variants"]
         ask("get", "/api/v1/toolcalls")

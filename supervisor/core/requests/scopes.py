@@ -49,6 +49,7 @@ INFER: Final = frozenset({Scope.INFER})
 MANAGE: Final = frozenset({Scope.MANAGE})
 READ: Final = frozenset({Scope.READ, Scope.MANAGE})
 ANY: Final = frozenset(Scope)
+_OWN: Final = INFER | MANAGE  # the id of an answer is known to who got it, and takes no tokens
 
 
 def _rows(scopes: frozenset[Scope], *calls: str, all_models: bool = False) -> Iterator[Row]:
@@ -59,6 +60,7 @@ def _rows(scopes: frozenset[Scope], *calls: str, all_models: bool = False) -> It
 
 ROWS: Final[tuple[Row, ...]] = (
     *_rows(INFER, *(f"POST {path}" for path in SERVED), "GET /lora-adapters"),
+    *_rows(_OWN, "POST /v1/responses/{response_id}/cancel", "POST /responses/{response_id}/cancel"),
     *_rows(ANY, "GET /v1/models", "GET /v1/models/{model:path}", "GET /models"),
     *_rows(READ, "GET /props", "GET /slots", "GET /running", "GET /models/sse"),
     *_rows(READ, "GET /api/v1/status", "GET /api/v1/models", "GET /api/v1/devices", "GET /api/v1/toolcalls"),
@@ -68,7 +70,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(MANAGE, "POST /api/v1/plan", "POST /api/v1/estimate"),  # they tell which files there are
     *_rows(MANAGE, "POST /api/v1/models/load", "POST /api/v1/models/unload", "POST /api/v1/models/forget"),
     *_rows(MANAGE, "POST /api/v1/models/pin", "POST /api/v1/models/unpin", "POST /api/v1/models/verify"),
-    *_rows(MANAGE, "POST /api/v1/models", "DELETE /api/v1/models", "DELETE /api/v1/requests/{number}"),
+    *_rows(MANAGE, "POST /api/v1/models", "DELETE /api/v1/models", "DELETE /api/v1/requests/{id}"),
     *_rows(MANAGE, "POST /api/v1/config/reload", "POST /api/v1/logs/level", "POST /api/v1/shutdown"),
     *_rows(MANAGE, "GET /api/v1/keys", "POST /api/v1/keys"),
     *_rows(MANAGE, "DELETE /api/v1/keys/{name}", "POST /api/v1/keys/{name}/rotate"),
