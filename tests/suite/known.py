@@ -15,6 +15,9 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
         "security.py::test_cors_proxy*",
     ),
     "Another origin than those of `server.allowed_origins` is refused.": ("security.py::test_cors_o*",),
+    "A picture is sent, or fetched by the daemon; no client names a file of the machine (`--media-path`).": (
+        "security.py::test_local_media_file*",
+    ),
     "The form of Google's cloud (`/predict`) is not served.": ("compat_gcp.py::*",),
     "A model that is idle leaves whole (`ttl`); an engine never sleeps, so `/props` says nothing of it.": (
         "sleep.py::*",
