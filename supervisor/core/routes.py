@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from supervisor.core.recovery.forms import CHAT_FORM, MESSAGES_FORM, RESPONSES_FORM, Form
-from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES, Api
+from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RAW, RESPONSES, Api
 from supervisor.core.stream.outgoing import Kind
 
 UPSTREAM: Final = "/upstream/"
@@ -101,10 +101,11 @@ ROUTES: Final[tuple[Route, ...]] = (
         "/completion",
         "Continue a text, in llama-server's own form.",
         also=("/completions",),
+        api=RAW,
         kind="raw",
         takes=_PROMPT,
     ),
-    Route("/infill", "Fill in the middle of a text.", also=("/v1/infill",), kind="raw", takes=_INFILL),
+    Route("/infill", "Fill in the middle of a text.", also=("/v1/infill",), api=RAW, kind="raw", takes=_INFILL),
     Route("/v1/embeddings", "Turn texts into vectors.", takes=_INPUT),
     Route(
         "/embeddings",

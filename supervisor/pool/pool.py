@@ -135,6 +135,10 @@ class Pool:
         """Tell the scheduler that the settings of models have changed."""
         self._apply(PolicyChanged())
 
+    def is_coming(self, model: ModelId) -> bool:
+        """Return whether the model has no engine that is ready, and one that comes up."""
+        return self._scheduler.view(model).state in STARTING
+
     async def at_rest(self, model: ModelId) -> PoolStatus:
         """Return the model's status once its engine neither comes up nor goes away."""
         return await self._first(model, lambda status: status.view.state not in _MOVING)

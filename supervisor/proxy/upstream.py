@@ -2,8 +2,9 @@
 
 The model's id may contain slashes: the shortest beginning of the path that names a model counts. Only the content type
 goes along in either direction, no other header. What only looks at an engine neither wakes nor keeps it; nor does HEAD,
-or a browser's GET of which nobody knows which page it comes from. A generation is asked for as on the relayed paths, so
-that a client that leaves frees its slot; the client gets what the engine would have answered.
+or a browser's GET of which nobody knows which page it comes from. `/props` and `/slots` wait for an engine that comes
+up. A generation is asked for as on the relayed paths, so that a client that leaves frees its slot; the client gets what
+the engine would have answered.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from supervisor.proxy.toolcalls import Prepared, plainly
 
 _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
+_AWAITED = frozenset({"/props", "/slots"})  # what they tell of an engine that comes up is worth waiting for
 _FORMS = ("/audio/transcriptions",)  # whose bodies are forms, with the medium itself in them
 _Ends: TypeAlias = tuple[Responder, Unmetered]  # of an answer: who gets it, and who counts it
 
@@ -153,13 +155,16 @@ class UpstreamEndpoint:
         return given if filled is said else (filled.payload(filled.text), filled)
 
     async def _look(self, model: str, call: _Call, responder: Responder) -> None:
-        client = self.relaying.pool.ready_client(model)
+        pool = self.relaying.pool
+        if call.method == "GET" and call.target.partition("?")[0] in _AWAITED and pool.is_coming(model):
+            await pool.at_rest(model)
+        client = pool.ready_client(model)
         if client is not None:
             try:
                 await _pass_on(model, client, call, (responder, UNMETERED))
                 return
             except EngineLost:
-                if self.relaying.pool.ready_client(model) is client:  # else it was told to end meanwhile
+                if pool.ready_client(model) is client:  # else it was told to end meanwhile
                     raise
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -76,7 +77,17 @@ ASKING: Mapping[str, dict[str, Any]] = {
     "/v1/responses/input_tokens": {"input": "Hi"},
     "/v1/messages/count_tokens": {"messages": HI},
 }
-VARY = ("id", "created", "created_at", "completed_at", "timings", "t_start", "system_fingerprint", "cached_tokens")
+VARY = (
+    "id",
+    "item_id",
+    "created",
+    "created_at",
+    "completed_at",
+    "timings",
+    "t_start",
+    "system_fingerprint",
+    "cached_tokens",
+)
 
 
 def steady(value: Any) -> Any:
@@ -103,6 +114,35 @@ def test_a_path_answers_as_the_engine_does(daemon: RunningDaemon, path: str) -> 
     else:  # advice on how to start a server becomes advice on how to set a model
         first, ours = (one.json()["error"]["message"].partition(".")[0] for one in (own, answer))
         assert ours == first
+
+
+def events(text: str) -> list[Any]:
+    """What the events of a stream say; other lines as they are."""
+    lines = [line for line in text.splitlines() if line and not line.startswith(":")]
+    return [counted(steady(json.loads(line[6:]))) if line.startswith("data: {") else line for line in lines]
+
+
+def counted(event: Any) -> Any:
+    """Our own last event of Anthropic's API counts the prompt, too."""
+    if event.get("type") == "message_delta":
+        event["usage"] = {"output_tokens": event["usage"]["output_tokens"]}
+    return event
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("path", sorted(path for path, route in SERVED.items() if route.generates))
+def test_a_path_streams_as_the_engine_does(daemon: RunningDaemon, path: str) -> None:
+    daemon.load("talker")
+    body = {**ASKING[SERVED[path].path], "model": "talker", "stream": True, "cache_prompt": False}
+    transport = httpx.HTTPTransport(uds=daemon.engine_socket("talker"))
+    with httpx.Client(transport=transport, base_url="http://engine", timeout=PATIENCE) as engine:
+        own = engine.post(SERVED[path].path, json=body)
+    answer = daemon.http.post(path, json=body)
+    assert answer.status_code == own.status_code
+    if own.status_code == 200:
+        assert len(events(own.text)) > 1
+        assert events(answer.text) == events(own.text)
+        assert events(daemon.http.post(f"/upstream/talker{path}", json=body).text) == events(own.text)
 
 
 @pytest.mark.engine

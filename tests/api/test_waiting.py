@@ -97,6 +97,19 @@ def test_comments_tell_how_far_the_load_is_and_the_answer_follows(gated: Gated) 
     assert events[-1] == b"data: [DONE]"
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_an_engine_that_comes_up_tells_of_itself_is_waited_for(gated: Gated, fails: bool) -> None:
+    gated.daemon.http.post("/api/v1/models/load", json={"target": "talker", "wait": False})
+    for look in ("health", "metrics", "v1/models"):
+        assert gated.daemon.http.get(f"/upstream/talker/{look}").json()["error"]["code"] == "model_not_loaded"
+    with ThreadPoolExecutor() as pool:
+        looks = [pool.submit(gated.daemon.http.get, path, params={"model": "talker"}) for path in ("/props", "/slots")]
+        looks.append(pool.submit(gated.daemon.http.get, "/upstream/talker/props"))
+        assert gated.daemon.model("talker")["state"] in {"reserved", "loading"}
+        gated.open(fail=fails)
+    assert {look.result().status_code for look in looks} == {503 if fails else 200}
+
+
 @pytest.mark.parametrize("path", ASKED)
 def test_every_dialect_answers_after_comments_as_it_does_without(gated: Gated, path: str) -> None:
     with gated.asking(path) as lines:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES, Api
+from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RAW, RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.sse import SseDecoder
 from supervisor.errors import EngineStreamInvalid
@@ -37,6 +37,27 @@ ERROR = event({"error": {"code": 500, "message": "no", "type": "server_error"}})
 def relay_in_pieces(relay: StreamFilter, stream: bytes, cuts: list[int]) -> bytes:
     edges = [0, *sorted(cuts), len(stream)]
     return b"".join(relay.feed(stream[a:b]) for a, b in pairwise(edges))
+
+
+RAW_PIECE = event({"index": 0, "content": "a", "stop": False})
+CUT_OFF = {"message": "gone", "type": "server_error", "code": "engine_lost"}
+
+
+@pytest.mark.parametrize("last", [{"index": 0, "content": "", "stop": True}, {"content": ""}])
+def test_the_last_event_of_a_raw_stream_says_so_or_lacks_it(last: dict[str, object]) -> None:
+    relay = StreamFilter(drop_progress=True, api=RAW)
+    assert relay.feed(RAW_PIECE + PING + event(last)) == RAW_PIECE + PING + event(last)
+    assert relay.done
+    assert relay.ending(CUT_OFF) == b""
+
+
+def test_a_raw_stream_that_breaks_off_ends_with_the_error_alone() -> None:
+    relay = StreamFilter(drop_progress=True, api=RAW)
+    relay.feed(RAW_PIECE + event({"index": 0, "content": '"stop":true', "stop": False}))
+    assert not relay.done
+    assert relay.ending(CUT_OFF) == b"data: " + json.dumps({"error": CUT_OFF}).encode() + b"\n\n"
+    relay.feed(ERROR)
+    assert (relay.done, relay.failed, relay.ending(CUT_OFF)) == (False, True, b"")
 
 
 @pytest.mark.parametrize("drop", [True, False])

@@ -31,6 +31,9 @@ class _Pool:
     def __init__(self, client: EngineClient, *, told: bool) -> None:
         self._clients: list[EngineClient | None] = [client, None if told else client]
 
+    def is_coming(self, model: str) -> bool:
+        return False
+
     def ready_client(self, model: str) -> EngineClient | None:
         return self._clients.pop(0)
 

@@ -15,20 +15,41 @@ class Api:
     """An API.
 
     Attributes:
-        ends: how the last event of a complete stream begins.
+        is_last: whether an event, without the empty line after it, is the last one of a complete stream.
         stream_error: what ends a stream that broke off: from the error object `message`, `type`, `code`, `param`.
         envelope: the body of an error response, from OpenAI's `{"error": {…}}` and the request's id, if it is known.
         id_header: the name under which the API's own clients look for the request's id, besides `x-request-id`.
+        after_error: what follows the engine's own error in a stream; it sends nothing more itself.
     """
 
-    ends: tuple[bytes, ...]
+    is_last: Callable[[bytes], bool]
     stream_error: Callable[[Mapping[str, object]], bytes]
     envelope: Callable[[Mapping[str, object], str | None], Mapping[str, object]]
     id_header: bytes | None = None
+    after_error: bytes = b""
+
+
+_DONE_EVENT: Final = encode(SseEvent(DONE))
+
+
+def _begins(*beginnings: bytes) -> Callable[[bytes], bool]:
+    return lambda event: event.startswith(beginnings)
+
+
+def _is_last_raw(event: bytes) -> bool:
+    """Every other event says `"stop":false`; the last one says true, or lacks it where `response_fields` does.
+
+    Quotation marks in texts are escaped, so no text looks like that.
+    """
+    return event.startswith(b"data: {") and b'"stop":false' not in event
+
+
+def _raw_error(error: Mapping[str, object]) -> bytes:
+    return encode(SseEvent(json.dumps({"error": dict(error)})))
 
 
 def _openai_error(error: Mapping[str, object]) -> bytes:
-    return encode(SseEvent(json.dumps({"error": dict(error)}))) + encode(SseEvent(DONE))
+    return _raw_error(error) + _DONE_EVENT
 
 
 def _responses_error(error: Mapping[str, object]) -> bytes:
@@ -51,10 +72,12 @@ def _anthropic_error(error: Mapping[str, object]) -> bytes:
     return encode(SseEvent(json.dumps(_anthropic({"error": error})), event="error"))
 
 
-OPENAI: Final = Api((b"data: [DONE]",), _openai_error, _as_it_is)
+OPENAI: Final = Api(_begins(b"data: [DONE]"), _openai_error, _as_it_is, after_error=_DONE_EVENT)
 RESPONSES: Final = Api(
-    (b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
+    _begins(b"event: response.completed", b"event: response.incomplete", b"event: response.failed"),
     _responses_error,
     _as_it_is,
 )
-ANTHROPIC: Final = Api((b"event: message_stop",), _anthropic_error, _anthropic, b"request-id")
+ANTHROPIC: Final = Api(_begins(b"event: message_stop"), _anthropic_error, _anthropic, b"request-id")
+RAW: Final = Api(_is_last_raw, _raw_error, _as_it_is)
+"""llama-server's own form, `/completion` and `/infill`: no event follows the last one of the answer."""

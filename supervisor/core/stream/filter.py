@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import translate
 from supervisor.core.stream.apis import OPENAI, RESPONSES, Api
-from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
+from supervisor.core.stream.sse import MAX_EVENT_BYTES, SseEvent, encode
 from supervisor.core.text.foreignjson import NotJson, compact, parse
 from supervisor.errors import EngineStreamInvalid
 
@@ -36,7 +36,6 @@ _CREATED = re.compile(rb'"created":\d+')  # a quote in a string is escaped: neve
 _CREATED_KEY = b'"created":'
 _IN_PROGRESS = b"event: response.in_progress\n"
 _FAILS = (b'data: {"error":', b"event: error\n")  # how an event begins with which the engine ends a stream early
-_DONE_EVENT = encode(SseEvent(DONE))
 
 
 class StreamFilter:
@@ -108,7 +107,8 @@ class StreamFilter:
     @property
     def done(self) -> bool:
         """True if the event that ends a complete stream was let through."""
-        return _last_event(self._last).startswith(self._api.ends)
+        event = _last_event(self._last)
+        return self._api.is_last(event) and not self._is_error(event)
 
     @property
     def failed(self) -> bool:
@@ -116,8 +116,7 @@ class StreamFilter:
 
         The `error:` line of older builds does not count: to a client it is an unknown field, so it saw no error.
         """
-        event = _last_event(self._last)
-        return event.startswith(b"data:") and b'"error"' in event and "error" in _parse(event)
+        return self._is_error(_last_event(self._last))
 
     def ending(self, error: Mapping[str, object]) -> bytes:
         """Return the bytes to send when the engine's stream is over, so that the client's ends properly.
@@ -128,8 +127,12 @@ class StreamFilter:
         if self.done:
             return b""
         if self.failed:
-            return _DONE_EVENT if self._api is OPENAI else b""
+            return self._api.after_error
         return self._api.stream_error(error)
+
+    @staticmethod
+    def _is_error(event: bytes) -> bool:
+        return event.startswith(b"data:") and b'"error"' in event and "error" in _parse(event)
 
     def _judged(self, event: bytes) -> bytes:
         """Return an event, the engine's error in our words; empty where its device has failed."""
