@@ -73,7 +73,8 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 def busy(daemon: RunningDaemon, model: str) -> Iterator[None]:
     """A request to the model that goes on for the length of the block."""
     with daemon.http.stream("POST", "/v1/chat/completions", json={"model": model, **GOES_ON}) as answer:
-        next(answer.iter_bytes())
+        arriving = answer.iter_bytes()  # without a name it would be closed at once, and the request with it
+        next(arriving)
         yield
 
 
