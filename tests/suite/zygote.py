@@ -21,6 +21,7 @@ from tests.suite.shim import serve
 
 _LOADED = ("supervisor.cli.verbs.serve", "supervisor.daemon.run", "supervisor.daemon.build")
 _MAX = 1 << 20
+_HANDLES = 256
 
 
 def listen(path: str, engine: str, homes: str) -> None:
@@ -92,6 +93,7 @@ def _become(asked: dict[str, object], output: int, engine: str, homes: str) -> N
         os.environ.update(variables)
         for number, handle in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
             os.dup2(handle, number)
+        os.closerange(3, _HANDLES)  # the client's connection among them: its end is the keeper's to tell
         code = serve(engine, homes, *arguments)
     except BaseException:
         traceback.print_exc()
