@@ -28,6 +28,7 @@ _TOKENS: Final = {"tokens": {"type": "array", "items": {"type": "integer"}}}
 _CONTENT: Final = {"content": _TEXT}
 _DOCUMENTS: Final = {"query": _TEXT, "documents": {"type": "array", "items": _TEXT}}
 _INFILL: Final = {"input_prefix": _TEXT, "input_suffix": _TEXT}
+_FILE: Final = {"file": {**_TEXT, "format": "binary"}}
 _CONTROL: Final = {"id": {**_TEXT, "description": "Of the chat's answer."}, "action": {"enum": ["reasoning_end"]}}
 
 
@@ -42,6 +43,7 @@ class Route:
         kind: of the answer that its stream is folded into; None: nothing is generated, or nothing that can be folded.
         form: how its request becomes one for a chat, and the answer its own again; None: no calls are looked for.
         takes: the fields that a request has to have besides `model`, with their JSON schema.
+        is_form: the request is a form, as files need it, and no JSON.
     """
 
     path: str
@@ -51,6 +53,7 @@ class Route:
     kind: Kind | None = None
     form: Form | None = None
     takes: Mapping[str, object] = field(default_factory=dict)
+    is_form: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,6 +118,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Order documents by how well they answer a question.",
         also=("/rerank", "/v1/reranking", "/reranking"),
         takes=_DOCUMENTS,
+    ),
+    Route(
+        "/v1/audio/transcriptions",
+        "Write down what is said in a recording.",
+        also=("/audio/transcriptions",),
+        kind="transcript",
+        takes=_FILE,
+        is_form=True,
     ),
     Route("/tokenize", "Turn a text into tokens.", also=("/v1/tokenize",), takes=_CONTENT),
     Route("/detokenize", "Turn tokens into a text.", also=("/v1/detokenize",), takes=_TOKENS),

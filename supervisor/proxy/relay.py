@@ -24,14 +24,14 @@ from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
-from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
+from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import Bodies, ClientJson, declared_size, read_json
+from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
@@ -76,13 +76,18 @@ class RelayEndpoint:
         responder = Responder(send, transport_of(scope), self.route.api)
         try:
             with self.relaying.bodies.room() as room:
-                body = await read_json(receive, room, declared_size(scope))
+                body = await self._read(scope, receive, room)
                 entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""))
                 await while_connected(receive, self._answer(entry, body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(error))
+
+    async def _read(self, scope: Scope, receive: Receive, room: Room) -> ClientJson:
+        if self.route.is_form:
+            return await read_form(receive, room, scope)
+        return await read_json(receive, room, declared_size(scope))
 
     async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder) -> None:
         prepared, asked = await body.work(partial(self._prepared, body, entry))
@@ -141,7 +146,7 @@ class RelayEndpoint:
         try:
             path, payload = await job.question(lease.client)
             job.filtered = job.new_filter()
-            async with lease.client.post(path, payload) as upstream:
+            async with job.sent(lease.client, path, payload) as upstream:
                 await _answer(job, upstream, job.filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             gone = await lease.engine_gone(_SETTLE_SECONDS)
@@ -215,6 +220,11 @@ class _Job:
         if raw is not None:
             return COMPLETION_PATH, raw
         return prepared.path, await self.body.work(partial(self._payload, changed))
+
+    def sent(self, client: EngineClient, path: str, payload: Payload) -> EngineRequest:
+        """Return the request to the engine."""
+        kind = self.body.content_type
+        return client.post(path, payload) if kind == JSON else client.send("POST", path, payload, kind)
 
     def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}

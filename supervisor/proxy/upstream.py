@@ -26,11 +26,11 @@ from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, Supervi
 from supervisor.pool.inflight import InflightRequest
 from supervisor.proxy.answers import StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import ClientJson, Room, declared_size, read_any
+from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
 from supervisor.proxy.naming import split_query
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
-from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
+from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
 _LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/models", "/v1/models"})
@@ -98,15 +98,15 @@ class UpstreamEndpoint:
     ) -> None:
         (model, target), (body, said) = where, given
         query = scope.get("query_string", b"").decode("latin-1")
-        kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
-        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
+        kind = header(scope, b"content-type").decode("latin-1") or JSON
+        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body)
         if scope["method"] == "GET" and (target in _LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):
             options = self.relaying.registry.find(model).options
             await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
-            call = replace(call, content_type=JSON)
+            call = replace(call, content_type=JSON)  # as a form it could name another action
         generation = None if said is None else await said.work(partial(_generation, call, target, said))
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
@@ -151,17 +151,14 @@ class UpstreamEndpoint:
 
 
 async def _body(scope: Scope, path: str, receive: Receive, room: Room) -> tuple[Payload, ClientJson | None]:
-    """Return the body of a request; that of a GET, which nobody reads, is not waited for."""
+    """Return the body, and what a generation asks; the body of a GET, which nobody reads, is not waited for."""
     if scope["method"] == "GET":
         return b"", None
-    generates = scope["method"] == "POST" and _generates(path)
+    route = route_of(path) if scope["method"] == "POST" else None
+    if route is not None and route.is_form:
+        return b"", await read_form(receive, room, scope)
+    generates = route is not None and route.generates
     return await read_any(receive, room, declared_size(scope), as_json=generates)
-
-
-def _generates(path: str) -> bool:
-    """Return whether the engine's path generates from JSON; `/v1/audio/transcriptions` does from a form."""
-    route = route_of(path)
-    return route is not None and route.generates
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -215,7 +212,8 @@ def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
     prepared = plainly(path, request)
     plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
-    sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
+    kind = call.content_type if request.content_type == JSON else request.content_type
+    sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body, content_type=kind)
     return _Generation(sent, prepared, plan, api_of(path))
 
 
