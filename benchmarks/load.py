@@ -53,10 +53,15 @@ class StreamsJob:
 
 @dataclass(frozen=True)
 class FirstEventsJob:
-    """So many short streams, one after another, from each place in turn."""
+    """So many short streams, one after another, from each place in turn.
+
+    `cpu_pids` are the processes whose CPU time is wanted, one for each place; `shape` is one of `SHAPES`.
+    """
 
     places: tuple[Place, ...]
+    cpu_pids: tuple[int, ...]
     samples: int
+    shape: str
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,14 @@ class EmbeddingsJob:
     place: Place
     calls: int
     at_once: int
+
+
+@dataclass(frozen=True)
+class FirstEventsResult:
+    """Milliseconds from connecting to the first event, and CPU seconds of the process asked about, of all together."""
+
+    times: list[float]
+    cpu_seconds: float
 
 
 Job = StreamsJob | FirstEventsJob | EmbeddingsJob
@@ -93,13 +106,30 @@ def cpu_seconds(pid: int) -> float:
     return float(times.user + times.system)
 
 
-def chat_request(place: Place, max_tokens: int) -> bytes:
+def _tool(number: int) -> dict[str, Any]:
+    text = {"type": "string", "description": "A parameter, described as people describe theirs."}
+    parameters = {"type": "object", "properties": {f"p{at}": text for at in range(6)}, "required": ["p0", "p1"]}
+    says = "Does something that a model may want to have done. " * 6
+    return {"type": "function", "function": {"name": f"tool_{number}", "description": says, "parameters": parameters}}
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "small": {},
+    "30 tools": {"tools": [_tool(number) for number in range(30)]},
+    "100 KB": {"metadata": {"note": "x" * 100_000}},
+    "1 MB": {"metadata": {"note": "x" * 1_000_000}},
+}
+"""Fields of a request besides its one short message; engines do not look at `metadata`."""
+
+
+def chat_request(place: Place, max_tokens: int, shape: str = "small") -> bytes:
     """A streaming chat request of which the reply has exactly so many tokens."""
     body = {
         "model": place.model,
         "messages": [{"role": "user", "content": "endless"}],
         "stream": True,
         "max_tokens": max_tokens,
+        **SHAPES[shape],
     }
     return _post("/v1/chat/completions", body)
 
@@ -200,18 +230,23 @@ def _check_running(streams: Sequence[Exchange]) -> None:
             raise RuntimeError(f"a stream ended after {stream.events} events; it began with {stream.head!r}")
 
 
-async def first_events(job: FirstEventsJob) -> list[list[float]]:
-    """Milliseconds from connecting to the first event of a short stream, for each place; the places take turns."""
+async def first_events(job: FirstEventsJob) -> list[FirstEventsResult]:
+    """The first events of short streams, for each place; the places take turns, and one whose turn is not is idle."""
     found: list[list[float]] = [[] for _ in job.places]
+    requests = [chat_request(place, 2, job.shape) for place in job.places]
+    spent = [cpu_seconds(pid) for pid in job.cpu_pids]
     for _ in range(job.samples):
-        for place, times in zip(job.places, found, strict=True):
+        for place, request, times in zip(job.places, requests, found, strict=True):
             begun = time.perf_counter()
-            stream = await exchange(place, chat_request(place, 2))
+            stream = await exchange(place, request)
             await stream.ended
             if not stream.events:
                 raise RuntimeError(f"a short stream was answered with {stream.head!r}")
             times.append((stream.first_event - begun) * 1000)
-    return found
+    return [
+        FirstEventsResult(times, cpu_seconds(pid) - before)
+        for times, pid, before in zip(found, job.cpu_pids, spent, strict=True)
+    ]
 
 
 async def embeddings(job: EmbeddingsJob) -> float:
@@ -246,9 +281,9 @@ class Generator:
         """See `run_streams`."""
         return cast(StreamsResult, self._ask(job))
 
-    def first_events(self, job: FirstEventsJob) -> list[list[float]]:
+    def first_events(self, job: FirstEventsJob) -> list[FirstEventsResult]:
         """See `first_events`."""
-        return cast(list[list[float]], self._ask(job))
+        return cast(list[FirstEventsResult], self._ask(job))
 
     def embeddings(self, job: EmbeddingsJob) -> float:
         """See `embeddings`."""

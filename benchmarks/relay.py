@@ -1,8 +1,10 @@
-"""What the relay costs: the same requests to an engine directly, through this program, through llama-server's router.
+"""What the relay costs: the same requests to an engine directly and through three relays.
+
+They are the barest one that Python can be (benchmarks/bare.py), this program, and llama-server's router.
 
     .venv/bin/python -m benchmarks.relay [--quick] [--rounds N] [--streams 1,8,32,256] [--engine PATH]
 
-Every round visits all three servers in turn, so that what else the machine does meets all alike; figures are medians
+Every round visits all servers in turn, so that what else the machine does meets all alike; figures are medians
 over the rounds. The table goes to stdout, and after it one line of JSON with the same figures.
 
 CPU per event is the relaying process's own user and system time (not its engines'), in a window in which every
@@ -13,6 +15,8 @@ stream runs: no connecting, no prompts. Its measures:
               model; only the given number goes through the server under test, the others to its engine directly
 
 At 256 streams one thread's engine is slow enough to pace them by itself, so there is no second figure.
+
+CPU per request is that process's own time for a stream of two tokens, connection included.
 
 First event: from connecting to the first event of a streaming request; `added` is against the direct one's median (or
 95th percentile) of the same run. Every request has a connection of its own. docs/benchmarks.md explains the rest.
@@ -33,10 +37,10 @@ from pathlib import Path
 import psutil
 
 from benchmarks.leave import freed_after
-from benchmarks.load import EmbeddingsJob, FirstEventsJob, Generator, StreamsJob
+from benchmarks.load import SHAPES, EmbeddingsJob, FirstEventsJob, Generator, StreamsJob
 from benchmarks.model import make_model
 from benchmarks.report import Report, percentile
-from benchmarks.servers import Server, direct, router, supervisor
+from benchmarks.servers import Server, bare, direct, router, supervisor
 from benchmarks.startup import added_seconds, ps_seconds, ready_after
 from supervisor.llamacpp.locate import locate
 from supervisor.system.paths import places
@@ -89,15 +93,18 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
     stack.callback(generator.close)
     slots = max(_PACED, *plan.streams)
     ours = stack.enter_context(supervisor(binary, model, folder, slots))
+    alone = stack.enter_context(direct(binary, model, folder, slots))
     servers = [
-        stack.enter_context(direct(binary, model, folder, slots)),
+        alone,
+        stack.enter_context(bare(alone, folder)),
         ours,
         stack.enter_context(router(binary, model, folder, slots)),
     ]
     report.add("memory after start", "MiB", "supervisor", _rss(ours))
     for round_number in range(plan.rounds):
         print(f"round {round_number + 1} of {plan.rounds}", file=sys.stderr, flush=True)
-        _first_events(plan, servers, generator, report)
+        for shape in SHAPES:
+            _first_events(shape, plan, servers, generator, report)
         _embeddings(plan, servers, generator, report)
         _leaving(servers, report)
         for count in plan.streams:
@@ -126,15 +133,18 @@ def _streams(
             report.add(f"events, {name}", "1/s", server.name, found.events / found.seconds)
 
 
-def _first_events(plan: Plan, servers: Sequence[Server], generator: Generator, report: Report) -> None:
-    times = generator.first_events(FirstEventsJob(tuple(server.place for server in servers), plan.first_events))
-    for percent in (50, 95):
-        base = percentile(times[0], percent)
-        for server, found in zip(servers, times, strict=True):
-            value = percentile(found, percent)
-            report.add(f"first event, p{percent}", "ms", server.name, value)
+def _first_events(shape: str, plan: Plan, servers: Sequence[Server], generator: Generator, report: Report) -> None:
+    places, pids = tuple(server.place for server in servers), tuple(server.pid for server in servers)
+    results = generator.first_events(FirstEventsJob(places, pids, plan.first_events, shape))
+    for percent in (50, 95) if shape == "small" else (50,):
+        base = percentile(results[0].times, percent)
+        for server, found in zip(servers, results, strict=True):
+            value = percentile(found.times, percent)
+            report.add(f"first event, {shape}, p{percent}", "ms", server.name, value)
             if server.name != "direct":
-                report.add(f"added to first event, p{percent}", "ms", server.name, value - base)
+                report.add(f"added to first event, {shape}, p{percent}", "ms", server.name, value - base)
+    for server, found in zip(servers[1:], results[1:], strict=True):
+        report.add(f"CPU per request, {shape}", "µs", server.name, found.cpu_seconds / plan.first_events * 1e6)
 
 
 def _embeddings(plan: Plan, servers: Sequence[Server], generator: Generator, report: Report) -> None:
@@ -145,7 +155,7 @@ def _embeddings(plan: Plan, servers: Sequence[Server], generator: Generator, rep
 
 
 def _leaving(servers: Sequence[Server], report: Report) -> None:
-    for server in servers[1:]:
+    for server in servers[2:]:
         for name, stream in (("stream", True), ("one piece", False)):
             report.add(f"slot free after leaving, {name}", "ms", server.name, freed_after(server, stream=stream) * 1000)
 

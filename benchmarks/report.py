@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-SERVERS = ("direct", "supervisor", "router")
-
-_HEAD = ("measure", "unit", *SERVERS, "supervisor/router", "supervisor/direct")
+SERVERS = ("direct", "bare", "supervisor", "router")
+"""Columns, of which those without a figure are left out."""
 
 
 @dataclass
@@ -33,21 +32,23 @@ class Report:
 
     def table(self) -> str:
         """All figures, as Markdown."""
-        rows = [_HEAD, *self._rows()]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+        servers = [server for server in SERVERS if any(server in found for found in self.samples.values())]
+        head = ("measure", "unit", *servers, "supervisor/router", "supervisor/direct")
+        rows = [head, *self._rows(servers)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
         padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
         lines = [f"| {' | '.join(row)} |" for row in padded]
         lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
         return "\n".join(lines)
 
-    def _rows(self) -> Iterator[tuple[str, ...]]:
+    def _rows(self, servers: Sequence[str]) -> Iterator[tuple[str, ...]]:
         for (measure, unit), by_server in self.samples.items():
             medians = {server: statistics.median(values) for server, values in by_server.items()}
             ours = medians.get("supervisor")
             yield (
                 measure,
                 unit,
-                *(_number(medians.get(server)) for server in SERVERS),
+                *(_number(medians.get(server)) for server in servers),
                 _ratio(ours, medians.get("router")),
                 _ratio(ours, medians.get("direct")),
             )

@@ -1,4 +1,4 @@
-"""The three servers that are compared: an engine alone, this program, llama-server's own router.
+"""The servers that are compared: an engine alone, the barest relay, this program, llama-server's own router.
 
 All run the same binary on the same model with the same flags, all at once; the idle ones cost nothing.
 """
@@ -62,6 +62,16 @@ def direct(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Serv
         _wait(f"http://127.0.0.1:{port}/health", process)
         place = Place(MODEL, port)
         yield Server("direct", place, process.pid, place)
+
+
+@contextmanager
+def bare(engine: Server, folder: Path) -> Iterator[Server]:
+    """A relay that only passes bytes on, in front of another server's engine."""
+    port = _free_port()
+    command = [sys.executable, "-m", "benchmarks.bare", str(port), str(engine.place.port)]
+    with _running(command, folder / "bare.log") as process:
+        _wait(f"http://127.0.0.1:{port}/health", process)
+        yield Server("bare", Place(MODEL, port), process.pid, engine.engine)
 
 
 @contextmanager

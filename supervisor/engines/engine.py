@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from supervisor.core.engine_output.broken import cause_of_break, says_broken
 from supervisor.core.engine_output.chatter import is_chatter, unquoted
 from supervisor.core.engine_output.failures import Cause
 from supervisor.core.engine_output.footprint import AccountReader, Footprint, is_asking
@@ -28,6 +27,7 @@ from supervisor.core.engine_output.statelines import (
     slot_facts,
 )
 from supervisor.core.launch import LaunchSpec, child_environment
+from supervisor.engines.broken import BreakWatch
 from supervisor.engines.client import EngineClient, EngineUnreachable
 from supervisor.engines.failed import Stalled, failed_start
 from supervisor.engines.log import OutputLog
@@ -42,7 +42,6 @@ _POLL_S = 0.1
 _HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
 _TOLD_S = 0.5  # the log comes through a thread of the engine's and may lag behind its being ready
-_SAID_BEFORE = 20  # lines before the one that says that the device has failed
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
 
 
@@ -146,7 +145,7 @@ class Engine:
         self._told = asyncio.Event()  # the account is complete
         self._hushed = is_asking(launch.argv)
         self._exit: asyncio.Future[ExitStatus] = loop.create_future()
-        self._broken: asyncio.Future[Cause] = loop.create_future()
+        self._breaks = BreakWatch(log.tail, launch.names)
         self._outcome: asyncio.Future[_Ready | Stalled | ExitStatus] = loop.create_future()
         self._spawning: asyncio.Task[Child] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -168,8 +167,12 @@ class Engine:
 
     @property
     def broken(self) -> asyncio.Future[Cause]:
-        """Future that is done when the engine says that its device has failed and it can work no more."""
-        return self._broken
+        """Future that is done when it is known that its device has failed, and why; it can work no more."""
+        return self._breaks.found
+
+    def note_broken(self, message: str) -> None:
+        """Take the error of a failed device from one of its answers. `broken` follows as soon as its log tells why."""
+        self._breaks.note_answer(message)
 
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines of output."""
@@ -308,8 +311,7 @@ class Engine:
         elif self._hushed and is_chatter(line):
             return
         self._log.write(line)
-        if says_broken(line) and not self._broken.done():
-            self._broken.set_result(cause_of_break(self.tail(_SAID_BEFORE)).named(self._launch.names))
+        self._breaks.note_line(line)
 
     def _on_stdout(self, line: bytes) -> None:
         found = parse_state(line)

@@ -55,6 +55,9 @@ class PooledEngine(Protocol):
     def broken(self) -> asyncio.Future[Cause]:
         """Future that is done when its device has failed and it can work no more."""
 
+    def note_broken(self, message: str) -> None:
+        """Take the error of a failed device from one of its answers. `broken` follows."""
+
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
         """Bring the engine up. Raise EngineStartFailed. Cancelling leaves nothing behind."""
 
@@ -182,6 +185,10 @@ class Lease:
     def broken(self) -> Failure | None:
         """Failure of the engine's device under its answers; None where it has not failed."""
         return self._running.broken
+
+    def note_broken(self, message: str) -> None:
+        """Tell that it answered with the error of a failed device. It is ended, and `broken` will say why."""
+        self.engine.note_broken(message)
 
     def release(self) -> None:
         """Give it back. Not a coroutine, so that no cancellation can come between."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, cast
 
-from supervisor.core.engine_output.broken import is_broken
+from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
 from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
 from supervisor.core.text.foreignjson import written
@@ -34,7 +34,14 @@ class Filter(Protocol):
 
 
 class StreamBroken(Exception):
-    """The engine's answer ended before it was complete, or says that the engine can work no more."""
+    """The engine's answer ended before it was complete, or says that the engine can work no more.
+
+    `said` is then its error's message, where the client's bytes were not cut out of a stream.
+    """
+
+    def __init__(self, said: str = "") -> None:
+        super().__init__(said)
+        self.said = said
 
 
 async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
@@ -78,8 +85,8 @@ async def fold(
     while arrived := await upstream.read_some():
         into.feed(arrived if through is None else through.feed(arrived))
         if into.error is not None:
-            if is_broken(into.error.get("message")):
-                raise StreamBroken
+            if said := said_broken(into.error):
+                raise StreamBroken(said)
             await _send_error(responder, into.error)
             return
     if not into.done:
@@ -107,8 +114,8 @@ async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Ch
         await responder.whole(upstream.status, body)
     else:
         error = error_in(body)
-        if is_broken(error.get("message")):
-            raise StreamBroken
+        if broken := said_broken(error):
+            raise StreamBroken(broken)
         await _send_error(responder, error, upstream.status)
 
 

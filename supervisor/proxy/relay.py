@@ -22,6 +22,7 @@ from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.apis import Api
+from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
@@ -145,10 +146,12 @@ class RelayEndpoint:
         job.request.is_with(lease.number)
         try:
             path, payload = await job.question(lease.client)
-            job.filtered = job.new_filter()
+            filtered = job.new_filter()
             async with job.sent(lease.client, path, payload) as upstream:
-                await _answer(job, upstream, job.filtered, responder)
+                await _answer(job, upstream, filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
+            if said := job.broken_by(error):
+                lease.note_broken(said)
             gone = await lease.engine_gone(_SETTLE_SECONDS)
             if gone and again and not lease.engine_stopped and not responder.said and not job.has_kept:
                 raise _TryAgain from error
@@ -198,8 +201,8 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
 class _Job:
     """A request on its way to an engine.
 
-    filtered: the way of the answer's bytes in the present try. folding: what becomes of them for a client that wants
-    one object; has_kept: something of an earlier try is in it.
+    filtered: the way of the answer's bytes in the present try; relayed: its first part, which sees the engine's.
+    folding: what becomes of them for a client that wants one object; has_kept: something of an earlier try is in it.
     """
 
     request: InflightRequest
@@ -208,6 +211,7 @@ class _Job:
     prepared: Prepared
     body: ClientJson
     api: Api
+    relayed: StreamFilter | None = None
     filtered: Filter | None = None
     folding: StreamFold | None = None
     has_kept: bool = False
@@ -233,9 +237,16 @@ class _Job:
         return self.body.payload(set_fields(self.prepared.body, changes))
 
     def new_filter(self) -> Filter:
-        """Return the way of the answer's bytes."""
+        """Return the way of the bytes of the next try's answer."""
         way = self.prepared.way
-        return way.stream(way.stream_filter(self.api, drop_progress=self.plan.drop_progress))
+        self.relayed = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
+        self.filtered = way.stream(self.relayed)
+        return self.filtered
+
+    def broken_by(self, error: Exception) -> str:
+        """Return the engine's message where its answer ended because its device failed."""
+        said = error.said if isinstance(error, StreamBroken) else ""
+        return said or ("" if self.relayed is None else self.relayed.broken)
 
 
 class _TryAgain(Exception):

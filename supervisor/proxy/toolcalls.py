@@ -50,6 +50,7 @@ _log = structlog.get_logger()
 _OURS = frozenset({FIELD, HELP_FIELD})
 _ANY_CHAT = ({"role": "user", "content": "Hi"},)
 _MOST_RAW = 1 << 20  # bytes of a request of which the engine's rendered prompt is read
+_READ_LATER = 1 << 16  # bytes of a request whose tools are read one by one, as they are called
 _AT_ONCE = 1 << 14  # characters of a prompt that are written on the loop that relays
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -201,6 +202,8 @@ class Watch(Plain):
         self._model = model
         self._asked = chat
         self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
+        if request.size > _READ_LATER:
+            self._tools.read()
         self._request = request
         self._may_go_raw = self._can_go_raw()
         self.raw = owner.goes_raw(self._policy, model) and self._may_go_raw

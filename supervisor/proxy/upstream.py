@@ -17,14 +17,18 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.engine_output.broken import said_broken
+from supervisor.core.engine_output.errors import error_in
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
 from supervisor.core.stream.apis import Api
+from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.text.foreignjson import written
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
-from supervisor.proxy.answers import StreamBroken, fold
+from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
 from supervisor.proxy.naming import split_query
@@ -33,6 +37,8 @@ from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
+_FAILED = 500  # the statuses from here on tell of a failure of the engine
+_LONGEST_ERROR = 1 << 16  # bytes
 _LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/models", "/v1/models"})
 
 
@@ -123,7 +129,8 @@ class UpstreamEndpoint:
         client = self.relaying.pool.ready_client(model)
         if client is not None:
             try:
-                return await _pass_on(model, client, call, responder)
+                await _pass_on(model, client, call, responder)
+                return
             except EngineLost:
                 if self.relaying.pool.ready_client(model) is client:  # else it was told to end meanwhile
                     raise
@@ -135,7 +142,9 @@ class UpstreamEndpoint:
         lease = await self.relaying.pool.acquire(request.model)
         request.is_with(lease.number)
         try:
-            await _pass_on(request.model, lease.client, call, responder, generation)
+            said = await _pass_on(request.model, lease.client, call, responder, generation)
+            if said:
+                lease.note_broken(said)
         finally:
             lease.release()
 
@@ -193,11 +202,11 @@ class _Generation:
         """True if the client wants a stream."""
         return self.prepared.asked.get("stream") is True
 
-    async def answer(self, upstream: EngineResponse, responder: Responder) -> None:
-        """Send what the client asked for. Raise StreamBroken where the end is missing."""
+    async def answer(self, upstream: EngineResponse, responder: Responder) -> str:
+        """Send what the client asked for; return the error of a failed device. Raise StreamBroken without an end."""
         way, folding = self.prepared.way, self.plan.new_fold()
         if folding is not None:
-            return await fold(upstream, folding, responder, changed=way.said)
+            return await _folded(upstream, folding, responder, way.said)
         relay = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
         filtered = way.stream(relay)
         await responder.start()
@@ -205,6 +214,7 @@ class _Generation:
             if events := filtered.feed(piece):
                 await responder.write(events)
         await responder.end(relay.withheld + relay.partial)
+        return relay.broken
 
 
 def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
@@ -219,18 +229,38 @@ def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
 
 async def _pass_on(
     model: str, client: EngineClient, call: _Call, responder: Responder, generation: _Generation | None = None
-) -> None:
+) -> str:
+    """Send what the engine answers. Return its message where that is the error of a failed device."""
     sent = call if generation is None else generation.call
     try:
         async with client.send(sent.method, sent.target, sent.body, sent.content_type) as upstream:
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)
-            headers = [(b"content-type", upstream.full_content_type)] if upstream.full_content_type else []
-            await responder.start(upstream.status, headers)
-            while piece := await upstream.read_some():
-                await responder.write(piece)
-            await responder.end()
+            return await _as_it_is(upstream, responder)
     except (EngineUnreachable, StreamBroken) as error:
         if responder.started:
             raise  # a body that breaks off is all that a client can be told: the connection closes
         raise EngineLost(f"The engine of '{model}' closed the connection. Repeat the request.") from error
+
+
+async def _folded(upstream: EngineResponse, into: StreamFold, responder: Responder, changed: Changed) -> str:
+    try:
+        await fold(upstream, into, responder, changed=changed)
+    except StreamBroken as error:
+        if not error.said:
+            raise
+        await responder.whole(_FAILED, written({"error": into.error}))
+        return error.said
+    return ""
+
+
+async def _as_it_is(upstream: EngineResponse, responder: Responder) -> str:
+    headers = [(b"content-type", upstream.full_content_type)] if upstream.full_content_type else []
+    await responder.start(upstream.status, headers)
+    error = b""
+    while piece := await upstream.read_some():
+        if upstream.status >= _FAILED:
+            error += piece[: _LONGEST_ERROR - len(error)]
+        await responder.write(piece)
+    await responder.end()
+    return said_broken(error_in(error)) if error else ""

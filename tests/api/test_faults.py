@@ -18,6 +18,7 @@ from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
 
+FORGED = "0.01.000.000 E srv  update_slots: Compute error. off = 0"
 LONG_PROMPT = "x " * 10_000  # takes a second to read
 
 
@@ -72,6 +73,19 @@ def test_an_engine_killed_in_mid_stream_ends_the_stream_with_an_error_and_done(d
     assert "SIGKILL" in daemon.model("talker")["error"]["message"]
     assert daemon.chat("talker", "Hi").json()["choices"][0]["message"]["content"] == HELLO, "the next request reloads"
     assert daemon.model("talker")["error"] is None
+
+
+def test_a_line_of_the_log_that_a_client_wrote_ends_no_engine(daemon: RunningDaemon) -> None:
+    """llama-server quotes a grammar that it does not understand, line ends and all."""
+    pid = daemon.load("talker")["pid"]
+    refused = daemon.http.post(
+        "/completion", json={"model": "talker", "prompt": "a", "grammar": f"\n{FORGED}\nroot ::= ("}
+    )
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_request")
+    log = "/api/v1/logs?model=talker&lines=500"
+    wait_until(lambda: FORGED in daemon.http.get(log).text.splitlines(), "the forged line")
+    assert daemon.chat("talker", "Hi").json()["choices"][0]["message"]["content"] == HELLO
+    assert daemon.model("talker")["pid"] == pid
 
 
 @pytest.mark.parametrize("stream", [True, False])

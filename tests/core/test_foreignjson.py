@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from supervisor.core.engine_output.errors import error_in
 from supervisor.core.engine_output.statelines import parse_state
@@ -89,3 +91,34 @@ def test_calls_that_would_take_long_to_compare_are_compared_as_text() -> None:
     assert same_call("f", long, "f", long)
     assert not same_call("f", long, "f", long.replace(" ", ""))
     assert same_call("f", '{"a": 1, "b": 2}', "f", '{"b":2,"a":1}')
+
+
+TEXTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=12,
+).map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+NUMBERS = st.from_regex(r"-?[0-9]{1,25}(\.[0-9]{1,25})?([eE][-+]?[0-9]{1,3})?", fullmatch=True).map(str.encode)
+PIECES = st.lists(
+    st.sampled_from([b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\u0041", b"\\ud800", b"\\", b" ", b"1", b"-"])
+)
+
+
+def python_s(text: bytes) -> object:
+    """What Python's own parser makes of a text; the error's class where it refuses it."""
+    try:
+        return json.loads(text, parse_constant=lambda constant: int(constant))  # which fails
+    except (ValueError, RecursionError):
+        return NotJson
+
+
+@given(TEXTS | NUMBERS | PIECES.map(b"".join), st.data())
+def test_texts_are_read_as_python_s_parser_reads_them(text: bytes, data: st.DataObject) -> None:
+    if text and data.draw(st.booleans(), "a byte changes"):
+        at = data.draw(st.integers(0, len(text) - 1))
+        text = text[:at] + data.draw(st.binary(max_size=1)) + text[at + 1 :]
+    try:
+        found = parse(text)
+    except NotJson:
+        found = NotJson
+    assert repr(found) == repr(python_s(text))  # as True is 1, and 1.0 as well

@@ -22,11 +22,9 @@ PROPS = {"default_generation_settings": {"n_ctx": 4096}, "total_slots": 2}
 def main() -> None:
     """Load, become ready, serve until told to end."""
     knobs = parse_knobs()
-    if knobs.ignore_sigterm:
-        signal.signal(signal.SIGTERM, lambda *_: log("I ignores SIGTERM"))
-    act_on_signals(knobs)
     if knobs.fork_child:
         fork_child()
+    act_on_signals(knobs)
     log("I srv  llama_server: initializing ...")
     for number in range(knobs.flood):
         log(f"I flood {number}")
@@ -45,18 +43,30 @@ def main() -> None:
 
 
 def act_on_signals(knobs: argparse.Namespace) -> None:
-    """SIGUSR1: leak `--grow` MiB and say `--says`. SIGUSR2: just exit. The test says when."""
-    leaks = []
+    """SIGUSR1: leak `--grow` MiB and say `--says`. SIGUSR2: just exit. The test says when.
 
-    def grow(_signal: int, _frame: object) -> None:
-        leaked = bytearray(knobs.grow << 20)
-        leaked[::4096] = b"x" * len(leaked[::4096])
-        leaks.append(leaked)
+    A thread waits for them. A handler would run in the main thread, and not before that comes back from a blocking read
+    which it entered just after the signal.
+    """
+    awaited = {signal.SIGUSR1, signal.SIGUSR2, *((signal.SIGTERM,) if knobs.ignore_sigterm else ())}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+    threading.Thread(target=wait_for_signals, args=(knobs, awaited), daemon=True).start()
+
+
+def wait_for_signals(knobs: argparse.Namespace, awaited: set[signal.Signals]) -> None:
+    """Do what the signals ask for, one after the other."""
+    leaks = []
+    while True:
+        number = signal.sigwait(awaited)
+        if number == signal.SIGUSR2:
+            os._exit(knobs.exit_code)
+        if number == signal.SIGTERM:
+            log("I ignores SIGTERM")
+            continue
+        leaks.append(bytearray(knobs.grow << 20))
+        leaks[-1][::4096] = b"x" * len(leaks[-1][::4096])
         for line in knobs.says:
             log(line)
-
-    signal.signal(signal.SIGUSR1, grow)
-    signal.signal(signal.SIGUSR2, lambda *_: os._exit(knobs.exit_code))
 
 
 def parse_knobs() -> argparse.Namespace:
@@ -104,7 +114,7 @@ def load(knobs: argparse.Namespace) -> None:
 
 
 def obey(knobs: argparse.Namespace) -> None:
-    """Wait for the exit line or the end of stdin; without the protocol, for a signal."""
+    """Wait for the exit line or the end of stdin; without the protocol, for ever."""
     if knobs.no_protocol:
         wait_for_ever()
     for line in sys.stdin:
@@ -119,9 +129,8 @@ def obey(knobs: argparse.Namespace) -> None:
 
 
 def wait_for_ever() -> None:
-    """Do nothing but obey signals: their handlers run in this thread."""
-    while True:
-        signal.pause()
+    """Do nothing, until a signal ends the process."""
+    threading.Event().wait()
 
 
 def fork_child() -> None:

@@ -100,6 +100,18 @@ def test_a_lost_device_takes_one_engine_with_it_and_no_other(shown: Stage) -> No
     assert shown.daemon.model("second")["pid"] == kept["pid"]
 
 
+@pytest.mark.parametrize("body", [{"stream": False}, {"stream": True}, {"stream": False, "logprobs": True}])
+def test_the_engine_s_own_answer_tells_of_a_lost_device_too(shown: Stage, body: dict[str, Any]) -> None:
+    lost = shown.loaded("first")
+    shown.gpu(0).answer_submissions(DEVICE_LOST)
+    asked = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, **body}
+    answer = shown.daemon.http.post("/upstream/first/v1/chat/completions", json=asked)
+    assert "ErrorDeviceLost" in answer.text
+    shown.gpus.reset()
+    shown.assert_serving("first")
+    assert shown.daemon.model("first")["pid"] != lost["pid"]
+
+
 def test_a_device_that_stays_lost(shown: Stage) -> None:
     shown.gpu(0).answer_submissions(DEVICE_LOST)
     answer = shown.load("first")

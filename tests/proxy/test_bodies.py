@@ -302,6 +302,12 @@ def calling(arguments: str) -> bytes:
     return json.dumps(chat({"role": "assistant", "tool_calls": [call]}, tools=TOOLS)).encode()
 
 
+def offering(schema: object) -> bytes:
+    """A chat with one tool that takes such an argument."""
+    parameters = {"type": "object", "properties": {"a": schema}}
+    return json.dumps(chat(tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])).encode()
+
+
 HOSTILE = {
     "arrays": b'{"model":"m","x":[' + ARRAYS,
     "arrays as messages": b'{"model":"m","messages":[' + ARRAYS,
@@ -313,6 +319,8 @@ HOSTILE = {
     "escapes": b'{"model":"m","messages":[{"content":"' + b'\\"' * 10_000_000 + b'"}]}',
     "broken arguments": calling('{"a":[' + "[]," * 1_000_000),
     "arguments": calling('{"a":[' + "[]," * 1_000_000 + "0]}"),
+    "alternatives": offering({"anyOf": [{"$ref": "#/properties/a"}] * 8_000}),
+    "few alternatives": offering({"anyOf": [{"$ref": "#/properties/a"}] * 2_000}),
     "an image": json.dumps(chat({"content": [{"image_url": {"url": IMAGE * 40}}]}, tools=TOOLS)).encode(),
 }
 

@@ -24,6 +24,8 @@ from tests.support.scripted import ScriptedModel
 pytestmark = [pytest.mark.anyio, pytest.mark.engine]
 
 HELLO = "Hi."
+LOST = "decode() failed: vk::Queue::submit: ErrorDeviceLost"
+SPENT = "decode() failed: vk::Device::allocateMemory: ErrorOutOfDeviceMemory"
 SHORT = "0.1 E ggml_backend_buft_alloc_buffer_n_default: failed to allocate CUDA0 buffer of size 8589934592"
 
 
@@ -62,29 +64,33 @@ async def test_with_nothing_else_to_try_the_cause_is_the_answer(bench: PoolBench
 
 
 @pytest.mark.parametrize(
-    ("code", "device", "lines"),
+    ("code", "device", "answered", "lines"),
     [
-        ("device_lost", None, ("E srv  update_slots: decode() failed: vk::Queue::submit: ErrorDeviceLost",)),
-        ("device_lost", None, ("E srv        decode: Compute error. off = 0, n_batch = 32, ret = -3",)),
+        ("device_lost", None, LOST, (f"E srv  update_slots: {LOST}",)),
+        ("device_lost", None, LOST, ()),
+        ("device_lost", None, "Compute error.", ("E srv  decode: Compute error. off = 0, n_batch = 32, ret = -3",)),
         (
-            "out_of_memory",
-            "GPU0",
-            (
-                "ggml_vulkan: Device memory allocation of size 1048576 failed.",
-                "E srv  update_slots: decode() failed: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
-            ),
+            *("out_of_memory", "GPU0", SPENT),
+            ("ggml_vulkan: Device memory allocation of size 1048576 failed.", f"E srv  update_slots: {SPENT}"),
         ),
     ],
 )
-async def test_an_engine_whose_device_lost_is_replaced(
-    bench: PoolBench, tmp_path: Path, code: str, device: str | None, lines: tuple[str, ...]
+@pytest.mark.parametrize("first", ["log", "answer"])
+async def test_an_engine_whose_device_failed_is_replaced(
+    bench: PoolBench, tmp_path: Path, code: str, device: str | None, answered: str, lines: tuple[str, ...], first: str
 ) -> None:
     bench.binary = install_fake(tmp_path)
     bench.arguments = {"a": tuple(word for line in lines for word in ("--says", line))}
     async with bench.pool() as pool:
         lease = await pool.acquire("a")
         assert lease.engine.pid is not None
+        if first == "answer":
+            lease.note_broken(answered)
         os.kill(lease.engine.pid, signal.SIGUSR1)
+        if first == "log":
+            await until(lambda: set(lines) <= set(lease.engine.tail(10)), "its log says why")
+            assert not lease.engine.broken.done(), "clients can write lines of the log"
+            lease.note_broken(answered)
         assert await lease.engine_gone(PATIENCE)
         assert lease.broken is not None
         assert (lease.broken.code, lease.broken.device) == (code, device)

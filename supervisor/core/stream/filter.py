@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from supervisor.core.engine_output.broken import is_broken
+from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import translate
 from supervisor.core.stream.apis import OPENAI, RESPONSES, Api
 from supervisor.core.stream.sse import DONE, MAX_EVENT_BYTES, SseEvent, encode
@@ -51,7 +51,7 @@ class StreamFilter:
     Attributes:
         started: an event has been let through; a request that has not started may be tried again.
         withheld: the event by which the engine says that its device has failed. It is not let through: another engine
-            may give the answer.
+            may give the answer. broken: its message.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class StreamFilter:
         self._api = api
         self.started = False
         self.withheld = b""
+        self.broken = ""
         progress = _ResponsesProgress if api is RESPONSES else _ProgressFilter
         self._progress = progress() if drop_progress else None
         self._dates = one_created and api is OPENAI
@@ -128,8 +129,8 @@ class StreamFilter:
     def _judged(self, event: bytes) -> bytes:
         """Return an event, the engine's error in our words; empty where its device has failed."""
         error = _parse(event).get("error") if event.startswith(_FAILS[0]) else _failure(event)
-        if isinstance(error, dict) and is_broken(error.get("message")):
-            self.withheld = event + _END
+        if broken := said_broken(error):
+            self.withheld, self.broken = event + _END, broken
             return b""
         if isinstance(error, dict) and event.startswith(_FAILS[0]):
             return encode(SseEvent(compact(translate(error)[1])))

@@ -1,6 +1,9 @@
 """Read JSON that other programs wrote, above all engines, and write what was read.
 
-Whatever is wrong with it becomes one error. Python's parser also fails for text that is nested deeply, with an error
+Python's parser decides what is JSON. msgspec's is up to twice as fast and takes less for it: no mark of the byte order,
+no half of a pair of surrogates, no `1e999`. What it takes it reads alike; what it refuses is read once more.
+
+Whatever is wrong with a text becomes one error. Python's parser also fails for one that is nested deeply, with an error
 that is no ValueError; and what it can still read, nobody further down the stack may be able to write.
 """
 
@@ -11,6 +14,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 MOST_NESTED: Final = 512
 """Arrays and objects in each other."""
 
@@ -20,6 +25,7 @@ def _refuse(constant: str) -> Any:
 
 
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
+_FAST: Final = msgspec.json.Decoder()
 
 
 class NotJson(ValueError):
@@ -29,14 +35,21 @@ class NotJson(ValueError):
 def parse(text: str | bytes) -> Any:
     """Return the value of a JSON text. Raise NotJson where it is none."""
     try:
-        value = _DECODER.decode(text if isinstance(text, str) else _decoded(text))
+        value = _FAST.decode(text)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        value = _parsed(text)
+    if _marks(text) > MOST_NESTED and not _is_shallow(value):
+        raise _too_deep()
+    return value
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return _DECODER.decode(text if isinstance(text, str) else _decoded(text))
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
         raise NotJson(str(error)) from error
-    if _marks(text) > MOST_NESTED and not _is_shallow(value):
-        raise _too_deep()
-    return value
 
 
 def written(value: object) -> bytes:

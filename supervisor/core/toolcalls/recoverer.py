@@ -37,7 +37,7 @@ def counted_ids() -> Callable[[], str]:
 
 
 def tools_of(tools: object, tool_choice: object = None, options: Options = DEFAULTS) -> Tools:
-    """Return the tools of a request, read once for all its answers, because reading thousands of them takes time."""
+    """Return the tools of a request, made once for all its answers, because thousands of them take time."""
     return Tools(tools, tool_choice, coerce=options.coerce, forward_unknown=options.forward_unknown)
 
 

@@ -65,7 +65,7 @@ class Tool:
 
 
 class Tools:
-    """The tools that may be called.
+    """The tools that may be called. The schema of one is read when it is asked for; `read` reads them all.
 
     Args:
         tools: as in the request: OpenAI's form, with or without `function` around it, or Anthropic's.
@@ -82,20 +82,24 @@ class Tools:
         forward_unknown: bool = False,
     ) -> None:
         wanted = _wanted(tool_choice)
-        self._forward = forward_unknown
-        self._exact: dict[str, Tool] = {}
-        types = SchemaTypes()
-        if tool_choice != "none":
-            for name, schema in _declared(tools):
-                if wanted is None or name == wanted:
-                    self._exact[name] = _tool(name, schema, types, coerce=coerce)
-        self._folded: dict[str, Tool | None] = {}
-        for name, tool in self._exact.items():
-            self._folded[_fold(name)] = None if _fold(name) in self._folded else tool
-        self._names = sorted(self._exact)
+        self._forward, self._coerce = forward_unknown, coerce
+        declared = () if tool_choice == "none" else _declared(tools)
+        self._schemas = {name: schema for name, schema in declared if wanted is None or name == wanted}
+        self._types = SchemaTypes()
+        self._read: dict[str, Tool] = {}
+        self._folded: dict[str, str | None] = {}
+        for name in self._schemas:
+            folded = _fold(name)
+            self._folded[folded] = None if folded in self._folded else name
+        self._names = sorted(self._schemas)
 
     def __bool__(self) -> bool:
-        return bool(self._exact)
+        return bool(self._schemas)
+
+    def read(self) -> None:
+        """Read all schemas: a large request's would keep others waiting when they are asked for."""
+        for name in self._schemas:
+            self._tool(name)
 
     def find(self, written: str) -> Tool | None:
         """Return the tool of this name; None if no tool has it.
@@ -105,23 +109,28 @@ class Tools:
         """
         name = written.strip()
         for one in (name, _bare(name)):
-            if one in self._exact:
-                return self._exact[one]
+            if one in self._schemas:
+                return self._tool(one)
         for one in (name, _bare(name)):
             found = self._folded.get(_fold(one))
             if found is not None:
-                return found
+                return self._tool(found)
         bare = _bare(name)
-        return Tool(bare, types={}) if self._forward and self._exact and _ANY_NAME.fullmatch(bare) else None
+        return Tool(bare, types={}) if self._forward and self._schemas and _ANY_NAME.fullmatch(bare) else None
 
     def longest(self, text: str) -> str:
         """Return the longest declared name with which `text` begins; nothing if there is none."""
         beginnings = (text[:count] for count in range(min(len(text), MAX_NAME), 0, -1))
-        return next((name for name in beginnings if name in self._exact), "")
+        return next((name for name in beginnings if name in self._schemas), "")
 
     def begins(self, text: str) -> bool:
         """Return whether `text` is the beginning of a declared name, or all of it."""
         return _begins_one(text, self._names)
+
+    def _tool(self, name: str) -> Tool:
+        if name not in self._read:
+            self._read[name] = _tool(name, self._schemas[name], self._types, coerce=self._coerce)
+        return self._read[name]
 
 
 def _begins_one(text: str, names: list[str]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core.toolcalls.jsontext import Number
 from supervisor.core.toolcalls.schema import SchemaTypes, fitted, typed
+from supervisor.core.toolcalls.tools import Tools
 
 
 @pytest.mark.parametrize(
@@ -113,3 +114,37 @@ def test_there_is_an_end_to_reading() -> None:
     assert types.of(many, ROOT) == {"integer"}
     assert types.of(further, ROOT) == {"string"}, "nothing known"
     assert SchemaTypes().of({"$ref": "#" + "/$defs" * 1000}, ROOT) == {"string"}
+
+
+class Watched(dict[str, Any]):
+    """A schema that knows whether it was read."""
+
+    was_read = False
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.was_read = True
+        return super().get(key, default)
+
+
+def watched() -> tuple[Tools, list[Watched]]:
+    schemas = [Watched(type="object", properties={"a": {"type": "integer"}}) for _ in range(3)]
+    return Tools([{"name": f"t{at}", "parameters": schema} for at, schema in enumerate(schemas)]), schemas
+
+
+def test_the_schema_of_a_tool_is_read_when_it_is_called_and_once() -> None:
+    tools, schemas = watched()
+    assert tools.longest("t1(") == "t1"
+    assert tools.begins("t2")
+    assert [schema.was_read for schema in schemas] == [False, False, False]
+    for name in ("t1", "functions.t1:0"):
+        found = tools.find(name)
+        assert found is tools.find("t1")
+    assert found is not None
+    assert found.types == {"a": {"integer"}}
+    assert [schema.was_read for schema in schemas] == [False, True, False]
+
+
+def test_all_schemas_are_read_at_once_where_that_is_asked_for() -> None:
+    tools, schemas = watched()
+    tools.read()
+    assert all(schema.was_read for schema in schemas)
