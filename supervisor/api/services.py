@@ -18,6 +18,7 @@ from supervisor.service.logs import Logs
 from supervisor.service.pinning import Pinning
 from supervisor.service.plans import Plans
 from supervisor.service.pulls import Pulls
+from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Reloader
 from supervisor.service.requests import Requests
 from supervisor.service.statuses import Statuses
@@ -45,6 +46,7 @@ class Services:
     reloader: Reloader
     tool_calls: ToolCalls
     feed: Feed
+    readiness: Readiness
     shut_down: Callable[[], None]
 
 
@@ -70,4 +72,5 @@ LogControlOf = Annotated[LogControl, Depends(_one(lambda all_: all_.log_control)
 ReloaderOf = Annotated[Reloader, Depends(_one(lambda all_: all_.reloader))]
 ToolCallsOf = Annotated[ToolCalls, Depends(_one(lambda all_: all_.tool_calls))]
 FeedOf = Annotated[Feed, Depends(_one(lambda all_: all_.feed))]
+ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]
 ShutDownOf = Annotated[Callable[[], None], Depends(_one(lambda all_: all_.shut_down))]

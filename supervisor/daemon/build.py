@@ -44,6 +44,7 @@ from supervisor.service.logs import Logs
 from supervisor.service.looks import Looks
 from supervisor.service.pinning import Pinning
 from supervisor.service.pulls import Pulls
+from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Reloader, Source
 from supervisor.service.remarks import Remarks
 from supervisor.service.requests import Requests
@@ -93,6 +94,7 @@ class Daemon:
     identity: Identity
     reloader: Reloader
     feed: Feed
+    readiness: Readiness
     guard: Guard
     connections: Connections
 
@@ -136,6 +138,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
     connections = Connections(current.view(door.limits), render_error, time.monotonic)
     reloader = Reloader(current, registry, program, pool, world.source)
+    readiness = Readiness(registry, pool, stop.asked.is_set)
     remarks = Remarks()
     statuses = Statuses(registry, pool, engines.planner, pins, remarks, fetcher.progress, to_epoch)
     requests = Requests(inflight, to_epoch)
@@ -175,10 +178,11 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             reloader=reloader,
             tool_calls=calls,
             feed=feed,
+            readiness=readiness,
             shut_down=stop.ask,
         )
         guard = _guarded(services, _relaying(world, engines, inflight, calls), world)
-        yield Daemon(engines, identity, reloader, feed, guard, connections)
+        yield Daemon(engines, identity, reloader, feed, readiness, guard, connections)
 
 
 def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls) -> Relaying:

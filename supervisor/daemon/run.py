@@ -37,6 +37,7 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
 from supervisor.store import Database
 from supervisor.system import logs
@@ -134,7 +135,7 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     engines, identity = daemon.engines, daemon.identity
     server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog)
     serving = asyncio.create_task(server.serve(sockets=[world.door.listener]))
-    await _first_loads(world.current.settings, engines)
+    await _first_loads(world.current.settings, engines, daemon.readiness)
     with endpoint_file(world.places, identity.url, identity.started_at, identity.secret):
         with _watching(daemon.reloader, engines, stop):
             _log.info("daemon_ready", url=identity.url, pid=os.getpid())
@@ -152,14 +153,15 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     await serving
 
 
-async def _first_loads(settings: Settings, engines: Engines) -> None:
+async def _first_loads(settings: Settings, engines: Engines, readiness: Readiness) -> None:
     """Ask for what was loaded before, if that is wanted, and for what is to be loaded always."""
     engines.slots.sweep()
     for model in await asyncio.to_thread(engines.remembered.begin, restore=settings.restore):
         engines.pool.ask_load(model)
-    for entry in engines.parts.registry:
-        if entry.policy.preload:
-            engines.pool.ask_load(entry.id)
+    preloaded = [entry.id for entry in engines.parts.registry if entry.policy.preload]
+    for model in preloaded:
+        engines.pool.ask_load(model)
+    readiness.begin(preloaded)
 
 
 @contextlib.contextmanager
