@@ -85,10 +85,14 @@ class _Dispatch:
         if method == "HEAD":
             scope = {**scope, "method": "GET", AS_HEAD: True}
         if scope.get("query_string", b"").count(b"&") >= _MOST_FIELDS:
-            error = InvalidRequest(f"The query of the address has more than {_MOST_FIELDS} fields.")
-            await error_response(error, scope["path"])(scope, receive, send)
+            fault = InvalidRequest(f"The query of the address has more than {_MOST_FIELDS} fields.")
+            await error_response(fault, scope["path"])(scope, receive, send)
             return
         path = scope["path"]
+        if method == "GET" and _is_handshake(scope):
+            error = RouteNotFound("There are no websockets: llama-server has none. Ask with `stream: true` for events.")
+            await error_response(error, path)(scope, receive, send)
+            return
         if path.startswith(UPSTREAM):
             await self._upstream(scope, receive, send)
             return
@@ -103,6 +107,11 @@ class _Dispatch:
             return relayed
         row = asked_of(path)
         return self._asked if row is not None and method in row.summary else self._app
+
+
+def _is_handshake(scope: Scope) -> bool:
+    """Return whether a client wants to go on with a websocket."""
+    return any(name == b"upgrade" and value.strip().lower() == b"websocket" for name, value in scope["headers"])
 
 
 def _supervisor_error(request: Request, error: Exception) -> Response:

@@ -5,9 +5,11 @@ The daemon's endpoints, the schema and the form of errors are made from the rows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 from supervisor.core.recovery.forms import CHAT_FORM, MESSAGES_FORM, RESPONSES_FORM, Form
 from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RESPONSES, Api
@@ -16,6 +18,7 @@ from supervisor.core.stream.outgoing import Kind
 UPSTREAM: Final = "/upstream/"
 """The path before `MODEL/PATH` by which a client gets the engine's own answer."""
 
+_INVISIBLE: Final = "".join(map(chr, range(0x21)))  # control characters and the space
 _NEVER: Final = frozenset({"/tools", "/cors-proxy"})  # run programs, fetch any address
 
 _TEXT: Final = {"type": "string"}
@@ -198,9 +201,25 @@ _ASKED: Final[Mapping[str, Asked]] = {row.path: row for row in ASKED}
 
 
 def is_withheld(method: str, path: str) -> bool:
-    """Return whether an engine's path is for nobody: its tools, its proxy, and changes of its settings."""
-    plain = path.rstrip("/")
+    """Return whether an engine's path is for nobody: its tools, its proxy, and changes of its settings.
+
+    `path`: without percent escapes. An engine takes its paths literally. Here whatever might be taken for one of these
+    counts, also by an engine to come: in any case, with slashes and dots between and behind, with parameters.
+    """
+    plain = _plain(path)
     return plain in _NEVER or (plain == "/props" and method != "GET")
+
+
+def _plain(path: str) -> str:
+    """Return the shortest spelling of a path, in lower case."""
+    parts: list[str] = []
+    for part in re.split(r"[/\\]", unquote(path).partition("?")[0].lower()):
+        name = part.partition(";")[0].strip(_INVISIBLE)
+        if name == "..":
+            del parts[-1:]
+        elif name not in {"", "."}:
+            parts.append(name)
+    return "/" + "/".join(parts)
 
 
 def route_of(path: str) -> Route | None:

@@ -63,6 +63,23 @@ def test_another_method_says_which_one_there_is(daemon: RunningDaemon, method: s
     assert answer.json()["error"]["message"] == f"There is no {method} {path}. {instead.format(path=path)}"
 
 
+@pytest.mark.parametrize("path", ["/v1/realtime", "/v1/models", "/upstream/demo/v1/realtime", "/v1/chat/completions"])
+def test_a_websocket_is_refused_in_words(daemon: RunningDaemon, path: str) -> None:
+    upgrade = {
+        "connection": "Upgrade",
+        "upgrade": "WebSocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "eA==",
+    }
+    answer = daemon.http.get(path, headers=upgrade)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+    assert "no websockets" in answer.json()["error"]["message"]
+
+
+def test_another_upgrade_is_answered_as_if_it_were_not_wanted(daemon: RunningDaemon) -> None:
+    assert daemon.http.get("/health", headers={"connection": "Upgrade", "upgrade": "h2c"}).json() == {"status": "ok"}
+
+
 def paths() -> list[str]:
     found = {route.path for route in served_routes() if "GET" in (route.methods or ())}
     return sorted(path for path in found - STREAMS - {"/"} if "{" not in path)

@@ -47,7 +47,7 @@ def test_every_path_of_llama_server_is_served_or_has_its_reason() -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("path", ["/tools", "/tools/", "/%74ools", "/cors-proxy", "/props"])
+@pytest.mark.parametrize("path", ["/tools", "//tools/", "/%74ools", "/a/..%2FTools", "/cors-proxy", "/props"])
 def test_what_is_for_nobody_is_not_passed_on(daemon: RunningDaemon, path: str) -> None:
     daemon.load("talker")
     answer = daemon.http.post(f"/upstream/talker{path}", json={})
