@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -42,6 +42,9 @@ from supervisor.core.toolcalls.mode import ToolMode
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
+Autoload = Literal["off", "disk", "hub"]
+"""The models that a request may name though nobody configured them: none, those on disk, or any of the hub."""
+
 _DEFAULT = Policy()
 _LIMITS = SchedulerLimits()
 
@@ -67,6 +70,7 @@ class ServerSettings(_Strict):
     keep_alive: NoSeconds = 5
     tool_calls: ToolMode = "auto"
     default_model: Name | None = None
+    autoload: Autoload = "disk"
     log_level: LogLevel = "info"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4

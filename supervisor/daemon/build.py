@@ -35,6 +35,7 @@ from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting
+from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
@@ -181,11 +182,12 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             readiness=readiness,
             shut_down=stop.ask,
         )
-        guard = _guarded(services, _relaying(world, engines, inflight, calls), world)
+        autoloads = Autoloads(current.view(lambda settings: settings.server.autoload), registry, fetcher.hub, loads)
+        guard = _guarded(services, _relaying(world, engines, inflight, calls, autoloads), world)
         yield Daemon(engines, identity, reloader, feed, readiness, guard, connections)
 
 
-def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls) -> Relaying:
+def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls, autoloads: Autoloads) -> Relaying:
     current, pool = world.current, engines.pool
     downloads = engines.parts.fetcher.progress
     waiting = Waiting(
@@ -204,7 +206,10 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         tool_calls=calls,
         waiting=waiting,
         naming=Naming(
-            engines.parts.registry, pool.loaded, current.view(lambda settings: settings.server.default_model)
+            engines.parts.registry,
+            pool.loaded,
+            current.view(lambda settings: settings.server.default_model),
+            autoloads,
         ),
     )
 

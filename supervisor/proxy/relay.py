@@ -78,8 +78,8 @@ class RelayEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
-                entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""))
-                await while_connected(receive, self._answer(entry, body, responder))
+                query = scope.get("query_string", b"")
+                await while_connected(receive, self._answer(body, query, responder))
         except ClientGone:
             return
         except SupervisorError as error:
@@ -90,7 +90,8 @@ class RelayEndpoint:
             return await read_form(receive, room, scope)
         return await read_json(receive, room, declared_size(scope))
 
-    async def _answer(self, entry: ModelEntry, body: ClientJson, responder: Responder) -> None:
+    async def _answer(self, body: ClientJson, query: bytes, responder: Responder) -> None:
+        entry = await self.relaying.naming.wanted(body.fields.get("model"), query)
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
