@@ -72,6 +72,7 @@ SupervisorError                     internal_error
    │  └─ PayloadTooLarge            payload_too_large
    ├─ HeadersTooLarge               headers_too_large
    ├─ RequestTimeout                request_timeout
+   ├─ DeadlinePassed                deadline_passed
    ├─ Unauthorized                  unauthorized
    ├─ HostNotAllowed                host_not_allowed
    ├─ OriginNotAllowed              origin_not_allowed

@@ -34,6 +34,7 @@ from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, str
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.naming import Naming
+from supervisor.proxy.patience import Patience
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -78,8 +79,7 @@ class RelayEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
-                query = scope.get("query_string", b"")
-                await while_connected(receive, self._answer(body, query, responder))
+                await while_connected(receive, self._answer(scope, body, responder))
         except ClientGone:
             return
         except SupervisorError as error:
@@ -90,14 +90,17 @@ class RelayEndpoint:
             return await read_form(receive, room, scope)
         return await read_json(receive, room, declared_size(scope))
 
-    async def _answer(self, body: ClientJson, query: bytes, responder: Responder) -> None:
-        entry = await self.relaying.naming.wanted(body.fields.get("model"), query)
+    async def _answer(self, scope: Scope, body: ClientJson, responder: Responder) -> None:
+        patience = Patience.of(scope)
+        entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""))
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
             several = entry.policy.replicas_max > 1
             affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
+            if patience is not None:
+                acquire = partial(patience.while_it_lasts, acquire)
             await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:

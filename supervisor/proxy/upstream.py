@@ -32,6 +32,7 @@ from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
 from supervisor.proxy.naming import split_query
+from supervisor.proxy.patience import Patience
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
@@ -117,7 +118,7 @@ class UpstreamEndpoint:
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
-                await self._with_lease(request, call, generation, responder)
+                await self._with_lease(request, call, generation, responder, Patience.of(scope))
             except asyncio.CancelledError:
                 error = request.was_cancelled()
                 if error is None:
@@ -137,9 +138,15 @@ class UpstreamEndpoint:
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
     async def _with_lease(
-        self, request: InflightRequest, call: _Call, generation: _Generation | None, responder: Responder
+        self,
+        request: InflightRequest,
+        call: _Call,
+        generation: _Generation | None,
+        responder: Responder,
+        patience: Patience | None,
     ) -> None:
-        lease = await self.relaying.pool.acquire(request.model)
+        acquire = partial(self.relaying.pool.acquire, request.model)
+        lease = await (acquire() if patience is None else patience.while_it_lasts(acquire))
         request.is_with(lease.number)
         try:
             said = await _pass_on(request.model, lease.client, call, responder, generation)
