@@ -39,7 +39,7 @@ class HeaderCache:
         self._keep(self._entry(os.fsencode(path)), _identity(path, found), header)
 
     def recall(self, key: str) -> GgufHeader | None:
-        """Return the header kept under a key that stands for one content wherever it is, such as a hash."""
+        """Return the header kept under a key that its caller chose for one content of one source."""
         return self._find(self._entry(key.encode()), [_FORMAT, key])
 
     def remember(self, key: str, header: GgufHeader) -> None:

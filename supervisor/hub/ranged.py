@@ -156,7 +156,9 @@ def fetch_headers(
 
 
 def _header(client: HubClient, repository: Repository, file: RepoFile, cache: HeaderCache | None) -> GgufHeader:
-    key = f"hub:{file.etag or f'{repository.id}@{repository.commit}/{file.path}'}"
+    # a hash that was announced is this hub's word alone, and this repository's: nobody has read the whole content
+    content = file.etag or f"{repository.commit}/{file.path}"
+    key = f"hub:{client.access.endpoint}/{repository.id}@{content}"
     known = cache.recall(key) if cache else None
     if known is not None:
         return known

@@ -49,11 +49,11 @@ def _found(folder: str | None) -> dict[str, FolderModel]:
 
 def missing_files(models: Iterable[ModelEntry]) -> list[tuple[str, str]]:
     """Return the files that these models name and that are missing, each with the id of its model."""
-    named = ((entry.id, path) for entry in models for path in (entry.path, *_named_files(entry.options)))
+    named = ((entry.id, path) for entry in models for path in (entry.path, *named_files(entry.options)))
     return [(name, path) for name, path in named if path is not None and not os.path.isfile(path)]
 
 
-def _named_files(options: LaunchOptions) -> Iterator[str]:
+def named_files(options: LaunchOptions) -> Iterator[str]:
     """Yield the files that options name."""
     for row in options_of(LaunchOptions):
         value = getattr(options, row.name)

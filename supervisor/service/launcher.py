@@ -13,8 +13,10 @@ from supervisor.core.plan import Placement
 from supervisor.engines.engine import Attendants, Engine, EngineLimits
 from supervisor.engines.slots import SlotKeeper, SlotStore
 from supervisor.errors import InvalidRequest
+from supervisor.files.stamps import stamps
 from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.llamacpp.program import Program
+from supervisor.models.configured import named_files
 from supervisor.planning.known import Known
 from supervisor.planning.learning import Learning, StartNotes, intent_of, start_of
 from supervisor.service.enginelogs import EngineLogs
@@ -100,7 +102,8 @@ class Launcher:
         types = placement.options.cache_type_k, placement.options.cache_type_v
         tokens = placement.options.ctx_size or placement.estimate.n_ctx or 1
         size = sum(part.kv_bytes for part in placement.parts)
-        key = slots_key(known.info.identity, known.engine, options, types)
+        files = stamps((*known.info.model.parts, *named_files(options)))
+        key = slots_key(files, known.engine, options, types)
         return self.slots.keeper(key, known.entry.id, size // tokens)
 
     def _launch(

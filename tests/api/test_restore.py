@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.learn.identity import model_identity
+from supervisor.files.model_file import open_model
 from supervisor.store import Database, LoadedModels
 from supervisor.system.paths import places
 from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, start_daemon, wait_until
@@ -78,6 +80,19 @@ def test_a_conversation_survives_an_unload_and_a_new_daemon(engine_binary: Path,
             assert prompt_tokens(daemon, "m") <= 1
         with running_daemon(home, engine_binary, {"models": {"m": model}}) as daemon:
             assert prompt_tokens(daemon, "m") <= 1
+
+
+def test_a_model_never_takes_up_the_conversations_of_another_of_its_name_and_shape(
+    engine_binary: Path, scripted_model: ScriptedModel
+) -> None:
+    one, other = scripted_model("One."), scripted_model("Two.")
+    assert model_identity(open_model(one).header) == model_identity(open_model(other).header)
+    options = {"parallel": 2, "ctx_size": 8192, "keep_kv": True}
+    models = {"one": {"file": str(one), **options}, "other": {"file": str(other), **options}}
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as daemon:
+        assert prompt_tokens(daemon, "one") > 400
+        daemon.http.post("/api/v1/models/unload", json={"model": "one"})
+        assert prompt_tokens(daemon, "other") > 400
 
 
 def test_a_folder_of_its_own_and_one_that_was_named_do_not_go_together(

@@ -156,7 +156,7 @@ def spelled_out(value: object) -> str:
 
 def test_saved_slots_survive_what_is_marked_so() -> None:
     def key(options: LaunchOptions) -> str:
-        return slots_key("m", "e", options, ("f16", "f16"))
+        return slots_key((), "e", options, ("f16", "f16"))
 
     assert key(Scratch(scratch_size=1)) == key(Scratch())
     assert key(Scratch(scratch_pages=1)) != key(Scratch())

@@ -240,3 +240,38 @@ def test_no_line_is_too_strange(lines: list[str]) -> None:
         reader.feed(line)
         found = reader.footprint()
         assert found is None or found.devices[-1].name == "CPU"
+
+
+def forged(numbers: int, kind: str = "CUDA{0}", before: str = "x: loaded") -> list[str]:
+    return [before.format(number) for number in range(numbers)] + [
+        f"x: {kind.format(number)} model buffer size = 1.00 MiB" for number in range(numbers)
+    ]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        forged(100),
+        forged(100_000),
+        forged(20_000, "RPC{0}[e]", "  - RPC{0} : e (1 MiB, 1 MiB free)"),
+        forged(900, "RPC{0}[e]", "  - RPC{0} : e (1 MiB, 1 MiB free)"),
+        forged(900, "Meta({0}," + "a," * 400 + ")"),
+        [*log("two-workers"), *forged(65, "CPU", "using device CUDA{0} (a) - 1 MiB free")],
+        [*log("two-workers"), *["sched_reserve: CUDA0 compute buffer size = 1.00 MiB"] * 1024],
+    ],
+    ids=["devices", "lines", "workers", "a few workers", "names in one line", "cards", "the same device"],
+)
+def test_an_account_that_no_machine_could_have_is_none(lines: list[str]) -> None:
+    """A model's name may hold such lines; they were read in quadratic time."""
+    assert read_account(lines) is None
+
+
+def test_sixteen_devices_are_an_account() -> None:
+    names = ",".join(f"CUDA{number}" for number in range(16))
+    found = account(*forged(16), *(f"x: Meta({names}) {part} buffer size = 1.00 MiB" for part in ("KV", "compute")))
+    assert {device.total_bytes for device in found.devices if device.name != "CPU"} == {mib(3)}
+
+
+def test_figures_of_an_account_fit_into_any_json() -> None:
+    found = account(*(f"x: CPU_{number} model buffer size = {'9' * 9} MiB" for number in range(1000)))
+    assert found.used_bytes["CPU"] < 1 << 63

@@ -9,16 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.launch import LaunchOptions, LoraAdapter
-from supervisor.core.launch.keeping import HeldSlot, SavedSlot, held_slots, kept, slots_key, to_drop, to_restore
+from supervisor.core.launch.keeping import (
+    FileStamp,
+    HeldSlot,
+    SavedSlot,
+    held_slots,
+    kept,
+    slots_key,
+    to_drop,
+    to_restore,
+)
 
 F16 = ("f16", "f16")
+MODEL = FileStamp("/m.gguf", 1, 2, 3)
 SAVED = st.lists(
     st.builds(SavedSlot, st.uuids().map(str), st.integers(0, 100), st.floats(0, 1e6)), max_size=20, unique_by=id
 )
 
 
 def key(options: LaunchOptions | None = None, **other: Any) -> str:
-    given = {"identity": "m", "engine": "e", "cache_types": F16, **other}
+    given = {"files": [MODEL], "engine": "e", "cache_types": F16, **other}
     return slots_key(options=options or LaunchOptions(), **given)
 
 
@@ -38,7 +48,11 @@ def test_where_and_how_much_does_not_matter(options: LaunchOptions) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        key(identity="n"),
+        key(files=[FileStamp("/n.gguf", 1, 2, 3)]),
+        key(files=[FileStamp("/m.gguf", 4, 2, 3)]),
+        key(files=[FileStamp("/m.gguf", 1, 4, 3)]),
+        key(files=[FileStamp("/m.gguf", 1, 2, 4)]),
+        key(files=[MODEL, FileStamp("/a.gguf", 1, 2, 3)]),
         key(engine="f"),
         key(cache_types=("f16", "q8_0")),
         key(LaunchOptions(lora=(LoraAdapter("a.gguf", 1.0),))),

@@ -17,6 +17,7 @@ from supervisor.hub.listing import Repository
 from supervisor.hub.models import Chosen
 from supervisor.system.outside import Limits
 from tests.hub.conftest import Client
+from tests.support.gguf_bytes import STRING, model, pair
 from tests.support.hub import Fault, LocalHub
 
 pytestmark = pytest.mark.anyio
@@ -414,3 +415,12 @@ def test_a_ref_that_leads_elsewhere_is_none(client: Client) -> None:
     assert client.models().cache.repositories("a/b", None) == []
     (refs / "main").write_bytes(b"a" * 5_000_000)
     assert client.models().cache.commit_of("a/b", None) is None
+
+
+def test_a_hash_that_another_repository_announced_shows_no_header_of_its_own(hub: LocalHub, client: Client) -> None:
+    known, other = (model([pair("general.architecture", STRING, name)], [], 0) for name in ("llama", "qwen2"))
+    hub.digests[id(other)] = hub.digests_of(known)
+    hub.add("evil/b", {"m-Q4_0.gguf": other})
+    assert client.models().model(client.chosen("evil/b:Q4_0")).header.architecture == "qwen2"
+    hub.add("a/b", {"m-Q4_0.gguf": known})
+    assert client.models().model(client.chosen("a/b:Q4_0")).header.architecture == "llama"

@@ -9,12 +9,15 @@ llama.cpp (b11434) writes one line per buffer when it starts, to 0.01 MiB:
 Contexts follow one another (the model's, then one that drafts); within one, the order of lines does not matter, except
 that a context which reserves its compute buffer again keeps the last. Buffer types are not devices: several belong to
 the host, and an RPC worker's carries its address and its own number. Lines that say nothing of buffers are passed over.
+
+llama.cpp also prints names and texts of a model's file, line ends and all, so any of these lines may be the file's. An
+account that no machine could have is therefore none at all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 HOST = "CPU"
@@ -23,7 +26,10 @@ _VERBOSITY = frozenset({"-lv", "--verbosity", "--log-verbosity", "-v", "--verbos
 
 _MIB = 1 << 20
 _LONGEST = 1000  # characters; a name of the model's own choice may make a line longer
-_SIZE = r"(?P<size>\d{1,12}(?:\.\d{1,6})?) MiB"
+_LONGEST_DEVICE = 400  # characters of a line about a device
+_MOST_TOLD = 1024  # lines about one load, and names in them; sixteen devices need about a hundred for each context
+_MOST_DEVICES = 64  # llama.cpp itself uses sixteen at most
+_SIZE = r"(?P<size>\d{1,9}(?:\.\d{1,6})?) MiB"
 _BUFFER = re.compile(
     r"\b(?P<writer>\w++):\s++(?P<type>\S++)\s++(?:DSV4 \w+ state|(?P<part>model|LoRA|KV|RS|compute|output))"
     rf" buffer size =\s*{_SIZE}"
@@ -152,6 +158,8 @@ class AccountReader:
         self._complete = False
         self._cards: dict[str, Card] = {}
         self._workers: dict[str, set[str]] = {}  # names of the devices by endpoint
+        self._numbered: dict[str, list[str]] = {}  # the same in order, once all are known
+        self._listed = 0  # lines about devices
         self._forget()
 
     def feed(self, line: str) -> None:
@@ -160,14 +168,15 @@ class AccountReader:
         Lines of llama.cpp about memory are short; no others are looked at.
         """
         line = line[:_LONGEST]
-        if " buffer size = " in line:
-            self._buffer(line)
-        elif "llama_context: " in line:
-            self._context(line)
-        elif "CLIP using " in line or "load_hparams: model size:" in line:
-            self._projector(line)
+        read = self._reader_of(line)
+        if read is not None:
+            self._told += 1
+            if self._told <= _MOST_TOLD:
+                read(line)
         elif " MiB free" in line:
-            self._device(line)
+            self._listed += 1
+            if self._listed <= _MOST_TOLD:
+                self._device(line[:_LONGEST_DEVICE])
         elif "llama_model_loader: loaded meta data" in line:
             if self._models == 0:  # what a projector was projected to take comes before
                 self._forget()
@@ -177,14 +186,24 @@ class AccountReader:
         elif "llama_server: model loaded" in line or " main: model loaded" in line:
             self._complete = True
 
+    def _reader_of(self, line: str) -> Callable[[str], None] | None:
+        if " buffer size = " in line:
+            return self._buffer
+        if "llama_context: " in line:
+            return self._context
+        if "CLIP using " in line or "load_hparams: model size:" in line:
+            return self._projector
+        return None
+
     def complete(self) -> bool:
         """Return whether the model is loaded, so that nothing more is to come."""
         return self._complete
 
     def footprint(self) -> Footprint | None:
-        """Return the footprint so far; None while no buffer was reported."""
-        if not self._contexts and not self._weights.sizes:
+        """Return the footprint so far; None while no buffer was reported, or where there is too much to be true."""
+        if (not self._contexts and not self._weights.sizes) or max(self._told, self._listed) > _MOST_TOLD:
             return None
+        self._numbered = {endpoint: sorted(names, key=_natural) for endpoint, names in self._workers.items()}
         found: dict[str, DeviceFootprint] = {}
         for holder in (self._weights, self._draft_weights, *self._contexts):
             for (kind, part), size in holder.sizes.items():
@@ -195,6 +214,8 @@ class AccountReader:
                 for home in self._homes(kind):
                     _add(found, home, "projector_bytes", size, _is_lazy(kind, part))
         found.setdefault(HOST, DeviceFootprint(HOST))
+        if max(len(found), len(self._cards)) > _MOST_DEVICES:
+            return None
         facts = next((context.facts for context in self._contexts if not context.drafts), {})
         return Footprint(
             devices=tuple(sorted(found.values(), key=_order)),
@@ -205,6 +226,7 @@ class AccountReader:
         )
 
     def _forget(self) -> None:
+        self._told = 0  # lines about buffers and contexts, and names of devices in them
         self._models = 0
         self._weights = _Context(drafts=False)
         self._draft_weights = _Context(drafts=True)
@@ -217,6 +239,7 @@ class AccountReader:
         if match is None:
             return
         kind, size = match["type"], _bytes(match["size"])
+        self._told += kind.count(",")
         part = _PARTS.get(match["part"], "recurrent_bytes")
         if match["writer"] in _CLIP_WRITERS:
             self._clip().sizes[kind, part] = size
@@ -277,7 +300,7 @@ class AccountReader:
         worker = _WORKER.match(kind)
         if worker is None:
             return _VARIANT.sub("", kind)
-        names = sorted(self._workers.get(worker["endpoint"], ()), key=_natural)
+        names = self._numbered.get(worker["endpoint"], [])
         number = int(worker["number"][:9])
         return names[number] if number < len(names) else kind
 

@@ -1,7 +1,8 @@
 """The rules of saved slots, without the files: which ones an engine can take up again, and which of too many go.
 
 llama-server's slot file holds the tokens and the rows of the caches of one slot, and checks cache types and sizes when
-it reads them. What it cannot check is in the key: another model, build, adapter or rotation makes other numbers.
+it reads them. What it cannot check is in the key: another model, build, adapter or rotation makes other numbers. A
+model's name and shape do not tell it from another one: its descendants have the same. So the very files count.
 """
 
 from __future__ import annotations
@@ -26,6 +27,16 @@ class SavedSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class FileStamp:
+    """A file at one moment: its path without links, bytes, time of change in nanoseconds, and inode."""
+
+    path: str
+    size: int
+    changed_ns: int
+    inode: int
+
+
+@dataclass(frozen=True, slots=True)
 class HeldSlot:
     """An idle slot of an engine, and the tokens it holds."""
 
@@ -33,18 +44,18 @@ class HeldSlot:
     tokens: int
 
 
-def slots_key(identity: str, engine: str, options: LaunchOptions, cache_types: tuple[str, str]) -> str:
+def slots_key(files: Sequence[FileStamp], engine: str, options: LaunchOptions, cache_types: tuple[str, str]) -> str:
     """Return a key that is the same for two starts that can take up each other's slots; fit for a file's name.
 
     Args:
-        identity: the model's.
+        files: the model's, and those that its options name.
         engine: the program's digest.
         options: what was asked for.
         cache_types: of keys and values, as they are.
     """
     bound = [one.name for one in options_of(type(options)) if Mark.FREE not in one.marks]
     asked = sorted((name, repr(getattr(options, name))) for name in bound)
-    return hashlib.sha256(repr((identity, engine, asked, cache_types)).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((tuple(files), engine, asked, cache_types)).encode()).hexdigest()[:32]
 
 
 def kept(options: LaunchOptions, folder: str, flags: Flags | None) -> LaunchOptions:

@@ -17,7 +17,8 @@ Figure = TypeVar("Figure", int, float)
 _LEAST_BYTES = 1 << 20  # the log rounds to 0.01 MiB: ratios of smaller buffers are noise
 _LEAST, _MOST = 1.0, 5.0
 """Of other options. A start that took less than the bound says nothing of another: another split, another context has
-its widest place elsewhere. One that took more says that the bound is wrong, five times that it was for something else.
+its widest place elsewhere. One that took more says that the bound is wrong, five times that it was for something else;
+the latter for the same options, too: a model's file can write into the log that the figures were read from.
 """
 _RECENT = 5
 
@@ -45,7 +46,7 @@ def learned(observations: Iterable[Observation], now: Start, estimate: MemoryEst
     The same engine file comes first, then another build with the same back end; within either the same options, then
     those that differ least, then the newest. With the same engine, options and devices the figures are those measured:
     the ratio to `estimate` gives them back. Otherwise it is the ratio of that start, but 1 at least; for a device that
-    it did not use the largest of a device of the kind.
+    it did not use the largest of a device of the kind. It is 5 at most in any case.
     """
     usable = [one for one in observations if one.start.model == now.model and one.start.backend == now.backend]
     usable = [one for one in usable if one.start.engine == now.engine] or usable
@@ -55,8 +56,8 @@ def learned(observations: Iterable[Observation], now: Start, estimate: MemoryEst
     same = _is_same(best, now, estimate)
     estimated = {device.name: device.compute_bytes for device in estimate.devices}
     ratios = _ratios(best.footprint, estimated if same else best.estimated, 1 if same else _LEAST_BYTES)
-    if not same:
-        ratios = {name: min(max(ratio, _LEAST), _MOST) for name, ratio in ratios.items()}
+    least = 0.0 if same else _LEAST
+    ratios = {name: min(max(ratio, least), _MOST) for name, ratio in ratios.items()}
     return Learned(
         compute=_for_all(estimated, ratios),
         overhead_bytes=_for_all(estimated, best.overhead_bytes),
