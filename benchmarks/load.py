@@ -29,11 +29,15 @@ _LIMIT_S = 120.0  # no job takes longer
 
 @dataclass(frozen=True)
 class Place:
-    """Where a server listens: a TCP port of 127.0.0.1 or a Unix socket; `model` is what it calls the model."""
+    """Where a server listens: a TCP port of 127.0.0.1 or a Unix socket; `model` is what it calls the model.
+
+    `key`: the API key to send; empty: none.
+    """
 
     model: str
     port: int = 0
     socket: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,19 +135,20 @@ def chat_request(place: Place, max_tokens: int, shape: str = "small") -> bytes:
         "max_tokens": max_tokens,
         **SHAPES[shape],
     }
-    return _post("/v1/chat/completions", body)
+    return _post("/v1/chat/completions", body, place.key)
 
 
 def embedding_request(place: Place) -> bytes:
     """One short text."""
-    return _post("/v1/embeddings", {"model": place.model, "input": "How long is a piece of string?"})
+    return _post("/v1/embeddings", {"model": place.model, "input": "How long is a piece of string?"}, place.key)
 
 
-def _post(path: str, body: dict[str, Any]) -> bytes:
+def _post(path: str, body: dict[str, Any], key: str) -> bytes:
     content = json.dumps(body).encode()
+    proof = f"Authorization: Bearer {key}\r\n" if key else ""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+        f"{proof}Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + content
 

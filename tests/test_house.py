@@ -79,7 +79,7 @@ READ_THEIR_OWN: frozenset[str] = frozenset(
 # compute for the shell, the two ends of one protocol.
 AT_HOME: frozenset[str] = frozenset(
     {"core.devices.amd.with_names", "core.engine_output.statelines.ENV_SPEAK", "core.learn.history.typical_seconds"}
-    | {"core.recovery.raw.COMPLETION_PATH", "system.proof.new_secret"}
+    | {"core.recovery.raw.COMPLETION_PATH", "core.stream.responses.answer_id", "system.proof.new_secret"}
 )
 
 IMPURE = frozenset(  # what touches the world

@@ -15,9 +15,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, front, inflight, manage, openai, pages, peers
+from supervisor.api import files, front, inflight, keys, manage, openai, pages, peers
 from supervisor.api.errors import error_response
-from supervisor.api.guard import Guard
+from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
@@ -25,9 +25,10 @@ from supervisor.config.faults import option_fault
 from supervisor.core.requests.access import AccessRules
 from supervisor.core.requests.elsewhere import ours_for
 from supervisor.core.routes import SERVED, UPSTREAM, asked_of
-from supervisor.errors import InvalidRequest, RouteNotFound, SupervisorError
+from supervisor.errors import EncodingNotSupported, InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
 
+_PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read
 
 
@@ -43,9 +44,9 @@ class Proxied:
     upstream: ASGIApp
 
 
-def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules]) -> Guard:
-    """The application. `rules`: who may use it, asked for every request."""
-    return Guard(_Dispatch(framework(services), proxied), rules)
+def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules], admit: Admit) -> Guard:
+    """The application. `rules`: who may use it, asked for every request. `admit`: by the key of the request."""
+    return Guard(_Dispatch(framework(services), proxied), rules, admit)
 
 
 def framework(services: Services) -> FastAPI:
@@ -56,6 +57,7 @@ def framework(services: Services) -> FastAPI:
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.include_router(inflight.router)
+    app.include_router(keys.router)
     app.include_router(peers.router)
     app.include_router(files.router)
     app.include_router(pages.router)
@@ -84,15 +86,11 @@ class _Dispatch:
         method = scope.get("method")
         if method == "HEAD":
             scope = {**scope, "method": "GET", AS_HEAD: True}
-        if scope.get("query_string", b"").count(b"&") >= _MOST_FIELDS:
-            fault = InvalidRequest(f"The query of the address has more than {_MOST_FIELDS} fields.")
+        fault = _fault(scope)
+        if fault is not None:
             await error_response(fault, scope["path"])(scope, receive, send)
             return
         path = scope["path"]
-        if method == "GET" and _is_handshake(scope):
-            error = RouteNotFound("There are no websockets: llama-server has none. Ask with `stream: true` for events.")
-            await error_response(error, path)(scope, receive, send)
-            return
         if path.startswith(UPSTREAM):
             await self._upstream(scope, receive, send)
             return
@@ -107,6 +105,18 @@ class _Dispatch:
             return relayed
         row = asked_of(path)
         return self._asked if row is not None and method in row.summary else self._app
+
+
+def _fault(scope: Scope) -> SupervisorError | None:
+    """Return what makes a request one that nobody reads, whatever its path is."""
+    if scope.get("query_string", b"").count(b"&") >= _MOST_FIELDS:
+        return InvalidRequest(f"The query of the address has more than {_MOST_FIELDS} fields.")
+    if scope["method"] == "GET" and _is_handshake(scope):
+        return RouteNotFound("There are no websockets: llama-server has none. Ask with `stream: true` for events.")
+    codings = [value for name, value in scope["headers"] if name == b"content-encoding"]
+    if all(one.strip().lower() in _PLAIN for one in codings):
+        return None
+    return EncodingNotSupported("The request body is compressed; send it as it is, without Content-Encoding.")
 
 
 def _is_handshake(scope: Scope) -> bool:

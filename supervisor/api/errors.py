@@ -66,7 +66,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
-        case e.Overloaded():
+        case e.Overloaded() | e.RateLimited():
             return {"retry-after": str(math.ceil(error.retry_after))}
         case _ if not may_pass(error) and (error.status in _REPEATED or error.status >= 499):
             return {"x-should-retry": "false"}

@@ -7,7 +7,9 @@ out. All readers share the looks (`looks.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
 
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -25,11 +27,18 @@ KEEP_ALIVE_S = 15.0
 _PAUSE_S = 0.05  # between two looks, so that heavy traffic does not cost a look for every request
 
 
+@dataclass
+class Seats:
+    """The readers of events and logs: how many there are."""
+
+    taken: int = 0
+
+
 class Feed:
     """Tells everybody who listens.
 
     Attributes:
-        readers: how many those are.
+        seats: of all who listen.
     """
 
     def __init__(self, pool: Pool, inflight: Inflight, looks: Looks) -> None:
@@ -37,11 +46,27 @@ class Feed:
         self._inflight = inflight
         self._looks = looks
         self._closing = asyncio.Event()
-        self.readers = 0
+        self._sees: Callable[[str], bool] | None = None
+        self._ended: Callable[[], bool] = lambda: False
+        self.seats = Seats()
+
+    def of_key(self, sees: Callable[[str], bool] | None, ended: Callable[[], bool]) -> Feed:
+        """Return the same for one reader: the models that it sees, None for all; nothing once its key has `ended`."""
+        found = copy(self)
+        found._sees, found._ended = sees, ended
+        return found
 
     def now(self) -> Look:
-        """The state as it is."""
-        return self._looks.now()
+        """The state as it is, as far as it is seen."""
+        look = self._looks.now()
+        return look if self._sees is None else look.limited(self._sees)
+
+    async def until_ended(self, told: AsyncIterator[str]) -> AsyncIterator[str]:
+        """Pass on what is told until the reader's key has ended; from then on, not a byte."""
+        async for piece in told:
+            if self._ended():
+                return
+            yield piece
 
     def close(self) -> None:
         """Let go whoever listens."""
@@ -85,18 +110,18 @@ class Followed(StreamingResponse):
     """An answer that goes on until the client leaves. One too many is TooManyReaders: each keeps what is unread."""
 
     def __init__(self, feed: Feed, told: AsyncIterator[str], headers: Mapping[str, str]) -> None:
-        super().__init__(told, headers=headers)
-        self._feed = feed
+        super().__init__(feed.until_ended(told), headers=headers)
+        self._seats = feed.seats
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if self._feed.readers >= MOST_READERS:
+        if self._seats.taken >= MOST_READERS:
             raise TooManyReaders(f"{MOST_READERS} clients follow events or logs; end some of them.", retry_after=5)
-        self._feed.readers += 1
+        self._seats.taken += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._feed.readers -= 1
+            self._seats.taken -= 1
 
 
 class EventStream(Followed):

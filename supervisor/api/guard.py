@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.errors import error_response
 from supervisor.core.requests.access import AccessRules, check, is_preflight
-from supervisor.errors import Unauthorized
+from supervisor.core.requests.admission import RawHeaders
+from supervisor.core.requests.keys import Key
+from supervisor.errors import RequestError
+from supervisor.proxy.metered import KEY
+
+Admit: TypeAlias = Callable[[frozenset[bytes], tuple[str, str], RawHeaders], Key | None]
+"""Lets a request in by its key, or raises why not: digests of the configuration's keys, method and path, headers."""
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
 _POLICY_VIOLATION = 1008  # a websocket's close code
@@ -17,12 +24,13 @@ _POLICY_VIOLATION = 1008  # a websocket's close code
 class Guard:
     """ASGI middleware that enforces `AccessRules` and answers CORS preflights of allowed origins.
 
-    Nothing but HTTP is let through. `rules`: those in force now, asked for every request.
+    Nothing but HTTP is let through. `rules`: those in force now, asked for every request. `admit`: by the key.
     """
 
-    def __init__(self, app: ASGIApp, rules: Callable[[], AccessRules]) -> None:
+    def __init__(self, app: ASGIApp, rules: Callable[[], AccessRules], admit: Admit) -> None:
         self._app = app
         self._rules = rules
+        self._admit = admit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the request through or answer it."""
@@ -31,13 +39,20 @@ class Guard:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = check(self._rules(), scope["method"], scope["path"], headers)
-        if refusal is None and is_preflight(scope["method"], headers):
-            await _answer_preflight(send, headers)
-            return
-        app = self._app if refusal is None else error_response(refusal, scope["path"])
-        if "origin" in headers and isinstance(refusal, Unauthorized | None):
+        rules = self._rules()
+        refusal = check(rules, headers)
+        if "origin" in headers and refusal is None:
+            if is_preflight(scope["method"], headers):
+                await _answer_preflight(send, headers)
+                return
             send = _with_cors(send, headers)
+        if refusal is None:
+            try:
+                key = self._admit(rules.digests, (scope["method"], scope["path"]), scope["headers"])
+                scope = scope if key is None else {**scope, KEY: key}
+            except RequestError as error:
+                refusal = error
+        app = self._app if refusal is None else error_response(refusal, scope["path"])
         await app(scope, receive, send)
 
 

@@ -29,6 +29,7 @@ from supervisor.api.feed import Followed
 from supervisor.api.services import (
     AboutOf,
     AddedOf,
+    CountsOf,
     FeedOf,
     LoadsOf,
     LogControlOf,
@@ -38,7 +39,6 @@ from supervisor.api.services import (
     ReloaderOf,
     ShutDownOf,
     StatusesOf,
-    ToolCallsOf,
 )
 from supervisor.config.base import JsonObject, Name, Strict, Target
 from supervisor.config.settings import ModelOptions
@@ -108,9 +108,9 @@ async def devices(plans: PlansOf, again: bool = False) -> dict[str, Any]:
 
 
 @router.get("/toolcalls", **shaped(ToolCallList))
-async def tool_calls(tool_calls: ToolCallsOf) -> dict[str, Any]:
+async def tool_calls(counts: CountsOf) -> dict[str, Any]:
     """Count what became of tool calls in answers, by model, since the daemon started."""
-    return {"models": {model: counts.to_json() for model, counts in tool_calls.counts.items()}}
+    return counts.to_json()
 
 
 @router.get("/models", **shaped(ModelList))

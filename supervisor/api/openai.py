@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import psutil
 from fastapi import APIRouter, Header, Response
 
-from supervisor.api.services import IdentityOf, ReadinessOf, StatusesOf
+from supervisor.api.services import IdentityOf, ReadinessOf, RequestsOf, StatusesOf
 from supervisor.config.base import Name, Target
 from supervisor.service.about import Identity
 from supervisor.service.status import ModelStatus
@@ -63,6 +63,26 @@ async def model(statuses: StatusesOf, identity: IdentityOf, model: Target) -> di
     """One model; 404 where there is none."""
     status = statuses.of(model)
     return _card(status, statuses.engine_info(status.id), identity.started_at)
+
+
+@router.post("/responses/{response_id}/cancel", include_in_schema=False)
+@router.post("/v1/responses/{response_id}/cancel")
+async def cancel_response(requests: RequestsOf, response_id: Name) -> dict[str, Any]:
+    """End a streamed answer by its id; its stream ends with `request_cancelled`. 404 where it is complete."""
+    request = requests.cancel_answer(response_id)
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": request.since,
+        "status": "cancelled",
+        "model": request.model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "error": None,
+        "incomplete_details": None,
+    }
 
 
 def router_status(status: ModelStatus) -> str:

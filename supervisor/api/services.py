@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, Self, TypeVar
 
 from fastapi import Depends, Request
 
 from supervisor.api.feed import Feed
-from supervisor.proxy.toolcalls import ToolCalls
+from supervisor.proxy.counts import CallCounts
+from supervisor.proxy.metered import key_of
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added
 from supervisor.service.disk import Disk
+from supervisor.service.keys import Keys
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
 from supervisor.service.pinning import Pinning
@@ -25,6 +27,15 @@ from supervisor.service.statuses import Statuses
 from supervisor.system.logs import LogControl
 
 T = TypeVar("T")
+L = TypeVar("L", bound="_Limitable")
+
+
+class _Limitable(Protocol):
+    """What tells of models."""
+
+    def limited(self, sees: Callable[[str], bool]) -> Self:
+        """Return the same for who sees only these models, by their ids."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,9 +55,10 @@ class Services:
     logs: Logs
     log_control: LogControl
     reloader: Reloader
-    tool_calls: ToolCalls
+    call_counts: CallCounts
     feed: Feed
     readiness: Readiness
+    keys: Keys
     shut_down: Callable[[], None]
 
 
@@ -57,20 +69,40 @@ def _one(pick: Callable[[Services], T]) -> Callable[[Request], Awaitable[T]]:
     return of
 
 
+def _seen(pick: Callable[[Services], L]) -> Callable[[Request], Awaitable[L]]:
+    """Return the dependency of a route that keys may use which see only some models."""
+
+    async def of(request: Request) -> L:
+        found, key = pick(request.app.state.services), key_of(request.scope)
+        return found if key is None or not key.rules.models else found.limited(key.rules.sees)
+
+    return of
+
+
+async def _feed(request: Request) -> Feed:
+    services: Services = request.app.state.services
+    key = key_of(request.scope)
+    if key is None:
+        return services.feed
+    sees = key.rules.sees if key.rules.models else None
+    return services.feed.of_key(sees, lambda: key.ended(services.keys.clock()) is not None)
+
+
 IdentityOf = Annotated[Identity, Depends(_one(lambda all_: all_.identity))]
-AboutOf = Annotated[About, Depends(_one(lambda all_: all_.about))]
-StatusesOf = Annotated[Statuses, Depends(_one(lambda all_: all_.statuses))]
+AboutOf = Annotated[About, Depends(_seen(lambda all_: all_.about))]
+StatusesOf = Annotated[Statuses, Depends(_seen(lambda all_: all_.statuses))]
 LoadsOf = Annotated[Loads, Depends(_one(lambda all_: all_.loads))]
 AddedOf = Annotated[Added, Depends(_one(lambda all_: all_.added))]
 PinningOf = Annotated[Pinning, Depends(_one(lambda all_: all_.pinning))]
 PlansOf = Annotated[Plans, Depends(_one(lambda all_: all_.plans))]
 DiskOf = Annotated[Disk, Depends(_one(lambda all_: all_.disk))]
 PullsOf = Annotated[Pulls, Depends(_one(lambda all_: all_.pulls))]
-RequestsOf = Annotated[Requests, Depends(_one(lambda all_: all_.requests))]
-LogsOf = Annotated[Logs, Depends(_one(lambda all_: all_.logs))]
+RequestsOf = Annotated[Requests, Depends(_seen(lambda all_: all_.requests))]
+LogsOf = Annotated[Logs, Depends(_seen(lambda all_: all_.logs))]
 LogControlOf = Annotated[LogControl, Depends(_one(lambda all_: all_.log_control))]
 ReloaderOf = Annotated[Reloader, Depends(_one(lambda all_: all_.reloader))]
-ToolCallsOf = Annotated[ToolCalls, Depends(_one(lambda all_: all_.tool_calls))]
-FeedOf = Annotated[Feed, Depends(_one(lambda all_: all_.feed))]
+CountsOf = Annotated[CallCounts, Depends(_seen(lambda all_: all_.call_counts))]
+FeedOf = Annotated[Feed, Depends(_feed)]
+KeysOf = Annotated[Keys, Depends(_one(lambda all_: all_.keys))]
 ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]
 ShutDownOf = Annotated[Callable[[], None], Depends(_one(lambda all_: all_.shut_down))]

@@ -54,7 +54,7 @@ class Client:
 
     def delete(self, path: str, query: Mapping[str, object], timeout: float | None = ANSWER_SECONDS) -> Json:
         """Return the JSON answer to a DELETE. Raises as `get`."""
-        return self._call("DELETE", f"{path}?{urlencode(query)}", None, timeout)
+        return self._call("DELETE", path + (f"?{urlencode(query)}" if query else ""), None, timeout)
 
     def events(self, path: str, body: Json) -> Generator[str, None, None]:
         """Yield the `data` of each server-sent event that answers `body`, as they arrive. Raises as `get`."""

@@ -44,7 +44,7 @@ class Kind:
 
 
 _STATE = Kind(
-    files=("endpoint.json", "daemon.lock", "chat_history", "state.db", "state.db[-.]*"),
+    files=("endpoint.json", "daemon.lock", "keys.json", "chat_history", "state.db", "state.db[-.]*"),
     folders={"logs": Kind(("*.log", "*.log.[0-9]")), "children": Kind(("*.json",))},
 )
 _CACHE = Kind(

@@ -28,6 +28,7 @@ from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool, PoolLimits
 from supervisor.probe.machine import Prober
 from supervisor.proxy.connections import Connections
+from supervisor.proxy.counts import CallCounts
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
@@ -39,6 +40,7 @@ from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
+from supervisor.service.keys import Keys
 from supervisor.service.launcher import Launcher
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
@@ -72,6 +74,7 @@ class World:
     own_log: OutputLog
     log_control: LogControl
     door: Door
+    keys: Keys
 
 
 @dataclass(frozen=True)
@@ -177,9 +180,10 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             logs=Logs(world.own_log, engines.logs, registry),
             log_control=world.log_control,
             reloader=reloader,
-            tool_calls=calls,
+            call_counts=CallCounts(calls.counts),
             feed=feed,
             readiness=readiness,
+            keys=world.keys,
             shut_down=stop.ask,
         )
         autoloads = Autoloads(current.view(lambda settings: settings.server.autoload), registry, fetcher.hub, loads)
@@ -218,7 +222,7 @@ def _guarded(services: Services, relaying: Relaying, world: World) -> Guard:
     current = world.current
     upstream = upstream_endpoint(relaying, current.view(lambda settings: settings.kv_store.max_mib << 20))
     proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
-    return create_app(services, proxied, current.view(world.door.rules))
+    return create_app(services, proxied, current.view(world.door.rules), services.keys.admit)
 
 
 def _engine_limits(settings: Settings) -> EngineLimits:

@@ -37,9 +37,11 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
 from supervisor.store import Database
+from supervisor.store.keyfile import KeyFile
 from supervisor.system import logs
 from supervisor.system.logfile import LogFile
 from supervisor.system.owned import keep_newest
@@ -89,6 +91,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         keep_newest(where.engine_logs(), _ENGINE_LOGS)
+        keys = Keys(KeyFile(where.key_file), current.view(lambda settings: bool(settings.server.api_keys)))
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
         with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -99,7 +102,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
                 time.time,
             )
             door = Door(listener, shares, host)
-            world = World(current, source, where, env, prober, learning, own_log, control, door)
+            world = World(current, source, where, env, prober, learning, own_log, control, door, keys)
             runner.run(_serve(world, build_engines(world)))
     return 0
 
@@ -137,7 +140,7 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     serving = asyncio.create_task(server.serve(sockets=[world.door.listener]))
     await _first_loads(world.current.settings, engines, daemon.readiness)
     with endpoint_file(world.places, identity.url, identity.started_at, identity.secret):
-        with _watching(daemon.reloader, engines, stop):
+        with _watching(daemon.reloader, engines, stop), _keeping(world.keys):
             _log.info("daemon_ready", url=identity.url, pid=os.getpid())
             gc.freeze()  # what is there now stays: collections need not look at it
             asked = asyncio.ensure_future(stop.asked.wait())
@@ -151,6 +154,7 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     world.own_log.close()  # ends those who follow
     server.leave()
     await serving
+    await world.keys.flush()
 
 
 async def _first_loads(settings: Settings, engines: Engines, readiness: Readiness) -> None:
@@ -189,6 +193,16 @@ def _watching(reloader: Reloader, engines: Engines, stop: Stop) -> Iterator[None
             loop.remove_signal_handler(one)
         for task in tasks:
             task.cancel()
+
+
+@contextlib.contextmanager
+def _keeping(keys: Keys) -> Iterator[None]:
+    """Within the block, write down what keys use."""
+    task = asyncio.ensure_future(keys.keep())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 async def _drain(pool: Pool, stop: Stop) -> None:

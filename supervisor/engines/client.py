@@ -154,8 +154,14 @@ class EngineResponse:
         self._waiter: asyncio.Future[None] | None = None
         self._sink: Callable[[bytes], bool] | None = None
         self._full = False  # the sink wants no more for now
+        self._listener: Callable[[bytes], None] | None = None
 
     # what the caller uses
+
+    def heard_by(self, listener: Callable[[bytes], None]) -> EngineResponse:
+        """Have somebody else hear every piece of the body before whoever reads it."""
+        self._listener = listener
+        return self
 
     async def read_some(self) -> bytes:
         """Return all that has arrived since the last time, after waiting for something; empty at the end.
@@ -310,6 +316,8 @@ class EngineResponse:
         found = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         self._size = 0
+        if self._listener is not None:
+            self._listener(found)
         return found
 
     async def _more(self) -> None:

@@ -25,6 +25,7 @@ SupervisorError                     internal_error
 │  ├─ ShuttingDown                  shutting_down
 │  ├─ StoreUnusable                 store_unusable
 │  │  └─ StoreTooNew                store_too_new
+│  ├─ KeysUnusable                  keys_unusable
 │  └─ RemoteError
 ├─ EngineError                      engine_error
 │  ├─ EngineNotFound                engine_not_found
@@ -70,10 +71,17 @@ SupervisorError                     internal_error
 └─ RequestError                     request_error
    ├─ InvalidRequest                invalid_request
    │  └─ PayloadTooLarge            payload_too_large
+   ├─ EncodingNotSupported          encoding_not_supported
    ├─ HeadersTooLarge               headers_too_large
    ├─ RequestTimeout                request_timeout
    ├─ DeadlinePassed                deadline_passed
    ├─ Unauthorized                  unauthorized
+   │  └─ KeyExpired                 key_expired
+   ├─ Forbidden                     forbidden
+   ├─ RateLimited                   rate_limited
+   ├─ BudgetSpent                   budget_spent
+   ├─ KeyNotFound                   key_not_found
+   ├─ KeyRefused                    key_refused
    ├─ HostNotAllowed                host_not_allowed
    ├─ OriginNotAllowed              origin_not_allowed
    ├─ RequestNotFound               request_not_found

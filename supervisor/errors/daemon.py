@@ -128,6 +128,12 @@ class StoreTooNew(StoreUnusable):
     code = "store_too_new"
 
 
+class KeysUnusable(DaemonError):
+    """The file of API keys in the state folder cannot be read or written."""
+
+    code = "keys_unusable"
+
+
 class RemoteError(DaemonError):
     """An error that the daemon reported, as the command line sees it.
 

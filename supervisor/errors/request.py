@@ -25,6 +25,13 @@ class PayloadTooLarge(InvalidRequest):
     status = 413
 
 
+class EncodingNotSupported(RequestError):
+    """The request body is compressed, or encoded in another way."""
+
+    code = "encoding_not_supported"
+    status = 415
+
+
 class HeadersTooLarge(RequestError):
     """The request line and the headers exceed the limit, in size or number."""
 
@@ -52,6 +59,57 @@ class Unauthorized(RequestError):
 
     code = "unauthorized"
     status = 401
+
+
+class KeyExpired(Unauthorized):
+    """The API key has expired."""
+
+    code = "key_expired"
+
+
+class Forbidden(RequestError):
+    """The API key may not do this: it lacks the scope, or sees only some models."""
+
+    code = "forbidden"
+    status = 403
+
+
+class RateLimited(RequestError):
+    """The API key has used up its requests or tokens of this minute.
+
+    Args:
+        message: as in SupervisorError.
+        retry_after: seconds after which it is worth another try.
+    """
+
+    code = "rate_limited"
+    status = 429
+    transient = True
+
+    def __init__(self, message: str, *, retry_after: float = 60.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class BudgetSpent(RequestError):
+    """The API key has used up the tokens that it may use in all."""
+
+    code = "budget_spent"
+    status = 429
+
+
+class KeyNotFound(RequestError):
+    """There is no API key of this name, or it is revoked."""
+
+    code = "key_not_found"
+    status = 404
+
+
+class KeyRefused(RequestError):
+    """The API key cannot be added or revoked so: its name is taken, or nobody could manage keys any more."""
+
+    code = "key_refused"
+    status = 409
 
 
 class HostNotAllowed(RequestError):

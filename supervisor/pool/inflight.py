@@ -17,9 +17,9 @@ _SHOWN = 256  # characters of a path: every list and event of requests repeats i
 
 
 class InflightRequest:
-    """A request. `since`: seconds of the pool's clock."""
+    """A request. `since`: seconds of the pool's clock. `answer`: the id that its answer has told its client."""
 
-    __slots__ = ("_cancelled", "_engine", "_task", "id", "model", "path", "since", "stream")
+    __slots__ = ("_cancelled", "_engine", "_task", "answer", "id", "model", "path", "since", "stream")
 
     def __init__(self, number: int, model: ModelId, path: str, *, stream: bool, since: float) -> None:
         self.id = number
@@ -27,6 +27,7 @@ class InflightRequest:
         self.path = path
         self.stream = stream
         self.since = since
+        self.answer: str | None = None
         self._engine: EngineId | None = None
         self._task = asyncio.current_task()
         self._cancelled = False
@@ -39,6 +40,10 @@ class InflightRequest:
     def is_with(self, engine: EngineId | None) -> None:
         """Note that this engine answers it; None: it waits for one again."""
         self._engine = engine
+
+    def is_known_as(self, answer: str | None) -> None:
+        """Note the id of its answer."""
+        self.answer = answer
 
     def cancel(self) -> None:
         """Cancel the request: whatever it waits for is cancelled, and it answers `request_cancelled`."""
@@ -96,6 +101,17 @@ class Inflight:
         if request is None:
             raise RequestNotFound(
                 f"No request {number} is in flight; GET /api/v1/requests lists those that are.", param="id"
+            )
+        request.cancel()
+        return request
+
+    def cancel_answer(self, answer: str) -> InflightRequest:
+        """Cancel the request whose answer has this id. Raise RequestNotFound where there is none."""
+        request = next((one for one in self._requests.values() if one.answer == answer), None)
+        if request is None:
+            raise RequestNotFound(
+                f"No answer with the id '{answer}' is being streamed; an answer is known until it is complete.",
+                param="response_id",
             )
         request.cancel()
         return request

@@ -44,8 +44,12 @@ class StreamBroken(Exception):
         self.said = said
 
 
-async def stream_through(upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
+async def stream_through(
+    upstream: EngineResponse, filtered: Filter, responder: Responder, heard: Callable[[bytes], bool] | None = None
+) -> None:
     """Send the head and the events as they come. Raise StreamBroken, between two events, where the end is missing.
+
+    `heard` is called with the first events, until it returns True.
 
     The head goes out while the engine works on the prompt, so that nobody gives up meanwhile and the first event need
     not wait for it. What fails from then on is said in the stream.
@@ -60,10 +64,15 @@ async def stream_through(upstream: EngineResponse, filtered: Filter, responder: 
         held.append(events)
         return False
 
+    def begin(arrived: bytes) -> bool:
+        held.append(filtered.feed(arrived))
+        return False
+
     ended = False
     while not ended:
-        ended = await upstream.pipe(pass_on)
-        for events in held:
+        ended = await upstream.pipe(pass_on if heard is None else begin)
+        for events in filter(None, held):
+            heard = None if heard is None or heard(events) else heard
             await responder.write(events)
         held.clear()
     if not filtered.done:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from supervisor.core.recovery import Tally
@@ -44,3 +45,18 @@ class Counts:
     def to_json(self) -> dict[str, object]:
         """Return the counters as GET /api/v1/toolcalls shows them."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class CallCounts:
+    """The counters by model."""
+
+    counts: Mapping[str, Counts]
+
+    def limited(self, sees: Callable[[str], bool]) -> CallCounts:
+        """Return those of models that are seen."""
+        return CallCounts({model: counts for model, counts in self.counts.items() if sees(model)})
+
+    def to_json(self) -> dict[str, object]:
+        """Return them as GET /api/v1/toolcalls shows them."""
+        return {"models": {model: counts.to_json() for model, counts in self.counts.items()}}

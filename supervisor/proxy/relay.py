@@ -20,11 +20,13 @@ from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
-from supervisor.core.stream.apis import Api
+from supervisor.core.stream.apis import RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.responses import answer_id
 from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
@@ -33,6 +35,7 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.server import transport_of
@@ -76,6 +79,7 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), self.route.api)
+        key = key_of(scope)
         try:
             with self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
@@ -83,7 +87,7 @@ class RelayEndpoint:
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.relaying.render_error(error))
+            await responder.whole(*self.relaying.render_error(told(key, error)))
 
     async def _read(self, scope: Scope, receive: Receive, room: Room) -> ClientJson:
         if self.route.is_form:
@@ -91,8 +95,8 @@ class RelayEndpoint:
         return await read_json(receive, room, declared_size(scope))
 
     async def _answer(self, scope: Scope, body: ClientJson, responder: Responder) -> None:
-        patience = Patience.of(scope)
-        entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""))
+        patience, key = Patience.of(scope), key_of(scope)
+        entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
@@ -101,7 +105,7 @@ class RelayEndpoint:
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
             if patience is not None:
                 acquire = partial(patience.while_it_lasts, acquire)
-            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api), responder)
+            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api, key), responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -151,8 +155,9 @@ class RelayEndpoint:
         try:
             path, payload = await job.question(lease.client)
             filtered = job.new_filter()
-            async with job.sent(lease.client, path, payload) as upstream:
-                await _answer(job, upstream, filtered, responder)
+            with metered(job.key, job.prepared.asked) as meter:
+                async with job.sent(lease.client, path, payload) as upstream:
+                    await _answer(job, meter.hears(upstream), filtered, responder)
         except (EngineUnreachable, StreamBroken) as error:
             if said := job.broken_by(error):
                 lease.note_broken(said)
@@ -183,7 +188,7 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
         await pass_whole(upstream, responder, way.answer if way.rewrites else None)
     elif job.folding is None:
-        await stream_through(upstream, filtered, responder)
+        await stream_through(upstream, filtered, responder, job.heard)
     else:
         through = filtered if way.looks else None
         await fold(upstream, job.folding, responder, through, way.said)
@@ -215,6 +220,7 @@ class _Job:
     prepared: Prepared
     body: ClientJson
     api: Api
+    key: Key | None = None
     relayed: StreamFilter | None = None
     filtered: Filter | None = None
     folding: StreamFold | None = None
@@ -239,6 +245,15 @@ class _Job:
         if changed is not None:
             return self.body.payload(json.dumps({**changed, **changes}).encode())
         return self.body.payload(set_fields(self.prepared.body, changes))
+
+    @property
+    def heard(self) -> Callable[[bytes], bool] | None:
+        """Take from the first events the answer's id, by which the client may end it; None: it may not."""
+        return self._note_answer if self.api is RESPONSES else None
+
+    def _note_answer(self, events: bytes) -> bool:
+        self.request.is_known_as(answer_id(events))
+        return self.request.answer is not None
 
     def new_filter(self) -> Filter:
         """Return the way of the bytes of the next try's answer."""

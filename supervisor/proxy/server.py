@@ -29,6 +29,7 @@ from supervisor.core.routes import api_of
 from supervisor.errors import HeadersTooLarge, InvalidRequest, RequestTimeout, SupervisorError
 from supervisor.proxy.connections import Connections, Place, management_only, too_many_connections
 from supervisor.proxy.deadline import Deadline
+from supervisor.proxy.oldclients import for_old_clients
 
 _EXTENSION = "supervisor.relay"
 _TRANSPORT = "transport"
@@ -90,6 +91,7 @@ class RelayingProtocol(HttpToolsProtocol):
             self._close()
         elif self._place is Place.MANAGEMENT:
             self.app = management_only(self.app, self._connections.render_error)
+        self.app = for_old_clients(self.app, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that is being answered, even where others were queued behind it."""
@@ -102,6 +104,17 @@ class RelayingProtocol(HttpToolsProtocol):
     def held_back(self) -> bool:
         """True if we do not read what the client sends."""
         return self._flow.read_paused
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes of an answer that has no frame, once the client has taken most of those before."""
+        if self._flow.write_paused:
+            await self._flow.drain()
+        if not self.transport.is_closing():
+            self.transport.write(data)
+
+    def end(self) -> None:
+        """End an answer that has no frame: close the connection once all is sent."""
+        self._close()
 
     def drop(self) -> None:
         """Close the connection at once, for another one."""

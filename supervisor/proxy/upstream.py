@@ -9,10 +9,11 @@ that a client that leaves frees its slot; the client gets what the engine would 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import TypeAlias
 from urllib.parse import quote, unquote, unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,6 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import error_in
 from supervisor.core.requests.browsers import from_unknown_page
+from supervisor.core.requests.keys import Key
+from supervisor.core.requests.scopes import LOOKS
 from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
@@ -28,10 +31,12 @@ from supervisor.core.text.foreignjson import written
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
+from supervisor.pool.pool import Lease
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
-from supervisor.proxy.naming import split_query
+from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, key_of, metered, told
+from supervisor.proxy.naming import seen_by, split_query
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
@@ -40,7 +45,7 @@ from supervisor.proxy.toolcalls import Prepared, plainly
 
 _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
-_LOOKS = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props", "/models", "/v1/models"})
+_Ends: TypeAlias = tuple[Responder, Unmetered]  # of an answer: who gets it, and who counts it
 
 
 def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
@@ -55,7 +60,7 @@ def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
         path = scope["path"].rstrip("/")
         query = scope.get("query_string", b"")
         try:
-            model = relaying.naming.entry(None, query).id
+            model = relaying.naming.entry(None, query, key_of(scope)).id
         except SupervisorError as error:
             await Responder(send, transport_of(scope), api_of(path)).whole(*relaying.render_error(error))
             return
@@ -88,9 +93,11 @@ class UpstreamEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), api_of(scope["path"]))
+        key = key_of(scope)
         try:
             with self.relaying.bodies.room() as room:
-                model, path = self._split(scope)
+                model, path = self._split(scope, key)
+                check_key(key, scope["method"], unquote(path))
                 if is_withheld(scope["method"], unquote(path)):
                     raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 body, said = await _body(scope, path, receive, room)
@@ -98,7 +105,7 @@ class UpstreamEndpoint:
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.relaying.render_error(error))
+            await responder.whole(*self.relaying.render_error(told(key, error)))
 
     async def _answer(
         self, scope: Scope, where: tuple[str, str], given: tuple[Payload, ClientJson | None], responder: Responder
@@ -107,7 +114,7 @@ class UpstreamEndpoint:
         query = scope.get("query_string", b"").decode("latin-1")
         kind = header(scope, b"content-type").decode("latin-1") or JSON
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body)
-        if scope["method"] == "GET" and (target in _LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
+        if scope["method"] == "GET" and (target in LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):
@@ -118,7 +125,9 @@ class UpstreamEndpoint:
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
-                await self._with_lease(request, call, generation, responder, Patience.of(scope))
+                with metered(key_of(scope), None if generation is None else generation.prepared.asked) as meter:
+                    acquire = self._acquire(model, Patience.of(scope))
+                    await self._with_lease(request, (call, acquire), generation, (responder, meter))
             except asyncio.CancelledError:
                 error = request.was_cancelled()
                 if error is None:
@@ -130,35 +139,38 @@ class UpstreamEndpoint:
         client = self.relaying.pool.ready_client(model)
         if client is not None:
             try:
-                await _pass_on(model, client, call, responder)
+                await _pass_on(model, client, call, (responder, UNMETERED))
                 return
             except EngineLost:
                 if self.relaying.pool.ready_client(model) is client:  # else it was told to end meanwhile
                     raise
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
+    def _acquire(self, model: str, patience: Patience | None) -> Callable[[], Awaitable[Lease]]:
+        acquire = partial(self.relaying.pool.acquire, model)
+        return acquire if patience is None else partial(patience.while_it_lasts, acquire)
+
     async def _with_lease(
         self,
         request: InflightRequest,
-        call: _Call,
+        asked: tuple[_Call, Callable[[], Awaitable[Lease]]],
         generation: _Generation | None,
-        responder: Responder,
-        patience: Patience | None,
+        ends: _Ends,
     ) -> None:
-        acquire = partial(self.relaying.pool.acquire, request.model)
-        lease = await (acquire() if patience is None else patience.while_it_lasts(acquire))
+        call, acquire = asked
+        lease = await acquire()
         request.is_with(lease.number)
         try:
-            said = await _pass_on(request.model, lease.client, call, responder, generation)
+            said = await _pass_on(request.model, lease.client, call, ends, generation)
             if said:
                 lease.note_broken(said)
         finally:
             lease.release()
 
-    def _split(self, scope: Scope) -> tuple[str, str]:
-        """Return model and the rest of the path. Raise ModelNotFound."""
+    def _split(self, scope: Scope, key: Key | None) -> tuple[str, str]:
+        """Return model and the rest of the path. Raise ModelNotFound, for one that the key does not see, too."""
         rest = scope["raw_path"].partition(b"?")[0].decode("latin-1").removeprefix(UPSTREAM)
-        registry = self.relaying.registry
+        registry = seen_by(key, self.relaying.registry)
         for name, target in islice(_cuts(rest), registry.most_slashes() + 1):
             entry = registry.get(unquote(name))
             if entry is not None:
@@ -235,12 +247,14 @@ def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
 
 
 async def _pass_on(
-    model: str, client: EngineClient, call: _Call, responder: Responder, generation: _Generation | None = None
+    model: str, client: EngineClient, call: _Call, ends: _Ends, generation: _Generation | None = None
 ) -> str:
     """Send what the engine answers. Return its message where that is the error of a failed device."""
+    responder, meter = ends
     sent = call if generation is None else generation.call
     try:
-        async with client.send(sent.method, sent.target, sent.body, sent.content_type) as upstream:
+        async with client.send(sent.method, sent.target, sent.body, sent.content_type) as response:
+            upstream = meter.hears(response)
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)
             return await _as_it_is(upstream, responder)

@@ -49,6 +49,13 @@ class About:
         self._reloader = reloader
         self._statuses = statuses
         self._stopping = stopping
+        self._sees: Callable[[str], bool] | None = None
+
+    def limited(self, sees: Callable[[str], bool]) -> About:
+        """Return how it is for who sees only these models; what is wrong in the configuration names others."""
+        found = About(self._identity, self._program, self._reloader, self._statuses.limited(sees), self._stopping)
+        found._sees = sees
+        return found
 
     async def status(self) -> dict[str, Any]:
         """The daemon, its engine binary and all models."""
@@ -58,10 +65,14 @@ class About:
             "url": self._identity.url,
             "started_at": self._identity.started_at,
             "stopping": self._stopping(),
-            "config": self._reloader.status(),
+            "config": self._config(),
             "engine": await self._engine(),
             "models": [status.to_json() for status in self._statuses.all()],
         }
+
+    def _config(self) -> dict[str, Any]:
+        found = self._reloader.status()
+        return found if self._sees is None else {**found, "error": None}
 
     async def _engine(self) -> dict[str, Any] | None:
         try:

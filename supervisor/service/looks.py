@@ -37,6 +37,12 @@ class Look:
             self.told[before.number] = found
         return found
 
+    def limited(self, sees: Callable[[str], bool]) -> Look:
+        """Return what of it is seen by who sees only these models."""
+        models = {model: status.by_itself() for model, status in self.models.items() if sees(model)}
+        requests = {number: one for number, one in self.requests.items() if sees(one.model)}
+        return Look(self.number, models, requests)
+
 
 class Looks:
     """The newest look.

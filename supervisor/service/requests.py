@@ -27,19 +27,33 @@ class RequestStatus:
 
 
 class Requests:
-    """All of them. `to_epoch`: pool clock → seconds since 1970."""
+    """All of them. `to_epoch`: pool clock → seconds since 1970. `sees`: whether a model's are among them."""
 
-    def __init__(self, inflight: Inflight, to_epoch: Callable[[float], float]) -> None:
+    def __init__(
+        self,
+        inflight: Inflight,
+        to_epoch: Callable[[float], float],
+        sees: Callable[[str], bool] = lambda model: True,
+    ) -> None:
         self._inflight = inflight
         self._to_epoch = to_epoch
+        self._sees = sees
+
+    def limited(self, sees: Callable[[str], bool]) -> Requests:
+        """Return those for models that are seen."""
+        return Requests(self._inflight, self._to_epoch, sees)
 
     def all(self) -> list[RequestStatus]:
         """The oldest first."""
-        return [self._of(one) for one in self._inflight]
+        return [self._of(one) for one in self._inflight if self._sees(one.model)]
 
     def cancel(self, number: int) -> RequestStatus:
         """End one; it as it was. Raises RequestNotFound."""
         return self._of(self._inflight.cancel(number))
+
+    def cancel_answer(self, answer: str) -> RequestStatus:
+        """End the one whose answer has this id; it as it was. Raises RequestNotFound."""
+        return self._of(self._inflight.cancel_answer(answer))
 
     def _of(self, one: InflightRequest) -> RequestStatus:
         state = "waiting" if one.engine is None else "running"

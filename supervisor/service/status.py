@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import TypeAdapter
+
+from supervisor.errors import ModelDoesNotFit
+from supervisor.proxy.metered import NO_ROOM
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,14 @@ class ModelStatus:
     note: str | None
     variants: Sequence[VariantShown]
     fallbacks: Sequence[str]
+
+    def by_itself(self) -> ModelStatus:
+        """Return the status without what names other models: who would have to leave, and why there is no room."""
+        plan = None if self.plan is None else {**self.plan, "why": []}
+        error = self.error
+        if error is not None and error.code == ModelDoesNotFit.code:
+            error = replace(error, message=NO_ROOM, log_lines=())
+        return replace(self, plan=plan, error=error)
 
     def to_json(self) -> dict[str, Any]:
         """For programs (docs/rest.md)."""

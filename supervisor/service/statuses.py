@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Statuses:
     Attributes:
         downloads: those for loads, by model.
         to_epoch: pool clock → seconds since 1970.
+        alone: a model's status tells nothing of other models.
     """
 
     registry: Registry
@@ -42,6 +43,11 @@ class Statuses:
     remarks: Remarks
     downloads: Mapping[str, Progress]
     to_epoch: Callable[[float], float]
+    alone: bool = False
+
+    def limited(self, sees: Callable[[str], bool]) -> Statuses:
+        """Return those of models that are seen."""
+        return replace(self, registry=self.registry.limited(sees), alone=True)
 
     def all(self) -> list[ModelStatus]:
         """Every model's."""
@@ -72,7 +78,7 @@ class Statuses:
         ready = best.ready if best else None
         progress = best.progress if best and view.state in STARTING else None
         pid = best.pid if best else None
-        return ModelStatus(
+        found = ModelStatus(
             id=entry.id,
             aliases=entry.aliases,
             source=entry.source.value,
@@ -103,6 +109,7 @@ class Statuses:
             variants=remark.variants,
             fallbacks=self.planner.fallback(entry).steps,
         )
+        return found.by_itself() if self.alone else found
 
     def _when(self, at: float | None) -> float | None:
         return None if at is None else self.to_epoch(at)

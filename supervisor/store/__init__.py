@@ -1,4 +1,4 @@
-"""Remember from one run of the daemon to the next, in one SQLite file.
+"""Remember from one run of the daemon to the next, in one SQLite file; API keys, in a file of their own.
 
     with Database.open(places.database) as database:   # the daemon: one process writes
         Footprints(database).record(observation)

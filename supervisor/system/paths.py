@@ -48,6 +48,11 @@ class Places:
         return self.state / "state.db"
 
     @property
+    def key_file(self) -> Path:
+        """The API keys that were added: their hashes, what they may do and have used."""
+        return self.state / "keys.json"
+
+    @property
     def daemon_log(self) -> Path:
         """The log of a daemon in the background."""
         return self.state / "logs" / "daemon.log"

@@ -48,7 +48,7 @@ def application() -> ASGIApp:
     rules = AccessRules((), (), (), check_host=False, any_address=True)
     upstream = upstream_endpoint(relaying, lambda: 0)
     proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
-    return create_app(cast(Services, _NoServices()), proxied, lambda: rules)
+    return create_app(cast(Services, _NoServices()), proxied, lambda: rules, lambda *_: None)
 
 
 def endless(path: str = "") -> Iterator[bytes]:

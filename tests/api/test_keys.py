@@ -126,7 +126,7 @@ def test_a_websocket_gets_no_further_than_the_guard(daemon: RunningDaemon) -> No
     async def send(message: Message) -> None:
         sent.append(message)
 
-    guard = Guard(unreachable, AccessRules)
+    guard = Guard(unreachable, AccessRules, lambda *_: None)
     for kind in ("websocket", "another"):
         asyncio.run(guard({"type": kind, "path": "/v1/models", "headers": []}, receive, send))
     assert [message["type"] for message in sent] == ["websocket.close"]

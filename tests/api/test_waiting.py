@@ -20,21 +20,11 @@ import pytest
 
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.gated import Gate
 
 pytestmark = pytest.mark.engine
 
 EVERY = 0.1  # seconds between two comments here
-
-# Says how far it is, then loads once the gate is open; a gate with something in it is a load that fails
-GATED = """#!/bin/sh
-case "$*" in
-*--host*)
-    echo 'cmd_child_to_router:state:{{"state":"loading","payload":{{"stages":["text_model"],"current":"text_model","value":0.42}}}}'
-    for i in $(seq 600); do [ -e {gate} ] && break; sleep 0.1; done
-    if [ -s {gate} ]; then echo "error: invalid argument: --nonsense" >&2; exit 1; fi;;
-esac
-exec {engine} "$@"
-"""  # noqa: E501 - one line of the protocol
 
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}]}
 TOOLS: Any = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
@@ -51,13 +41,11 @@ class Gated:
     """A daemon whose loads wait for the gate."""
 
     daemon: RunningDaemon
-    gate: Path
+    gate: Gate
 
     def open(self, *, fail: bool = False) -> None:
         """Let loads go on; `fail`: to their failure."""
-        made = self.gate.with_name("made")
-        made.write_text("fail" if fail else "")
-        made.rename(self.gate)
+        self.gate.open(fail=fail)
 
     def ask(self, path: str = "/v1/chat/completions", **more: Any) -> httpx.Response:
         return self.daemon.http.post(path, json={"model": "talker", "stream": True, **ASKED[path], **more})
@@ -75,14 +63,11 @@ class Gated:
 
 @contextlib.contextmanager
 def gated_daemon(engine: Path, folder: Path, talker: Path, seconds: float = EVERY) -> Iterator[Gated]:
-    wrapper = folder / "bin" / "llama-server"
-    wrapper.parent.mkdir()
-    wrapper.write_text(GATED.format(gate=folder / "gate", engine=engine))
-    wrapper.chmod(0o755)
+    gate = Gate(folder, engine)
     models = {"talker": {"file": str(talker), "parallel": 1, "ctx_size": 8192}}
     settings = {"models": models, "server": {"keep_alive": seconds}, "engine": {"stop_timeout": 1}}
-    with scratch_home() as home, running_daemon(home, wrapper, settings) as daemon:
-        yield Gated(daemon, folder / "gate")
+    with scratch_home() as home, running_daemon(home, gate.engine, settings) as daemon:
+        yield Gated(daemon, gate)
 
 
 @pytest.fixture

@@ -67,11 +67,15 @@ def settings_of(subject: str, n_devices: int) -> Iterator[Setting]:
     if small and experts:
         chosen += SMALL_EXPERTS
     elif not small:
-        chosen += PARTS[:3]
+        chosen += [setting for setting in PARTS if setting.devices == 1]
         if experts:
             chosen += PARTS_EXPERTS
         if subject in ON_TWO_DEVICES | _REFUSING:
-            chosen += [*TWO_DEVICES, *PARTS[3:], *(TWO_DEVICES_EXPERTS if experts else ())]
+            chosen += [
+                *TWO_DEVICES,
+                *(setting for setting in PARTS if setting.devices > 1),
+                *(TWO_DEVICES_EXPERTS if experts else ()),
+            ]
     return (setting for setting in chosen if setting.devices <= n_devices)
 
 

@@ -178,9 +178,7 @@ class Server:
     def measure(self, subject: str, model: Path, setting: Setting) -> Measurement:
         """Starts it, waits until the model is loaded or it gives up, ends it."""
         arguments = ["-m", str(model), *LOAD, *setting.arguments]
-        lines, code = self._run(arguments, LOADED)
-        for _ in range(CRASHES if code and code < 0 else 0):  # what its log thread had not written yet is lost
-            lines, code = max((lines, code), self._run(arguments, LOADED), key=lambda found: len(found[0]))
+        lines, code = self._log_of(arguments, LOADED)
         fields = parse_log(lines)
         del fields["breakdown"]
         if "CPU_Mapped" in fields.get("model", {}):  # the span of the file, not the tensors
@@ -190,14 +188,16 @@ class Server:
     def project(self, subject: str, model: Path, setting: Setting, workers: Sequence[str]) -> Measurement:
         """Lets the fit pass compute the sizes; `workers` are the addresses of as many RPC workers as devices."""
         devices = ["--rpc", ",".join(workers)] if workers else []
-        lines, code = self._run(["-m", str(model), *PROJECT, *setting.arguments, *devices], PROJECTED)
+        lines, code = self._log_of(["-m", str(model), *PROJECT, *setting.arguments, *devices], PROJECTED)
         return self._projection(subject, setting, list(_number_workers(lines, workers)), code)
 
     def project_on(self, subject: str, model: Path, setting: Setting, devices: Sequence[str]) -> Measurement:
         """As `project`, on devices of this machine by llama.cpp's names for them."""
         chosen = ["-dev", ",".join(devices[: setting.devices])]
         arguments = ["-m", str(model), *PROJECT, *setting.arguments, *chosen]
-        lines, code = self._run(arguments, PROJECTED, most_memory="unlimited")  # drivers reserve addresses by the TiB
+        lines, code = self._log_of(
+            arguments, PROJECTED, most_memory="unlimited"
+        )  # drivers reserve addresses by the TiB
         return self._projection(subject, setting, lines, code)
 
     def devices(self, backend: str) -> dict[str, str]:
@@ -243,6 +243,15 @@ class Server:
         if code is None:
             return Measurement(subject, setting.name, outcome, **fields)
         return Measurement(subject, setting.name, "crashed" if code < 0 else "refused", _reason(lines, code), **fields)
+
+    def _log_of(
+        self, arguments: list[str], until: str, most_memory: str = str(MOST_MEMORY)
+    ) -> tuple[list[str], int | None]:
+        """As `_run`; of a start that crashes the longest log of several: its log thread may not have written all."""
+        lines, code = self._run(arguments, until, most_memory)
+        for _ in range(CRASHES if code and code < 0 else 0):
+            lines, code = max((lines, code), self._run(arguments, until, most_memory), key=lambda found: len(found[0]))
+        return lines, code
 
     def _run(
         self, arguments: list[str], until: str, most_memory: str = str(MOST_MEMORY)

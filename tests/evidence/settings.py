@@ -78,13 +78,18 @@ PARTS: tuple[Setting, ...] = (
     Setting("1dev-ngl20", "-c 8192 -np 1 -ngl 20", 1),
     Setting("1dev-nkvo", "-c 8192 -np 1 -nkvo", 1),
     Setting("32k-ngl20", "-c 32768 -np 1 -ngl 20", 1),
+    Setting("128k-nkvo", "-c 131072 -np 1 -nkvo", 1),
+    Setting("32k-np4-nkvo", "-c 32768 -np 4 -nkvo", 1),
     Setting("2dev-np4", "-c 8192 -np 4 -ts 1,1", 2),
     Setting("3dev-equal", "-c 8192 -np 1 -ts 1,1,1", 3),
+    Setting("2dev-32k-nkvo", "-c 32768 -np 1 -ts 1,1 -nkvo", 2),
 )
 PARTS_EXPERTS: tuple[Setting, ...] = (
     Setting("1dev-cmoe", "-c 8192 -np 1 -cmoe", 1),
     Setting("1dev-ncmoe10", "-c 8192 -np 1 -ncmoe 10", 1),
     Setting("1dev-noop-cmoe", "-c 8192 -np 1 -cmoe --no-op-offload", 1),
+    Setting("32k-nkvo-cmoe", "-c 32768 -np 1 -nkvo -cmoe", 1),
+    Setting("32k-nkvo-noop-cmoe", "-c 32768 -np 1 -nkvo -cmoe --no-op-offload", 1),
 )
 """Further ones for devices of a back end, where operations with the host's weights may run on a device."""
 

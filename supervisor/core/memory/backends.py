@@ -6,10 +6,19 @@ docs/memory.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
+
+
+def _trait(default: object, joined: Callable[[Iterable[Any]], object]) -> Any:
+    """Return a field; `joined`: what several back ends that share a model have, of their values that are not None."""
+    return field(default=default, metadata={"joined": joined})
+
+
+def _common(sets: Iterable[frozenset[Any]]) -> frozenset[Any]:
+    return frozenset.intersection(*sets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +45,20 @@ class Backend:
     """
 
     name: str
-    pads_weights: bool = False
-    offloads: bool = False
-    reorders: bool = False
-    chunk: int | None = None
-    largest: int | None = None
-    copies: frozenset[str] | None = None
-    pads_attention: bool = False
-    scans: frozenset[int] | None = None
-    older_scans: bool = True
-    streams: bool = True
-    mixes: int | None = None
-    index_head: int | None = None
-    precise_experts: bool = True
-    experts_apart: bool = False
+    pads_weights: bool = _trait(False, any)
+    offloads: bool = _trait(False, any)
+    reorders: bool = _trait(False, any)
+    chunk: int | None = _trait(None, min)
+    largest: int | None = _trait(None, min)
+    copies: frozenset[str] | None = _trait(None, _common)
+    pads_attention: bool = _trait(False, any)
+    scans: frozenset[int] | None = _trait(None, _common)
+    older_scans: bool = _trait(True, all)
+    streams: bool = _trait(True, all)
+    mixes: int | None = _trait(None, min)
+    index_head: int | None = _trait(None, min)
+    precise_experts: bool = _trait(True, all)
+    experts_apart: bool = _trait(False, any)
 
 
 _GIB = 1 << 30
@@ -93,26 +102,9 @@ def backend(name: str) -> Backend:
     return found[0] if len(found) == 1 else _joined(name, found)
 
 
-def _joined(name: str, parts: Iterable[Backend]) -> Backend:
-    found = tuple(parts)
-    chunks = [part.chunk for part in found if part.chunk]
-    largest = [part.largest for part in found if part.largest]
-    copies = [part.copies for part in found if part.copies is not None]
-    scans = [part.scans for part in found if part.scans is not None]
-    return Backend(
-        name,
-        pads_weights=any(part.pads_weights for part in found),
-        offloads=any(part.offloads for part in found),
-        reorders=any(part.reorders for part in found),
-        chunk=min(chunks, default=None),
-        largest=min(largest, default=None),
-        copies=frozenset.intersection(*copies) if copies else None,
-        pads_attention=any(part.pads_attention for part in found),
-        scans=frozenset.intersection(*scans) if scans else None,
-        older_scans=all(part.older_scans for part in found),
-        streams=all(part.streams for part in found),
-        mixes=min((part.mixes for part in found if part.mixes), default=None),
-        index_head=min((part.index_head for part in found if part.index_head), default=None),
-        precise_experts=all(part.precise_experts for part in found),
-        experts_apart=any(part.experts_apart for part in found),
-    )
+def _joined(name: str, parts: Sequence[Backend]) -> Backend:
+    found: dict[str, Any] = {}
+    for trait in fields(Backend)[1:]:
+        known = [value for part in parts if (value := getattr(part, trait.name)) is not None]
+        found[trait.name] = trait.metadata["joined"](known) if known else None
+    return Backend(name, **found)

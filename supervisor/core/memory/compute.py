@@ -13,11 +13,12 @@ from supervisor.core.memory.attention_extra import attention_bytes
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.chunks import in_chunks
 from supervisor.core.memory.context import Context
-from supervisor.core.memory.cuts import HOST_CACHE, PIPELINE, Cut, cut_of
-from supervisor.core.memory.facts import Facts
+from supervisor.core.memory.cuts import PIPELINE, Cut, cut_of
+from supervisor.core.memory.facts import Facts, is_plain
 from supervisor.core.memory.fallback import scores_at_border, scores_on_host
 from supervisor.core.memory.graph import Core, core_of, input_bytes
 from supervisor.core.memory.graph_sparse import leaf_bytes
+from supervisor.core.memory.lent import lent_bytes
 from supervisor.core.memory.options import EstimateOptions
 from supervisor.core.memory.pipeline import travelling_bytes
 from supervisor.core.memory.refused import Refused, refused_nodes
@@ -26,6 +27,8 @@ from supervisor.core.spec import ModelSpec
 _MASKED = frozenset({"attention", "window"})
 _MARGIN_BYTES = 104858  # 0.1 MiB: small inputs, padding between tensors
 _MARGIN_PARTS = 5000  # and 0.02 %
+_INPUT_ROWS = 2  # embeddings of tokens and of images
+_HOST_ROWS = 4  # and what was looked up; later a layer's keys and values are there, on their way to its cache
 _SCAN_ROWS = 4  # of Mamba's layers in a pipeline, where nodes are computed ahead
 _STATE_ROWS = 3  # of states on the host
 _PARALLEL_ROWS = 5  # of parallel blocks that are computed ahead while the host attends
@@ -65,7 +68,7 @@ def compute_buffers(
     everywhere: bool = False,
 ) -> list[int]:
     """Return bytes per device, the host last. `everywhere`: as if every device had layers of every kind."""
-    cut = cut_of(options, context, places)
+    cut = cut_of(options, context, places, is_plain(facts, options.traits))
     if scores_at_border(facts, options, places, everywhere):
         context, cut = replace(context, flash_attn=False), replace(cut, host_core="all")
     core = core_of(facts.spec, facts.widths, context, caches, options.traits)
@@ -88,10 +91,10 @@ def sent_to(options: EstimateOptions) -> set[int]:
 
 def _device_bytes(graph: _Graph, device: int, is_first: bool) -> int:
     facts, context, cut, caches = graph.facts, graph.context, graph.cut, graph.caches
-    near = caches
-    if not graph.everywhere and cut is not HOST_CACHE:
+    near = [] if cut.lends and scores_on_host(facts, graph.options) else caches
+    if not graph.everywhere and not cut.lends:
         near = _attended(facts.spec, caches, graph.places, device)
-    size = _widest(graph, is_first)
+    size = _widest(graph, device, is_first)
     size += cut.copies * input_bytes(facts.spec, context, near)
     size += leaf_bytes(facts.spec, context, graph.here(device))
     size += cut.states * facts.widths.state + cut.per_layer * 4 * context.n_tokens * facts.widths.per_layer
@@ -101,7 +104,7 @@ def _device_bytes(graph: _Graph, device: int, is_first: bool) -> int:
     return size + attention_bytes(facts, graph.options, context, caches)
 
 
-def _widest(graph: _Graph, is_first: bool) -> int:
+def _widest(graph: _Graph, device: int, is_first: bool) -> int:
     """Return the widest place of a device, with the rows of the residual stream that are beside it."""
     spec, cut, core = graph.facts.spec, graph.cut, graph.core
     known = spec.architecture.graph.scan_rows if cut is PIPELINE else None
@@ -111,25 +114,30 @@ def _widest(graph: _Graph, is_first: bool) -> int:
         more += _SCAN_ROWS + spec.architecture.graph.ahead_rows
     beside = core.scans + (rows + more) * graph.row if more and core.scans else 0
     rows += 1 if cut.is_carried and any(spec.recurrent_layers) else 0
-    rows += _PARALLEL_ROWS if cut is HOST_CACHE and _is_ahead(spec, graph.options) else 0
+    rows += _PARALLEL_ROWS if cut.lends and _is_ahead(spec, graph.options) else 0
     core_bytes: int = getattr(core, cut.device_core)
+    if not graph.options.offload_kv and not scores_on_host(graph.facts, graph.options):
+        known_rows = is_first and is_plain(graph.facts, graph.options.traits)
+        core_bytes = lent_bytes(graph.facts, graph.context, graph.caches, core_bytes, graph.here(device), known_rows)
     return max(core_bytes + rows * graph.row, beside)
 
 
 def _host_bytes(graph: _Graph, used: bool) -> int:
     facts, context, cut, caches = graph.facts, graph.context, graph.cut, graph.caches
     inputs = cut.copies * input_bytes(facts.spec, context, caches)
-    size = inputs + (cut.host + _host_rows(facts.spec, cut, used)) * graph.row
-    size += getattr(graph.core, cut.host_core) if cut.host_core else 0
+    core = getattr(graph.core, cut.host_core) if cut.host_core else 0
+    fresh = 2 * 4 * context.n_tokens * facts.widths.keys if cut.lends or -1 in graph.places[:-1] else 0
+    rows = max(cut.host * graph.row + core, _HOST_ROWS * graph.row, _INPUT_ROWS * graph.row + fresh)
+    size = inputs + rows + _host_rows(facts.spec, cut, used) * graph.row
     if used and facts.widths.per_layer:
         size += 4 * context.n_tokens * facts.widths.per_layer + graph.row
     if used:
         size = graph.refused.on_host(graph.places, cut.copies, size)
     size += cut.states * facts.widths.state
-    if cut is HOST_CACHE:
+    if cut.lends:
         size += _beside_host_cache(facts, graph.options, context, caches)
-    if cut is HOST_CACHE or (-1 in graph.places[:-1] and not cut.is_carried):
-        size += leaf_bytes(facts.spec, context, graph.here(-1, cut is HOST_CACHE))
+    if cut.lends or (-1 in graph.places[:-1] and not cut.is_carried):
+        size += leaf_bytes(facts.spec, context, graph.here(-1, cut.lends))
     return size
 
 
@@ -164,7 +172,13 @@ def _beside_host_cache(facts: Facts, options: EstimateOptions, context: Context,
     if scores_on_host(facts, options) and caches:
         cells = max(cache.cells for cache in caches)
         scores = 4 * context.n_tokens * cells * (facts.widths.heads + 1) + 4 * context.n_tokens * facts.widths.queries
+        scores += _values(caches)
     return _gathered(facts, context) + scores
+
+
+def _values(caches: Sequence[Cache]) -> int:
+    """Return the bytes of a layer's values in the order that scores want, if the cache was made for flash attention."""
+    return max((2 * row.v_width * cache.cells * cache.streams for cache in caches for row in cache.layers), default=0)
 
 
 def _gathered(facts: Facts, context: Context) -> int:

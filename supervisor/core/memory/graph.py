@@ -34,7 +34,7 @@ class Core:
 
     Attributes:
         all: of the whole graph.
-        experts: of the experts alone.
+        experts: of the experts alone, in the graph's own order, as the host computes them.
         rest: of the graph without the inside of the experts.
         bare: of the graph without anything of the experts.
         scans: of Mamba's layers alone, 0 without.
@@ -62,7 +62,7 @@ def input_bytes(spec: ModelSpec, context: Context, caches: Sequence[Cache]) -> i
         size += _F32 * n * context.cells
     if not context.flash_attn:  # values are transposed: each has a place of its own
         size += sum(max(row.v_width for row in cache.layers) for cache in caches) * n * _I64
-    if _is_rotated(caches):
+    if is_rotated(caches):
         size += _F32 * sum(head**2 for head in {spec.head_k, spec.head_k_swa})
     return size
 
@@ -91,7 +91,7 @@ def core_of(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[
     total = _with_per_layer(spec, widths, total)
     return Core(
         all=total * row,
-        experts=experts * row,
+        experts=_experts(widths) * row,
         rest=(max(rest, widths.routed_out) + extra) * row,
         bare=(rest + extra) * row,
         scans=recurrent * row if spec.ssm.dt_rank and spec.architecture.recurrent in _SCANS else 0,
@@ -124,7 +124,8 @@ def _experts(widths: Widths) -> int:
     return max(widths.routed, 2 * one + widths.routed_out)
 
 
-def _is_rotated(caches: Sequence[Cache]) -> bool:
+def is_rotated(caches: Sequence[Cache]) -> bool:
+    """Return whether queries, keys and values are rotated before they are compared: with quantised caches."""
     return any(tensor_type(name).quantized for cache in caches for name in (cache.type_k, cache.type_v))
 
 
@@ -133,9 +134,9 @@ def _extra(spec: ModelSpec, widths: Widths, context: Context, caches: Sequence[C
     graph = spec.architecture.graph
     rows = graph.more_rows + (spec.architecture.layout is Layout.NONE)
     apart = widths.least_queries < widths.embd or (widths.least_queries > 3 * widths.embd and not spec.mla)
-    if _is_rotated(caches) and (graph.parallel or widths.per_layer or apart):
+    if is_rotated(caches) and (graph.parallel or widths.per_layer or apart):
         rows += 1  # rotated queries do not fit where the stream was
-    rotated = widths.queries if widths.per_layer and _is_rotated(caches) else 0
+    rotated = widths.queries if widths.per_layer and is_rotated(caches) else 0
     return rows * widths.embd + rotated
 
 

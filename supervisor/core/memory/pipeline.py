@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from supervisor.core.memory.borrowed import bytes_by_layer, lenders
 from supervisor.core.memory.cache import Cache
 from supervisor.core.memory.context import Context
 from supervisor.core.memory.cuts import PIPELINE
@@ -48,15 +49,9 @@ def _lent_bytes(facts: Facts, context: Context, caches: Sequence[Cache], places:
     spec = facts.spec
     if not facts.widths.per_layer and all(spec.kv_layers[: spec.n_layer]):
         return 0
-    lenders = {spec.swa_layers[layer]: layer for layer, owns in enumerate(spec.kv_layers) if owns}
-    first = max(lenders.values(), default=0) + 1
-    sizes: dict[int, int] = {}
-    for cache in caches:
-        sizes |= cache.layer_bytes()
+    sizes = bytes_by_layer(caches)
     here = [layer for layer in range(spec.n_layer) if places[layer] == device]
-    shares = [layer for layer in here if layer >= first and spec.n_head_kv[layer] and not spec.recurrent_layers[layer]]
-    borrowed = [lenders.get(spec.swa_layers[layer], -1) for layer in shares]
-    far = sum(sizes.get(lender, 0) for lender in borrowed if lender >= 0 and places[lender] != device)
+    far = sum(sizes.get(lender, 0) for lender in lenders(spec, here) if places[lender] != device)
     row, copies = 4 * context.n_tokens, PIPELINE.copies
     if device == places[0]:
         made = (copies - 1) * facts.widths.per_layer + (

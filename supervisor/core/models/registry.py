@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from supervisor.core.launch import LaunchOptions
@@ -229,6 +229,13 @@ class Registry:
         own = [entry for entry in self if entry.source is not Source.DEMO]
         candidates = here or own or list(self)
         return candidates[0] if len(candidates) == 1 else None
+
+    def limited(self, sees: Callable[[str], bool]) -> Registry:
+        """Return a registry of those models of which `sees` says, by their ids, that they are there."""
+        found = Registry((), self.defaults)
+        for entry in filter(lambda entry: sees(entry.id), self):
+            found._hold(entry)
+        return found
 
     def most_slashes(self) -> int:
         """Return the largest number of slashes in a name."""

@@ -1,1 +1,1 @@
-"""Judge a request before an engine sees it: access, browsers, affinity, and large bodies in outline."""
+"""Judge a request before an engine sees it: access, keys, browsers, affinity, and large bodies in outline."""

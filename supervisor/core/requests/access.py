@@ -4,23 +4,20 @@ Rule 1: on loopback, without keys, the Host header must name a loopback host: a 
         127.0.0.1 (DNS rebinding) is turned away.
 Rule 2: a browser's request must come from an allowed origin: the daemon's own, or one of the configuration. That holds
         with a right key too, because a browser may hold the key.
-Rule 3: where keys are configured, everything but reading /health needs one (`Authorization: Bearer`, `x-api-key`),
-        whatever the method.
+Rule 3: where there are keys, everything but reading /health needs one, whatever the method (`admission.py`).
 
 A preflight is a browser's question whether it may ask. It carries no key, so the guard answers it by itself.
 """
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError, Unauthorized
-
-_OPEN = frozenset({("GET", "/health"), ("HEAD", "/health")})
+from supervisor.core.requests.keys import digest_of
+from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,11 @@ class AccessRules:
     allowed_origins: tuple[str, ...] = ()
     check_host: bool = True  # off where the daemon listens on a public address and asks for a key
     any_address: bool = False  # a public listener without keys: an address in Host is no rebound name
+
+    @cached_property
+    def digests(self) -> frozenset[bytes]:
+        """Of the keys."""
+        return frozenset(digest_of(key.encode()) for key in self.api_keys)
 
 
 @lru_cache(maxsize=64)
@@ -45,8 +47,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def check(rules: AccessRules, method: str, path: str, headers: Mapping[str, str]) -> RequestError | None:
-    """Return the reason to turn a request away, or None. Header names are in lower case."""
+def check(rules: AccessRules, headers: Mapping[str, str]) -> RequestError | None:
+    """Return the reason to turn a request away before its key is looked at, or None. Header names are in lower case."""
     host = headers.get("host", "")
     if rules.check_host and not _host_allowed(rules, host):
         return HostNotAllowed(
@@ -60,9 +62,7 @@ def check(rules: AccessRules, method: str, path: str, headers: Mapping[str, str]
         )
     if origin is None and headers.get("sec-fetch-site") in {"cross-site", "same-site"}:
         return OriginNotAllowed("Pages of other sites may not use this daemon.")
-    if (method, path) in _OPEN or is_preflight(method, headers):
-        return None
-    return _check_key(rules, headers)
+    return None
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
@@ -91,15 +91,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _check_key(rules: AccessRules, headers: Mapping[str, str]) -> RequestError | None:
-    if not rules.api_keys:
-        return None
-    scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    given = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
-    # all of them, without an early exit, so that the time tells nothing
-    matches = [hmac.compare_digest(given.encode(), key.encode()) for key in rules.api_keys]
-    if any(matches):
-        return None
-    return Unauthorized("Give a valid API key: `Authorization: Bearer KEY`.")

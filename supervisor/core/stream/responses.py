@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from supervisor.core.stream.fold import well_shaped
+from supervisor.core.text.foreignjson import NotJson, parse
 
 _COMPLETED = {"status": "completed"}
 
@@ -38,3 +39,15 @@ class ResponsesFold:
     def response(self) -> dict[str, object]:
         """Return the response."""
         return self._response
+
+
+def answer_id(events: bytes) -> str | None:
+    """Return the id of the response in the first of its events; None where that is not whole, or of another shape."""
+    _, found, data = events.partition(b"data:")
+    try:
+        event = parse(data.partition(b"\n")[0]) if found else None
+    except NotJson:
+        return None
+    response = event.get("response") if isinstance(event, dict) else None
+    told = response.get("id") if isinstance(response, dict) else None
+    return told if isinstance(told, str) else None

@@ -1,0 +1,137 @@
+"""Count the tokens of an answer in the bytes that an engine sends, without parsing them.
+
+llama-server tells them once for each choice, at its end: in `timings`, and where there are none (vectors, ranks,
+Anthropic's own form) in `usage`. A quote within a JSON string is escaped, so a model cannot write such a key.
+
+`TailMeter` is for a stream of one choice: it holds the first pieces and the last ones, and looks at them at the end. An
+event costs it 0.2 µs. `Meter` searches all that arrives: a large answer in one piece may begin with its `usage`, and of
+several choices each ends in a moment of its own.
+
+An answer that ends early tells nothing. Of its prompt that part counts which the engine has reported as read; every
+event after that counts as a token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+_END: Final = b"\n\n"
+_TIMINGS: Final = b'"timings":'
+_USAGE: Final = b'"usage":'
+_TOLD: Final = re.compile(rb'"(timings|usage)":\{((?:[^{}]|\{[^{}]*\})*)\}')
+_GOES_ON: Final = re.compile(rb'"finish_reason":null|"stop":false|\.delta"')  # with `timings_per_token`
+_NUMBER: Final = re.compile(rb'"(\w+)":(\d+)')
+_READ: Final = re.compile(rb'"prompt_progress":\{[^{}]*"processed":(\d+)')
+_HELD: Final = 1 << 16  # bytes of an event that has not ended
+_MOST_TOLD: Final = 4096  # choices
+_FIRST: Final = 64  # pieces before the first token
+_LAST: Final = 8  # pieces: the finish, its usage and the end come in three events
+_PROMPT: Final = frozenset({b"prompt_n", b"cache_n", b"prompt_tokens", b"input_tokens", b"cache_read_input_tokens"})
+_COMPLETION: Final = frozenset({b"predicted_n", b"completion_tokens", b"output_tokens"})
+
+Told = dict[tuple[bytes, bytes], None]
+"""What an engine has told of tokens, by kind; what is repeated within an answer is there once."""
+
+
+class Meter:
+    """The meter of one answer: `hear` every piece, then ask `tokens`."""
+
+    def __init__(self) -> None:
+        self._events = 0
+        self._held = b""
+        self._read = 0  # of the prompt
+        self._reading = True
+        self._told: Told = {}
+
+    def hear(self, piece: bytes) -> None:
+        """Take in what has arrived, cut anywhere."""
+        piece = self._held + piece
+        whole, end, self._held = piece.rpartition(_END)
+        self._held = self._held[-_HELD:]
+        self._count(whole.split(_END) if end else ())
+        if _TIMINGS in piece or _USAGE in piece:
+            _note(piece.split(_END), self._told)
+
+    def skip(self, events: int) -> None:
+        """Take note that so many events are not heard, nor the rest of the one that has begun."""
+        self._held = b""
+        self._events += events
+
+    def tokens(self) -> tuple[int, int]:
+        """Return the tokens of the prompt and of the completion, as far as they are known."""
+        return _sums(self._told) or (self._read, self._events)
+
+    def _count(self, events: Iterable[bytes]) -> None:
+        for event in events:
+            read = _read(event) if self._reading else None
+            if read is not None:
+                self._read = max(self._read, read)
+            elif event.startswith((b"data:", b"event:")):
+                self._reading = False
+                self._events += 1
+
+
+class TailMeter:
+    """The same for a stream of one choice, cheaper."""
+
+    __slots__ = ("_first", "_last", "_reading", "_size")
+
+    def __init__(self) -> None:
+        self._first: list[bytes] = []
+        self._last: deque[bytes] = deque(maxlen=_LAST)
+        self._reading = True
+        self._size = 0
+
+    def hear(self, piece: bytes) -> None:
+        """Take in what has arrived, cut anywhere."""
+        if self._reading:
+            self._first.append(piece)
+            self._reading = len(self._first) < _FIRST and (_READ.search(piece) is not None or piece[:1] == b":")
+        else:
+            self._size += len(piece)
+            self._last.append(piece)
+
+    def tokens(self) -> tuple[int, int]:
+        """Return the tokens of the prompt and of the completion, as far as they are known."""
+        last = b"".join(self._last)
+        at = last.rfind(_TIMINGS)
+        end = last.find(b"}", at) if at >= 0 else -1
+        if end >= 0:  # there is one choice, so the newest are those of all
+            return _sums({(b"timings", last[at:end]): None}) or (0, 0)
+        return self._without_timings(last)
+
+    def _without_timings(self, last: bytes) -> tuple[int, int]:
+        meter = Meter()
+        for piece in self._first:
+            meter.hear(piece)
+        if self._size > len(last):  # events that were let go are as long as those that are here
+            whole = last.partition(_END)[2]
+            meter.skip(round((self._size - len(whole)) * last.count(_END) / len(last)))
+            last = whole
+        meter.hear(last)
+        return meter.tokens()
+
+
+def _read(event: bytes) -> int | None:
+    """Return how much of the prompt is read, if the event says so."""
+    found = _READ.search(event)
+    return None if found is None else int(found[1])
+
+
+def _note(events: Iterable[bytes], told: Told) -> None:
+    for event in events:
+        if _GOES_ON.search(event) is None and len(told) < _MOST_TOLD:
+            told.update(dict.fromkeys(_TOLD.findall(event)))
+
+
+def _sums(told: Told) -> tuple[int, int] | None:
+    """Return the tokens that were told of: those of `timings`, which come for each choice, or else of `usage`."""
+    timings = [said for kind, said in told if kind == b"timings"]
+    numbers = [one for said in timings or [said for _, said in told] for one in _NUMBER.findall(said)]
+    if not told:
+        return None
+    prompt = sum(int(count) for name, count in numbers if name in _PROMPT)
+    return prompt, sum(int(count) for name, count in numbers if name in _COMPLETION)

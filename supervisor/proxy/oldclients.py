@@ -1,0 +1,72 @@
+"""Answer HTTP/1.0: what has no length ends with the connection, as such a client knows no chunks."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Protocol
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_LENGTH = b"content-length"
+_OLD = "1.0"
+
+
+class Old(Protocol):
+    """The connection of a client that may speak HTTP/1.0."""
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes as they are, once the client has taken most of those before."""
+
+    def end(self) -> None:
+        """Close it once all is sent."""
+
+
+def for_old_clients(app: ASGIApp, connection: Old) -> ASGIApp:
+    """Return `app` for a connection that may speak HTTP/1.0.
+
+    The server's own way to send knows a length or chunks. An answer that has neither is written to the connection.
+    """
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["http_version"] != _OLD or scope["method"] == "HEAD":
+            await app(scope, receive, send)
+            return
+        answer = _Answer(send, connection)
+        await app({**scope, "extensions": {}}, receive, answer.send)
+        if answer.open_ended:  # the server must not take it for none: it hears of the end first
+            connection.end()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+    return serve
+
+
+class _Answer:
+    """An answer. `open_ended`: it is written here, and ends with the connection."""
+
+    def __init__(self, send: Send, connection: Old) -> None:
+        self._send = send
+        self._connection = connection
+        self.open_ended = False
+
+    async def send(self, message: Message) -> None:
+        """Send a part."""
+        if message["type"] == "http.response.start" and _has_no_length(message):
+            self.open_ended = True
+            await self._connection.write(_head(message))
+        elif self.open_ended:
+            await self._connection.write(message.get("body", b""))
+        else:
+            await self._send(message)
+
+
+def _has_no_length(start: Message) -> bool:
+    bodiless = start["status"] in {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
+    return not bodiless and all(name.lower() != _LENGTH for name, _ in start["headers"])
+
+
+def _head(start: Message) -> bytes:
+    status = HTTPStatus(start["status"])
+    lines = [b"%b: %b" % (name, value) for name, value in start["headers"]]
+    first = f"HTTP/1.1 {status} {status.phrase}".encode()
+    return b"\r\n".join([first, *lines, b"connection: close", b"", b""])
