@@ -32,8 +32,8 @@ from supervisor.llamacpp.locate import locate
 from supervisor.system.paths import places
 
 _SLOTS = 8
-_SAMPLES = 60
-_SECONDS = 1.0
+_SAMPLES = 200
+_SECONDS = 3.0
 _MANY = 1_000_000
 
 

@@ -35,6 +35,7 @@ FLOORS: tuple[str, ...] = (
     "core.schedule",
     "core.launch",
     "core.learn",
+    "core.params",
     "core.models",
     "core.repository",
     "core.stream",

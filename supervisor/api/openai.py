@@ -6,6 +6,7 @@ A model's card has all that llama-server's router tells in its list, so that cli
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import psutil
@@ -111,6 +112,7 @@ def _card(status: ModelStatus, info: Mapping[str, Any], started_at: float) -> di
         "architecture": told if isinstance(told, dict) else dict(_TEXT),
         "source": "preset",
         "can_remove": False,
+        "abilities": None if status.abilities is None else asdict(status.abilities),
         "meta": {**(meta if isinstance(meta, dict) else {}), "n_ctx": status.n_ctx},
     }
 

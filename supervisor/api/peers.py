@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel
 
+from supervisor.api.answers import written
 from supervisor.api.feed import EventStream, Feed
 from supervisor.api.openai import cards, command_of, router_status
 from supervisor.api.services import FeedOf, IdentityOf, LoadsOf, PinningOf, StatusesOf
@@ -85,7 +86,7 @@ async def unload(body: ModelName, statuses: StatusesOf, loads: LoadsOf) -> dict[
     return {"success": True}
 
 
-@router.get("/models/sse", response_model=None)
+@router.get("/models/sse", response_class=StreamingResponse, **written("text/event-stream"))
 async def follow(feed: FeedOf) -> EventStream:
     """The router's events: a model's status whenever it changes; no snapshot."""
     return EventStream(feed, _router_events(feed))

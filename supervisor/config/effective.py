@@ -26,7 +26,7 @@ def with_defaults(defaults: DefaultSettings, model: ModelSettings) -> ModelSetti
     update: dict[str, object] = {
         name: getattr(defaults, name) for name in defaults.model_fields_set if name not in model.model_fields_set
     }
-    for name in _MERGED:
+    for name in (*_MERGED, "sampling"):
         update[name] = {**getattr(defaults, name), **getattr(model, name)}
     update["filters"] = _filters(defaults.filters, model.filters)
     return model.model_copy(update=update)

@@ -47,6 +47,7 @@ class Route:
         form: how its request becomes one for a chat, and the answer its own again; None: no calls are looked for.
         takes: the fields that a request has to have besides `model`, with their JSON schema.
         is_form: the request is a form, as files need it, and no JSON.
+        prompts: it tells of the prompt that an answer would have, so the parameters mean what they mean there.
     """
 
     path: str
@@ -57,6 +58,7 @@ class Route:
     form: Form | None = None
     takes: Mapping[str, object] = field(default_factory=dict)
     is_form: bool = False
+    prompts: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -137,12 +139,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Show the prompt that the template makes of a conversation.",
         also=("/v1/apply-template",),
         takes=_MESSAGES,
+        prompts=True,
     ),
     Route(
         "/v1/chat/completions/input_tokens",
         "Count the tokens of a conversation.",
         also=("/chat/completions/input_tokens",),
         takes=_MESSAGES,
+        prompts=True,
     ),
     Route(
         "/v1/chat/completions/control",
@@ -156,6 +160,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         also=("/responses/input_tokens",),
         api=RESPONSES,
         takes=_INPUT,
+        prompts=True,
     ),
     Route(
         "/v1/messages/count_tokens",
@@ -163,6 +168,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         also=("/messages/count_tokens",),
         api=ANTHROPIC,
         takes=_MESSAGES,
+        prompts=True,
     ),
 )
 

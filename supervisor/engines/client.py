@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -109,6 +110,11 @@ class EngineRequest:
         response.abort()
 
 
+def _tell(first: Callable[[bytes], None], second: Callable[[bytes], None], piece: bytes) -> None:
+    first(piece)
+    second(piece)
+
+
 def _size(body: Payload) -> int:
     return len(body) if isinstance(body, bytes) else sum(map(len, body))
 
@@ -160,7 +166,8 @@ class EngineResponse:
 
     def heard_by(self, listener: Callable[[bytes], None]) -> EngineResponse:
         """Have somebody else hear every piece of the body before whoever reads it."""
-        self._listener = listener
+        before = self._listener
+        self._listener = listener if before is None else partial(_tell, before, listener)
         return self
 
     async def read_some(self) -> bytes:

@@ -85,7 +85,8 @@ SupervisorError                     internal_error
    ├─ HostNotAllowed                host_not_allowed
    ├─ OriginNotAllowed              origin_not_allowed
    ├─ RequestNotFound               request_not_found
-   └─ RouteNotFound                 route_not_found
+   ├─ RouteNotFound                 route_not_found
+   └─ TimeLimit                     time_limit
 
 The tree is drawn by `python -m tests.support.pages`. A class says its `code`, which is a promise to scripts, and
 the `status` of an HTTP answer; messages say what is wrong and what to do. Exit codes live in `cli/exits.py`.

@@ -138,3 +138,10 @@ class RouteNotFound(RequestError):
 
     code = "route_not_found"
     status = 404
+
+
+class TimeLimit(RequestError):
+    """The answer took longer than the model's `max_seconds`, and could not be ended in the middle."""
+
+    code = "time_limit"
+    status = 504

@@ -10,12 +10,16 @@ from pathlib import Path
 import structlog
 
 from supervisor.config.effective import effective_models, policies, with_defaults
+from supervisor.config.management import Management
 from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelSettings, Settings
 from supervisor.config.sources import is_demo, path_of, repo_of
+from supervisor.core.models.filters import RequestFilters
 from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
 from supervisor.core.options import LaunchOptions, names_file, options_of
+from supervisor.core.params.settings import RequestSettings
 from supervisor.core.schedule import ModelPolicy
+from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.files.folder import FolderModel, look_inside, passed_over, scan
 
 _log = structlog.get_logger()
@@ -63,7 +67,11 @@ def named_files(options: LaunchOptions) -> Iterator[str]:
 
 def _defaults(settings: Settings) -> ModelDefaults:
     plain = settings.defaults
-    return ModelDefaults(launch_options(plain), plain.policy(), plain.filters.filters(), plain.tool_calls)
+    return ModelDefaults(launch_options(plain), plain.policy(), *_of_requests(plain))
+
+
+def _of_requests(model: Management) -> tuple[RequestFilters, RequestSettings, ToolMode | None]:
+    return model.filters.filters(), model.requests(), model.tool_calls
 
 
 def _entry(
@@ -72,7 +80,7 @@ def _entry(
     """Return the entry of a configured model; `found`, of `models_dir`, counts where it names no file itself."""
     entry = ModelEntry(
         *(name, Source.FILE, None, launch_options(model), model.aliases, repo_of(model), policy),
-        *(model.filters.filters(), model.tool_calls),
+        *_of_requests(model),
     )
     path = path_of(model)
     if entry.hub is not None:

@@ -30,6 +30,7 @@ class ModelInfo:
         identity: the same for every copy of the model.
         projector_bytes: weights of the projector that will be loaded.
         draft: the second model that drafts.
+        inputs: kinds of input, with those of the projector.
         siblings: other quantisations in its repository, with their sizes.
     """
 
@@ -40,6 +41,7 @@ class ModelInfo:
     projector_bytes: int = 0
     draft: ModelSpec | None = None
     siblings: tuple[tuple[str, int], ...] = ()
+    inputs: tuple[str, ...] = ()
 
     def request(self, name: str, options: LaunchOptions) -> PlanRequest:
         """Return the request to the planner. Raise InvalidRequest for options that cannot be planned."""
@@ -72,13 +74,15 @@ def remote_info(
 
 
 def _info(model: ModelFile, facts: ModelFacts, projector: GgufHeader | None, draft: ModelSpec | None) -> ModelInfo:
+    spec = read_spec(model.header)
     return ModelInfo(
         model,
-        read_spec(model.header),
+        spec,
         facts,
         model_identity(model.header),
         tensor_bytes(projector.tensors) if projector else 0,
         draft,
+        inputs=(*spec.modalities, *(read_spec(projector).modalities if projector else ())),
     )
 
 

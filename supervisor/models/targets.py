@@ -83,4 +83,6 @@ def new_entry(registry: Registry, name: str, hub: str | None, aliases: tuple[str
     given = registry.defaults
     source = Source.FILE if hub is None else Source.HUB
     entry = ModelEntry(name, source, None, given.options, aliases, hub)
-    return replace(entry, policy=given.policy, filters=given.filters, tool_calls=given.tool_calls)
+    return replace(
+        entry, policy=given.policy, filters=given.filters, requests=given.requests, tool_calls=given.tool_calls
+    )

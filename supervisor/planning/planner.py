@@ -95,6 +95,10 @@ class Planner:
         """Return the model as it was read."""
         return self._known[model]
 
+    def read(self, model: str) -> Known | None:
+        """Return the model as it was read; None if it was not."""
+        return self._known.get(model)
+
     def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
         """Return the place of the model beside these engines, or why there is none.
 

@@ -105,10 +105,10 @@ class Inflight:
         request.cancel()
         return request
 
-    def cancel_answer(self, answer: str) -> InflightRequest:
-        """Cancel the request whose answer has this id. Raise RequestNotFound where there is none."""
+    def cancel_answer(self, answer: str, sees: Callable[[ModelId], bool] = lambda model: True) -> InflightRequest:
+        """Cancel the request whose answer has this id. Raise RequestNotFound where there is none of a model seen."""
         request = next((one for one in self._requests.values() if one.answer == answer), None)
-        if request is None:
+        if request is None or not sees(request.model):
             raise RequestNotFound(
                 f"No answer with the id '{answer}' is being streamed; an answer is known until it is complete.",
                 param="response_id",

@@ -32,6 +32,8 @@ class Filter(Protocol):
 
     def ending(self, error: Mapping[str, object]) -> bytes: ...
 
+    def cut(self) -> None: ...
+
 
 class StreamBroken(Exception):
     """The engine's answer ended before it was complete, or says that the engine can work no more.
@@ -98,6 +100,11 @@ async def fold(
                 raise StreamBroken(said)
             await _send_error(responder, into.error)
             return
+    await folded(into, responder, changed)
+
+
+async def folded(into: StreamFold, responder: Responder, changed: Changed | None) -> None:
+    """Send the object that was made of a stream, `changed`. Raise StreamBroken where the end is missing."""
     if not into.done:
         raise StreamBroken
     with well_shaped():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.types import Scope
@@ -27,7 +26,15 @@ def key_of(scope: Scope) -> Key | None:
 
 
 class Unmetered:
-    """An answer whose tokens nobody counts."""
+    """An answer within a block whose tokens nobody counts."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Unmetered:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Count nothing."""
 
     def hears(self, upstream: EngineResponse) -> EngineResponse:
         """Return the answer as it is."""
@@ -35,35 +42,37 @@ class Unmetered:
 
 
 class Metered(Unmetered):
-    """An answer whose tokens are counted."""
+    """An answer whose tokens are counted for a key, however the block ends; `several`: it may have several choices."""
 
-    def __init__(self, *, several: bool) -> None:
+    __slots__ = ("_key", "_meter", "_several")
+
+    def __init__(self, key: Key, *, several: bool) -> None:
+        self._key = key
         self._several = several
-        self.meter: Meter | TailMeter = Meter()
+        self._meter: Meter | TailMeter | None = None
+
+    def __exit__(self, *_: object) -> None:
+        """Count what was heard."""
+        if self._meter is not None:
+            self._key.spend(*self._meter.tokens())
 
     def hears(self, upstream: EngineResponse) -> EngineResponse:
         """Return the answer, which is counted while it is read."""
-        if upstream.content_type == "text/event-stream" and not self._several:
-            self.meter = TailMeter()
-        return upstream.heard_by(self.meter.hear)
+        whole = self._several or upstream.content_type != "text/event-stream"
+        self._meter = Meter() if whole else TailMeter()
+        return upstream.heard_by(self._meter.hear)
 
 
 UNMETERED: Final = Unmetered()
 """The answers of requests that nothing limits."""
 
 
-@contextmanager
-def metered(key: Key | None, asked: Mapping[str, object] | None = None) -> Iterator[Unmetered]:
-    """Count what an answer within the block uses, however the block ends; `asked`: what the request says, if known."""
+def metered(key: Key | None, asked: Mapping[str, object] | None = None) -> Unmetered:
+    """Return the block in which an answer is counted for a key; `asked`: what the request says, if that is known."""
     if key is None:
-        yield UNMETERED
-        return
+        return UNMETERED
     one = asked is not None and is_one(asked.get("n")) and not isinstance(asked.get("prompt"), list)
-    counted = Metered(several=not one)
-    try:
-        yield counted
-    finally:
-        key.spend(*counted.meter.tokens())
+    return Metered(key, several=not one)
 
 
 def check_key(key: Key | None, method: str, path: str) -> None:

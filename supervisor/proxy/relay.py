@@ -17,6 +17,8 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.models.registry import ModelEntry, Registry
+from supervisor.core.params.fit import fit
+from supervisor.core.params.settings import RequestSettings
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
@@ -32,13 +34,14 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
-from supervisor.proxy.answers import Filter, StreamBroken, fold, pass_whole, stream_through
+from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.server import transport_of
+from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
 
@@ -105,7 +108,9 @@ class RelayEndpoint:
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
             if patience is not None:
                 acquire = partial(patience.while_it_lasts, acquire)
-            await self._cancellable(_Job(request, acquire, plan, prepared, body, self.route.api, key), responder)
+            limit = limit_of(entry.requests, entry.id)
+            job = _Job(request, acquire, plan, prepared, body, self.route.api, key, limit)
+            await self._cancellable(job, responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -123,10 +128,15 @@ class RelayEndpoint:
             job.prepared.way.finish()
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
-        """Return the request for the engine, and the client's fields, as the model's filters leave them."""
+        """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.
+
+        Raises InvalidRequest for a parameter that is out of bounds.
+        """
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
+        if (self.route.generates or self.route.prompts) and not self.route.is_form:  # whose fields are texts
+            body = _fitted(body, entry.requests)
         return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
@@ -153,11 +163,7 @@ class RelayEndpoint:
         lease = await job.acquire()
         job.request.is_with(lease.number)
         try:
-            path, payload = await job.question(lease.client)
-            filtered = job.new_filter()
-            with metered(job.key, job.prepared.asked) as meter:
-                async with job.sent(lease.client, path, payload) as upstream:
-                    await _answer(job, meter.hears(upstream), filtered, responder)
+            await (_ask if job.limit is None else _ask_within)(job, lease, responder)
         except (EngineUnreachable, StreamBroken) as error:
             if said := job.broken_by(error):
                 lease.note_broken(said)
@@ -179,6 +185,59 @@ class RelayEndpoint:
         assert job.filtered is not None  # what was sent came through it
         _, envelope, _ = self.relaying.render_error(error)
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
+
+
+def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
+    """Return the request with the model's defaults, and with its parameters under llama-server's names.
+
+    Raises InvalidRequest.
+    """
+    fitted = fit(body.fields, opaque=body.opaque)
+    fields = {**settings.missing(body.fields), **fitted.fields}
+    if not fields and not fitted.dropped:
+        return body
+    asked = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
+    asked.update(fields)
+    text = json.dumps(asked).encode() if fitted.dropped else set_fields(body.text, fields)
+    return replace(body, text=text, fields=asked)
+
+
+async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
+    path, payload = await job.question(lease.client)
+    filtered = job.new_filter()
+    with metered(job.key, job.prepared.asked) as meter:
+        async with job.sent(lease.client, path, payload) as upstream:
+            answer = meter.hears(upstream)
+            if job.limit is not None:
+                job.limit.watches(answer)
+            await _answer(job, answer, filtered, responder)
+
+
+async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
+    """Answer, but not for longer than the model allows. Raise TimeLimit where there is nothing to be ended."""
+    assert job.limit is not None  # who has none is not asked within it
+    try:
+        async with job.limit.running():
+            await _ask(job, lease, responder)
+    except TimeoutError:
+        if not responder.ended:
+            await _cut(job, job.limit, responder)
+
+
+async def _cut(job: _Job, limit: Limit, responder: Responder) -> None:
+    """End an answer in the middle."""
+    ending, way = limit.end(), job.prepared.way
+    filtered = job.filtered or job.new_filter()
+    filtered.cut()
+    folding = job.folding = job.folding or job.plan.new_fold()
+    if folding is None:
+        await responder.comment(limit.why)
+        await responder.write(filtered.feed(ending))
+        await responder.end()
+    else:
+        folding.cut()
+        folding.feed(filtered.feed(ending) if way.looks else ending)
+        await folded(folding, responder, way.said)
 
 
 async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
@@ -211,7 +270,8 @@ class _Job:
     """A request on its way to an engine.
 
     filtered: the way of the answer's bytes in the present try; relayed: its first part, which sees the engine's.
-    folding: what becomes of them for a client that wants one object; has_kept: something of an earlier try is in it.
+    folding: what becomes of them for a client that wants one object; limit: of its time; has_kept: something of an
+    earlier try is in it.
     """
 
     request: InflightRequest
@@ -221,6 +281,7 @@ class _Job:
     body: ClientJson
     api: Api
     key: Key | None = None
+    limit: Limit | None = None
     relayed: StreamFilter | None = None
     filtered: Filter | None = None
     folding: StreamFold | None = None
@@ -231,6 +292,9 @@ class _Job:
         prepared, way = self.prepared, self.prepared.way
         changed = await way.changed(client)
         raw = await way.raw_payload(client, changed) if way.raw else None
+        if self.limit is not None:
+            path = prepared.path if raw is None else COMPLETION_PATH
+            self.limit.begin(path, {**prepared.asked, **self.plan.changes, **prepared.needs})
         if raw is not None:
             return COMPLETION_PATH, raw
         return prepared.path, await self.body.work(partial(self._payload, changed))

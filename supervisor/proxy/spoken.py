@@ -9,6 +9,7 @@ from typing import Final, cast
 from supervisor.core.recovery import AskAgain, RecoveredStream
 from supervisor.core.recovery.chunks import Untouched
 from supervisor.core.recovery.stream import Ways
+from supervisor.core.recovery.thoughts import Thoughts, answered
 from supervisor.core.recovery.typed import Chunk
 from supervisor.core.recovery.voices import Voice
 from supervisor.core.stream.apis import OPENAI, Api
@@ -73,21 +74,29 @@ class Spoken(Plain):
 
     Args:
         new_voice: of the client's API.
+        thoughts: a reply of nothing but thoughts is the answer.
     """
 
-    verbatim = False
     rewrites = True
 
-    def __init__(self, new_voice: Callable[[], Voice]) -> None:
+    def __init__(self, new_voice: Callable[[], Voice], *, thoughts: bool = False) -> None:
         self._new_voice = new_voice
+        self._thoughts = thoughts
+        self.verbatim = new_voice().verbatim
 
     def stream(self, relay: StreamFilter) -> RecoveredStream:
         """Return the filter of a streamed answer's bytes; a new one for every try."""
-        return RecoveredStream(relay, Untouched(), time.monotonic, Ways(voice=self._new_voice()))
+        return RecoveredStream(
+            relay,
+            Untouched(),
+            time.monotonic,
+            Ways(voice=self._new_voice(), thoughts=Thoughts() if self._thoughts else None),
+        )
 
     def said(self, answer: Mapping[str, object]) -> Mapping[str, object]:
         """Return a whole answer in the client's form."""
-        return self._new_voice().whole(cast(Chunk, answer))
+        said = cast(Chunk, answer)
+        return self._new_voice().whole(answered(said) if self._thoughts else said)
 
     def answer(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """Return an answer in the client's form; see `said`."""

@@ -32,7 +32,10 @@ from supervisor.core.recovery.raw import (
     template_request,
 )
 from supervisor.core.recovery.stream import Ways, is_parser_s
-from supervisor.core.recovery.typed import Chunk, Head
+from supervisor.core.recovery.thoughts import FIELD as THOUGHTS_FIELD
+from supervisor.core.recovery.thoughts import Thoughts, answered, shows_thoughts
+from supervisor.core.recovery.typed import Chunk, Head, Usage
+from supervisor.core.recovery.usage import added
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.routes import route_of
 from supervisor.core.stream.chat import is_one
@@ -47,7 +50,7 @@ from supervisor.proxy.counts import Counts
 from supervisor.proxy.spoken import PLAIN, Plain, Spoken
 
 _log = structlog.get_logger()
-_OURS = frozenset({FIELD, HELP_FIELD})
+_OURS = frozenset({FIELD, HELP_FIELD, THOUGHTS_FIELD})
 _ANY_CHAT = ({"role": "user", "content": "Hi"},)
 _MOST_RAW = 1 << 20  # bytes of a request of which the engine's rendered prompt is read
 _READ_LATER = 1 << 16  # bytes of a request whose tools are read one by one, as they are called
@@ -90,26 +93,29 @@ class ToolCalls:
             return Prepared(path, body, asked)
         mode = asked_mode(asked, entry.tool_calls, self._default())
         helping = asked_help(asked)
+        thoughts = shows_thoughts(asked, entry.requests.reasoning_only)
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):
             asked, body = stripped, json.dumps(stripped).encode()
             request = replace(request, fields=asked, text=body)
+        limited = path != CHAT_PATH and entry.requests.max_seconds is not None
+        always = form.always or thoughts or limited
         if mode == "off":
-            return plainly(path, request)
+            return plainly(path, request, always=always, thoughts=thoughts)
         chat = form.chat(asked) if not request.opaque else None
         if chat is None:
             return Prepared(path, body, asked)
         changes = _changes(chat, helping)
         if not offers_tools(chat):
-            if form.always:
-                return _spoken(form, {**chat, **changes}, asked)
+            if always:
+                return _spoken(form, {**chat, **changes}, asked, thoughts=thoughts)
             own = changes if path == CHAT_PATH else mended_input(asked)
             return Prepared(path, set_fields(body, own), {**asked, **own})
         if path != CHAT_PATH:
             body = json.dumps(chat).encode()
         needs = form.needs(chat)
         chat = {**chat, **changes, **(needs if chat.get("stream") else {})}
-        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request)
+        watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request, thoughts=thoughts)
         return Prepared(CHAT_PATH, set_fields(body, changes), chat, watch, needs=needs)
 
     def record(self, model: str, tally: Tally, *, failed: bool) -> None:
@@ -162,11 +168,21 @@ class Prepared:
     needs: Mapping[str, object] = field(default_factory=dict)
 
 
-def plainly(path: str, request: ClientJson) -> Prepared:
-    """Return the request to the engine where nothing is looked for in the answer."""
+def plainly(path: str, request: ClientJson, *, always: bool | None = None, thoughts: bool = False) -> Prepared:
+    """Return the request to the engine where nothing is looked for in the answer.
+
+    Args:
+        always: whether it is asked for a chat all the same; None: as the form has it.
+        thoughts: a reply of nothing but thoughts is the answer.
+    """
     form, asked = _form_of(path), request.fields
-    chat = form.chat(asked) if form is not None and form.always and not request.opaque else None
-    return Prepared(path, request.text, asked) if form is None or chat is None else _spoken(form, chat, asked)
+    wanted = form is not None and (form.always if always is None else always)
+    chat = form.chat(asked) if form is not None and wanted and not request.opaque else None
+    return (
+        Prepared(path, request.text, asked)
+        if form is None or chat is None
+        else _spoken(form, chat, asked, thoughts=thoughts)
+    )
 
 
 def _form_of(path: str) -> Form | None:
@@ -174,8 +190,8 @@ def _form_of(path: str) -> Form | None:
     return None if route is None else route.form
 
 
-def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object]) -> Prepared:
-    spoken = Spoken(partial(form.voice, form.echoed(asked)))
+def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object], *, thoughts: bool) -> Prepared:
+    spoken = Spoken(partial(form.voice, form.echoed(asked)), thoughts=thoughts)
     return Prepared(CHAT_PATH, json.dumps(chat).encode(), chat, spoken, needs=form.needs(chat))
 
 
@@ -196,6 +212,8 @@ class Watch(Plain):
         model: str,
         chat: Mapping[str, object],
         request: ClientJson,
+        *,
+        thoughts: bool = False,
     ) -> None:
         self._policy, helping, form = ways
         self._owner = owner
@@ -213,6 +231,8 @@ class Watch(Plain):
         self._voice: Voice = self._new_voice()
         self.verbatim = self._voice.verbatim
         self._goes_on = False
+        self._spent: Usage | None = None
+        self._thoughts = thoughts
         self._tally = Tally()
         self._stream: RecoveredStream | None = None
         self._head: Head = _new_head(chat)
@@ -225,13 +245,17 @@ class Watch(Plain):
             self._voice = self._new_voice()
         voice = self._voice if self._asked.get("stream") else ChatVoice()
         lead = "\n\n" if self._nudged else ""
-        ways = Ways(raw=self._chunks(), again=self._again(), judge=self._judging(), voice=voice, lead=lead)
+        ways = Ways(
+            *(self._chunks(), self._again(), self._judging(), voice, lead, self._spent),
+            Thoughts() if self._thoughts else None,
+        )
         self._stream = RecoveredStream(relay, self._recovery(), self._owner.clock, ways)
         return self._stream
 
     def answer(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """Return an answer that came in one piece."""
-        return self.said(self._recovery().whole(cast(Chunk, body)))
+        whole = self._recovery().whole(cast(Chunk, body))
+        return self.said(answered(whole) if self._thoughts else whole)
 
     def said(self, answer: Mapping[str, object]) -> Mapping[str, object]:
         """Return a whole answer in the client's form."""
@@ -241,6 +265,7 @@ class Watch(Plain):
         """Note that the engine is asked once more; `goes_on`: the client has the beginning."""
         self._goes_on = goes_on
         self._head = why.head or self._head
+        self._spent = added(self._spent, why.usage)
         if isinstance(why, Nudged):
             self._nudges -= 1
             self._nudged = True

@@ -52,8 +52,8 @@ class Requests:
         return self._of(self._inflight.cancel(number))
 
     def cancel_answer(self, answer: str) -> RequestStatus:
-        """End the one whose answer has this id; it as it was. Raises RequestNotFound."""
-        return self._of(self._inflight.cancel_answer(answer))
+        """End the one whose answer has this id; it as it was. Raises RequestNotFound, for one not seen, too."""
+        return self._of(self._inflight.cancel_answer(answer, self._sees))
 
     def _of(self, one: InflightRequest) -> RequestStatus:
         state = "waiting" if one.engine is None else "running"

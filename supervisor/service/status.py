@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from supervisor.errors import ModelDoesNotFit
 from supervisor.proxy.metered import NO_ROOM
+from supervisor.service.abilities import Abilities
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class ModelStatus:
         footprint: bytes by device.
         given: options by name that hold until it is unloaded.
         plan: as `plan --json`, without its estimate.
+        abilities: what it can do; None until its file was read for a load.
         fallbacks: how it is started otherwise than its options say, a sentence each.
     """
 
@@ -96,6 +98,7 @@ class ModelStatus:
     engines: Sequence[EngineShown]
     note: str | None
     variants: Sequence[VariantShown]
+    abilities: Abilities | None
     fallbacks: Sequence[str]
 
     def by_itself(self) -> ModelStatus:

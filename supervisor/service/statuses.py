@@ -20,6 +20,7 @@ from supervisor.hub.download import Progress
 from supervisor.planning.planner import Planner
 from supervisor.pool.lease import EngineStatus
 from supervisor.pool.pool import Pool, PoolStatus
+from supervisor.service.abilities import Abilities, abilities_of
 from supervisor.service.remarks import Remarks
 from supervisor.service.status import EngineShown, LoadError, ModelStatus
 
@@ -107,9 +108,17 @@ class Statuses:
             engines=[_engine(engine) for engine in pool.engines],
             note=remark.note,
             variants=remark.variants,
+            abilities=self._abilities(entry, best),
             fallbacks=self.planner.fallback(entry).steps,
         )
         return found.by_itself() if self.alone else found
+
+    def _abilities(self, entry: ModelEntry, best: EngineStatus | None) -> Abilities | None:
+        known = self.planner.read(entry.id)
+        if known is None or known.entry.origin != entry.origin:
+            return None
+        placement = best.view.plan if best and isinstance(best.view.plan, Placement) else None
+        return abilities_of(known, placement, best.ready.n_ctx if best and best.ready else None)
 
     def _when(self, at: float | None) -> float | None:
         return None if at is None else self.to_epoch(at)

@@ -50,6 +50,24 @@ def test_an_announced_call_is_made(daemon: RunningDaemon, stream: bool) -> None:
     assert choice.message.role == "assistant"
 
 
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_the_usage_of_a_nudged_answer_is_that_of_all_tries(daemon: RunningDaemon, stream: bool) -> None:
+    def usage(**more: Any) -> Any:
+        body = {"model": "agent", "messages": [{"role": "user", "content": "sky"}], "tools": TOOLS, **more}
+        body |= {"stream": stream, "stream_options": {"include_usage": True}}
+        text = daemon.http.post("/v1/chat/completions", json=body).text
+        if not stream:
+            return json.loads(text)["usage"]
+        chunks = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+        (told,) = [chunk["usage"] for chunk in chunks if chunk.get("usage")]
+        return told
+
+    once, both = usage(), usage(agent_help={"nudge": 1})
+    assert both["prompt_tokens"] > 2 * once["prompt_tokens"]  # the second prompt has the first answer as well
+    assert both["completion_tokens"] > once["completion_tokens"]
+    assert both["total_tokens"] == both["prompt_tokens"] + both["completion_tokens"]
+
+
 def test_nobody_is_nudged_who_did_not_ask_for_it(daemon: RunningDaemon) -> None:
     choice = ask(daemon, "sky", stream=True)
     assert (choice.message.content, choice.finish_reason) == (ANNOUNCED, "stop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -150,6 +151,18 @@ def test_events_of_a_limited_key_tell_of_its_models_alone(
                 text += next(heard)
     assert "open-model" in text
     assert not any(name in text for name in HIDDEN)
+
+
+def test_an_answer_of_a_hidden_model_cannot_be_ended(daemon: RunningDaemon, limited: httpx.Client) -> None:
+    body = {"model": "secret-model", "input": "endless", "max_output_tokens": 100_000, "stream": True}
+    with daemon.http.stream("POST", "/v1/responses", json=body) as answer:
+        heard, text = answer.iter_text(), ""
+        while (found := re.search(r'"id":\s*"(resp_\w+)"', text)) is None:
+            text += next(heard)
+        hidden = limited.post(f"/v1/responses/{found[1]}/cancel")
+        assert code(hidden) == (404, "request_not_found")
+        assert hidden.json() == json.loads(limited.post("/v1/responses/resp_x/cancel").text.replace("resp_x", found[1]))
+        assert daemon.http.post(f"/v1/responses/{found[1]}/cancel").status_code == 200
 
 
 # -- tokens

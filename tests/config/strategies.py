@@ -46,6 +46,10 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "filters": st.fixed_dictionaries(
         {}, optional={"set": st.dictionaries(TEXT, JSON, max_size=2), "strip": st.lists(TEXT, max_size=2)}
     ),
+    "sampling": st.fixed_dictionaries(
+        {},
+        optional={"temperature": st.floats(0, 2), "n_predict": st.integers(-1, 99), "repetition_penalty": st.just(1.1)},
+    ),
     "env": st.dictionaries(st.from_regex(r"[A-KM-Z][A-Z_]{0,5}", fullmatch=True), TEXT, max_size=2),
     "extra_args": st.sampled_from([(), ("--no-warmup",), ("--temp", "0.5")]),
     "chat_template_kwargs": st.dictionaries(TEXT, JSON, max_size=2),

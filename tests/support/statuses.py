@@ -9,7 +9,7 @@ from supervisor.service.status import ModelStatus
 
 _NONE = dict.fromkeys((
     *("path", "hub", "stage", "progress", "download", "pid", "n_ctx", "n_slots", "loaded_at", "load_seconds"),
-    *("rss_bytes", "size_bytes", "footprint", "expires_at", "plan", "error", "failed_at", "note"),
+    *("rss_bytes", "size_bytes", "footprint", "expires_at", "plan", "error", "failed_at", "note", "abilities"),
 ))
 _UNLOADED = ModelStatus(
     id="",

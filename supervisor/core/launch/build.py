@@ -2,7 +2,8 @@
 
 - What the user asked for is passed on or refused by name, never dropped.
 - What we add for our own sake (metrics, no web page, log levels) is left out where the build lacks it.
-- What is not asked for and not planned stays llama-server's own default.
+- What is not asked for and not planned stays llama-server's own default; but small models of some families, which were
+  not made to reason unasked, do not.
 - What would take the engine out of our hands (another address, a key, another model) is refused.
 """
 
@@ -80,7 +81,7 @@ def build_launch(  # noqa: PLR0913 - one plain value per thing that a command li
         OptionNotSupported: the binary lacks an option that was asked for.
     """
     wanted = options if placed is None else planned(options, placed, flags)
-    asked = _asked(_with_threads(wanted, cores, flags), facts, flags)
+    asked = _asked(_with_reasoning(_with_threads(wanted, cores, flags), facts, flags), facts, flags)
     env = options.env if placed is None else merged_env(options, placed)
     argv = (binary, "-m", model_path, "--host", socket, "--alias", alias, *_ours(options, flags), *asked)
     names = {} if placed is None else {theirs: name for name, theirs in placed.names.items() if theirs != name}
@@ -130,6 +131,15 @@ def _with_threads(options: LaunchOptions, cores: int | None, flags: Flags | None
     if options.threads is not None or cores is None or flags is None or "--threads" not in flags:
         return options
     return replace(options, threads=cores)
+
+
+def _with_reasoning(options: LaunchOptions, facts: ModelFacts, flags: Flags | None) -> LaunchOptions:
+    """Return the options with reasoning off for a model that was not made for it, unless something of it is set."""
+    said = (options.reasoning, options.reasoning_effort, options.reasoning_budget, options.chat_template_file)
+    given = any(one is not None for one in said) or options.chat_template is not None or options.chat_template_kwargs
+    if facts.thinks is not False or given or "--reasoning" not in (flags or {}):
+        return options
+    return replace(options, reasoning="off")
 
 
 def _ours(options: LaunchOptions, flags: Flags | None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from supervisor.core.gguf import GgufHeader
 from supervisor.core.options import LaunchOptions
@@ -11,16 +12,45 @@ from supervisor.core.spec import lookup
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """The facts that a launch needs: the header's pooling, whether it is an encoder, the projector beside it."""
+    """The facts that a launch needs: the header's pooling, whether it is an encoder, the projector beside it.
+
+    thinks: whether it reasons where nobody says; None: as its template has it.
+    """
 
     pooling: bool = False
     encoder: bool = False
     projector: str | None = None
+    thinks: bool | None = None
 
 
 def facts_of(header: GgufHeader, projector: str | None = None) -> ModelFacts:
     """Return the facts of a header; pooling type 0 is "none" (llama.cpp's `llama_pooling_type`)."""
-    return ModelFacts(bool(header.pooling_type), lookup(header.architecture or "").only_embeds, projector)
+    encoder = lookup(header.architecture or "").only_embeds
+    return ModelFacts(bool(header.pooling_type), encoder, projector, _thinks(header))
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """A family of models that were not made to reason by default, though their templates begin with a thought.
+
+    Attributes:
+        architecture: of llama.cpp.
+        below: the width from which on its models do.
+    """
+
+    architecture: str
+    below: int
+
+
+_PLAIN: Final = (
+    _Family("qwen35", 4096),  # Qwen3.5 and 3.6 of less than 9 billion parameters
+)
+
+
+def _thinks(header: GgufHeader) -> bool | None:
+    width = header.integer(f"{header.architecture}.embedding_length")
+    plain = any(one.architecture == header.architecture and width and width < one.below for one in _PLAIN)
+    return False if plain else None
 
 
 def serves_embeddings(options: LaunchOptions, facts: ModelFacts) -> bool:

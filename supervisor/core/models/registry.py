@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.models.filters import RequestFilters
+from supervisor.core.params.settings import RequestSettings
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.text.nearest import did_you_mean
 from supervisor.core.text.plaintext import is_name
@@ -50,6 +51,7 @@ class ModelEntry:
     hub: str | None = None
     policy: ModelPolicy = field(default_factory=ModelPolicy)
     filters: RequestFilters = field(default_factory=RequestFilters)
+    requests: RequestSettings = field(default_factory=RequestSettings)
     tool_calls: ToolMode | None = None
     configured: LaunchOptions | None = None
 
@@ -87,6 +89,7 @@ class ModelDefaults:
     options: LaunchOptions = field(default_factory=LaunchOptions)
     policy: ModelPolicy = field(default_factory=ModelPolicy)
     filters: RequestFilters = field(default_factory=RequestFilters)
+    requests: RequestSettings = field(default_factory=RequestSettings)
     tool_calls: ToolMode | None = None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from supervisor.core.recovery.typed import Head
+from supervisor.core.recovery.typed import Head, Usage
 
 _SILENT: Final = 8
 
@@ -19,6 +19,7 @@ class AskAgain(Exception):
         head: what the chunks of this answer share.
         keeps: the client keeps what it has been given; the next answer goes on behind it.
         before: what there is to send yet, with `keeps`.
+        usage: the tokens that this answer cost, as far as the engine said; None: it did not.
     """
 
     def __init__(self, head: Head, *, keeps: bool) -> None:
@@ -26,6 +27,7 @@ class AskAgain(Exception):
         self.head = head
         self.keeps = keeps
         self.before = b""
+        self.usage: Usage | None = None
 
 
 class ParserFailed(AskAgain):

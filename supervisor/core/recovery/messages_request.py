@@ -10,9 +10,16 @@ import re
 from collections.abc import Mapping
 from typing import Final, TypedDict, cast
 
+from supervisor.core.params.settings import OVERRIDING
 from supervisor.core.recovery.typed import Part, Said, SaidCall, Schema
 
-_KEPT: Final = ("model", "temperature", "top_p", "top_k", "stream", "chat_template_kwargs")
+_KEPT: Final = (
+    *("model", "stream", "chat_template_kwargs", "reasoning_effort", "logit_bias"),
+    *("response_format", "grammar", "json_schema"),
+    *(name for name in OVERRIDING if name != "max_tokens"),
+)
+"""Fields that mean the same in a chat. The engine itself looks at some of them only; clients may use all."""
+
 _MAX_TOKENS: Final = 4096
 _BILLING: Final = "x-anthropic-billing-header:"
 _STAMP: Final = re.compile(r"cch=.{5};")

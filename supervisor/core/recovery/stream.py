@@ -16,7 +16,9 @@ from typing import Final, cast
 from supervisor.core.recovery.again import Again, AskAgain, Ending, Judge, ParserFailed
 from supervisor.core.recovery.chunks import Recovery
 from supervisor.core.recovery.raw import RawChunks
-from supervisor.core.recovery.typed import Choice, Chunk, RawEvent
+from supervisor.core.recovery.thoughts import Thoughts
+from supervisor.core.recovery.typed import Choice, Chunk, RawEvent, Usage
+from supervisor.core.recovery.usage import usage_in, with_spent
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import well_shaped
@@ -40,6 +42,8 @@ class Ways:
         judge: asked where the model stops without a call; what it gives is raised.
         voice: says it to the client.
         lead: goes before the first text, where the client has some from before.
+        spent: the tokens of earlier tries, which the usage has, too.
+        thoughts: given out as the answer, where there is nothing else.
     """
 
     raw: RawChunks | None = None
@@ -47,6 +51,8 @@ class Ways:
     judge: Judge | None = None
     voice: Voice = field(default_factory=ChatVoice)
     lead: str = ""
+    spent: Usage | None = None
+    thoughts: Thoughts | None = None
 
 
 class RecoveredStream:
@@ -111,6 +117,10 @@ class RecoveredStream:
             held += map(self._voice.chunk, self._recovery.flush())
         return b"".join([*held, self._voice.error(error)])
 
+    def cut(self) -> None:
+        """Forget the beginning of an event whose end will not come."""
+        self._relay.cut()
+
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(b"data:"):
             return event + _END
@@ -129,18 +139,20 @@ class RecoveredStream:
         if self._ways.raw is not None:
             return self._converted(self._ways.raw, cast(RawEvent, chunk))
         chunks = self._recovery.feed(cast(Chunk, chunk))
-        kept = self._kept(chunks)
+        kept = self._answering(self._kept(chunks))
         if len(kept) == 1 and kept[0] is chunk and self._voice.verbatim:
             return event + _END
         return b"".join(map(self._voice.chunk, kept))
 
     def _converted(self, raw: RawChunks, event: RawEvent) -> bytes:
         chunks = [out for chunk in raw.feed(event) for out in self._recovery.feed(chunk)]
-        out = b"".join(map(self._voice.chunk, self._kept(chunks)))
+        out = b"".join(map(self._voice.chunk, self._answering(self._kept(chunks))))
         return out + self._end() if raw.done else out
 
     def _kept(self, chunks: list[Chunk]) -> list[Chunk]:
         """Return the chunks that can be sent now: a finish without a call waits until it is judged."""
+        if self._ways.spent:
+            chunks = [with_spent(chunk, self._ways.spent) for chunk in chunks]
         if self._lead:
             chunks = [self._led(chunk) for chunk in chunks]
         if self._ways.judge is None:
@@ -151,6 +163,10 @@ class RecoveredStream:
                 self._held = []
             (out if self._held is None else self._held).append(chunk)
         return out
+
+    def _answering(self, chunks: list[Chunk]) -> list[Chunk]:
+        thoughts = self._ways.thoughts
+        return chunks if thoughts is None else [one for chunk in chunks for one in thoughts.feed(chunk)]
 
     def _led(self, chunk: Chunk) -> Chunk:
         """Return the chunk with the lead before its text, if it is the first with text."""
@@ -180,9 +196,10 @@ class RecoveredStream:
         if held is not None and self._ways.judge is not None:
             again = self._ways.judge(Ending("".join(self._said), self._size, _tokens(held), self._recovery.head))
             if again is not None:
+                again.usage = usage_in(held)
                 raise again
         self.done = True
-        chunks = [*(held or ()), *self._recovery.flush()]
+        chunks = self._answering([*(held or ()), *self._recovery.flush()])
         return b"".join([*map(self._voice.chunk, chunks), self._voice.end()])
 
     def _failed(self, error: Mapping[str, object]) -> bytes:

@@ -78,10 +78,6 @@ class Usage:
         """All tokens."""
         return self.prompt_tokens + self.completion_tokens
 
-    def plus(self, requests: int = 0, prompt: int = 0, completion: int = 0) -> Usage:
-        """Return the sum."""
-        return Usage(self.requests + requests, self.prompt_tokens + prompt, self.completion_tokens + completion)
-
 
 class Bucket:
     """What may be used in a minute: it begins full, and fills evenly.
@@ -129,11 +125,22 @@ class Key:
         self.rules = rules
         self.digest = digest
         self.created_at = created_at
-        self.usage = usage or Usage()
+        self._usage = usage or Usage()
+        self._requests_since = self._prompt_since = self._completion_since = 0  # since then: cheaper to count
         self.rotated_at = rotated_at
         self.revoked_at = revoked_at
         self._requests = _bucket(rules.requests_per_minute)
         self._tokens = _bucket(rules.tokens_per_minute)
+
+    @property
+    def usage(self) -> Usage:
+        """Requests and tokens so far."""
+        before = self._usage
+        return Usage(
+            before.requests + self._requests_since,
+            before.prompt_tokens + self._prompt_since,
+            before.completion_tokens + self._completion_since,
+        )
 
     def ended(self, now: float) -> RequestError | None:
         """Return why the key is of no use any more, or None."""
@@ -149,7 +156,7 @@ class Key:
         if refusal is None and row.generates:
             refusal = self.may_generate(now)
         if refusal is None:
-            self.usage = self.usage.plus(requests=1)
+            self._requests_since += 1
             if self._requests is not None:
                 self._requests.take(1)
         return refusal
@@ -173,7 +180,8 @@ class Key:
 
     def spend(self, prompt: int, completion: int) -> None:
         """Count the tokens of an answer."""
-        self.usage = self.usage.plus(prompt=prompt, completion=completion)
+        self._prompt_since += prompt
+        self._completion_since += completion
         if self._tokens is not None:
             self._tokens.take(prompt + completion)
 

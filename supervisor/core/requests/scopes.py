@@ -47,9 +47,9 @@ class Row:
 
 INFER: Final = frozenset({Scope.INFER})
 MANAGE: Final = frozenset({Scope.MANAGE})
-USE: Final = INFER | MANAGE
 READ: Final = frozenset({Scope.READ, Scope.MANAGE})
 ANY: Final = frozenset(Scope)
+_OWN: Final = INFER | MANAGE  # the id of an answer is known to who got it, and takes no tokens
 
 
 def _rows(scopes: frozenset[Scope], *calls: str, all_models: bool = False) -> Iterator[Row]:
@@ -60,7 +60,7 @@ def _rows(scopes: frozenset[Scope], *calls: str, all_models: bool = False) -> It
 
 ROWS: Final[tuple[Row, ...]] = (
     *_rows(INFER, *(f"POST {path}" for path in SERVED), "GET /lora-adapters"),
-    *_rows(USE, "POST /v1/responses/{response_id}/cancel", "POST /responses/{response_id}/cancel"),
+    *_rows(_OWN, "POST /v1/responses/{response_id}/cancel", "POST /responses/{response_id}/cancel"),
     *_rows(ANY, "GET /v1/models", "GET /v1/models/{model:path}", "GET /models"),
     *_rows(READ, "GET /props", "GET /slots", "GET /running", "GET /models/sse"),
     *_rows(READ, "GET /api/v1/status", "GET /api/v1/models", "GET /api/v1/devices", "GET /api/v1/toolcalls"),

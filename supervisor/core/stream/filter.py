@@ -100,6 +100,11 @@ class StreamFilter:
         """Beginning of an event whose end has not come; never sent."""
         return b"".join(self._held)
 
+    def cut(self) -> None:
+        """Forget the beginning of an event whose end will not come."""
+        self._held.clear()
+        self._held_size = 0
+
     @property
     def done(self) -> bool:
         """True if the event that ends a complete stream was let through."""

@@ -140,6 +140,10 @@ class StreamFold:
         for event in self._decoder.feed(data):
             self._event(event)
 
+    def cut(self) -> None:
+        """Forget the beginning of an event whose end will not come."""
+        self._decoder = SseDecoder()
+
     def response(self) -> object:
         """Return the answer. Raise `EngineLost` when the stream is not `done` or has an `error`."""
         if self.error is not None:

@@ -96,12 +96,12 @@ class TailMeter:
 
     def tokens(self) -> tuple[int, int]:
         """Return the tokens of the prompt and of the completion, as far as they are known."""
-        last = b"".join(self._last)
+        last = b"".join(self._last or self._first)
         at = last.rfind(_TIMINGS)
         end = last.find(b"}", at) if at >= 0 else -1
         if end >= 0:  # there is one choice, so the newest are those of all
             return _sums({(b"timings", last[at:end]): None}) or (0, 0)
-        return self._without_timings(last)
+        return self._without_timings(b"".join(self._last))
 
     def _without_timings(self, last: bytes) -> tuple[int, int]:
         meter = Meter()
