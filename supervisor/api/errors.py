@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse
 from supervisor import errors as e
 from supervisor.core.engine_output.failures import FINAL
 from supervisor.core.routes import api_of
+from supervisor.system.requestid import current_id
 
 _TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
@@ -76,7 +77,7 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
 
 def error_response(error: e.SupervisorError, path: str) -> JSONResponse:
     """The answer for an error, in the form of the API that the path belongs to."""
-    return JSONResponse(api_of(path).envelope(envelope(error)), error.status, headers_of(error))
+    return JSONResponse(api_of(path).envelope(envelope(error), current_id()), error.status, headers_of(error))
 
 
 def render_error(error: e.SupervisorError) -> tuple[int, bytes, dict[str, str]]:

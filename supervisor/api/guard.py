@@ -18,6 +18,7 @@ Admit: TypeAlias = Callable[[frozenset[bytes], tuple[str, str], RawHeaders], Key
 """Lets a request in by its key, or raises why not: digests of the configuration's keys, method and path, headers."""
 
 _CORS_METHODS = b"GET, POST, DELETE, OPTIONS"
+_CORS_SHOWN = b"x-request-id, request-id, retry-after, x-should-retry"
 _POLICY_VIOLATION = 1008  # a websocket's close code
 
 
@@ -39,7 +40,7 @@ class Guard:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        rules = self._rules()
+        rules = self._rules().at(scope["path"])
         refusal = check(rules, headers)
         if "origin" in headers and refusal is None:
             if is_preflight(scope["method"], headers):
@@ -57,7 +58,11 @@ class Guard:
 
 
 def _cors(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(b"access-control-allow-origin", headers["origin"].encode("latin-1")), (b"vary", b"Origin")]
+    return [
+        (b"access-control-allow-origin", headers["origin"].encode("latin-1")),
+        (b"access-control-expose-headers", _CORS_SHOWN),
+        (b"vary", b"Origin"),
+    ]
 
 
 async def _answer_preflight(send: Send, headers: Mapping[str, str]) -> None:

@@ -10,11 +10,14 @@ from fastapi.responses import StreamingResponse
 from supervisor.api.answers import RequestList, shaped, written
 from supervisor.api.feed import EventStream
 from supervisor.api.services import FeedOf, RequestsOf
+from supervisor.core.requests.identity import MOST
 from supervisor.service.requests import RequestStatus
 
 router = APIRouter(prefix="/api/v1")
 
-Number = Annotated[int, Path(ge=0, le=1 << 63)]
+Name = Annotated[
+    str, Path(min_length=1, max_length=MOST, description="Its number, or the `x-request-id` of its response.")
+]
 
 
 @router.get("/requests", **shaped(RequestList))
@@ -23,10 +26,10 @@ async def requests(requests: RequestsOf) -> dict[str, Any]:
     return {"requests": [request.to_json() for request in requests.all()]}
 
 
-@router.delete("/requests/{number}", **shaped(RequestStatus))
-async def cancel(number: Number, requests: RequestsOf) -> dict[str, Any]:
+@router.delete("/requests/{id}", **shaped(RequestStatus))
+async def cancel(id: Name, requests: RequestsOf) -> dict[str, Any]:
     """End a request: its client gets the error `request_cancelled`, its engine's slot is freed."""
-    return requests.cancel(number).to_json()
+    return requests.cancel(id).to_json()
 
 
 @router.get("/events", response_class=StreamingResponse, **written("text/event-stream"))

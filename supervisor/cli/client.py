@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
+import ssl
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit
@@ -21,6 +23,7 @@ Json = dict[str, Any]
 
 CONNECT_SECONDS = 5.0
 _NO_KEY = "The daemon needs an API key, or another one; give it with --api-key or in SUPERVISOR_API_KEY."
+_TLS_HELP = "SSL_CERT_FILE names the authorities to trust, SUPERVISOR_CLIENT_CERT a file with your certificate and key."
 ANSWER_SECONDS = 30.0
 _LONGEST_HEALTH = 65_536  # bytes; a stranger may say anything
 _LONGEST_ANSWER = 1 << 28  # bytes; a status of ten thousand models takes a tenth of it
@@ -33,16 +36,21 @@ class Client:
     Args:
         url: its base URL, as in the endpoint file; a path prefix is kept. UsageError where it is no HTTP URL.
         key: sent as a bearer token when given.
+        certificate: in PEM, the one that the daemon shows, for https; None: one that a usual authority vouches for. Our
+            own, where the daemon asks for one, is in the file of $SUPERVISOR_CLIENT_CERT.
         secret: what the daemon proves to know, anew on every connection, before anything is sent; None: it need not.
     """
 
-    def __init__(self, url: str, key: str | None = None, secret: str | None = None) -> None:
+    def __init__(
+        self, url: str, key: str | None = None, secret: str | None = None, certificate: str | None = None
+    ) -> None:
         self.url = url.rstrip("/")
         parts = _split(self.url)
         self._tls = parts.scheme == "https"
         self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path
         self._key = key
         self._secret = secret
+        self._certificate = certificate
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Json:
         """Return the JSON object at `path`. Raises DaemonUnreachable, RemoteError (the daemon's own), DaemonError."""
@@ -114,8 +122,11 @@ class Client:
         except TimeoutError as error:
             seconds = timeout or ANSWER_SECONDS
             raise DaemonUnreachable(f"The daemon at {self.url} did not answer within {seconds:g} s.") from error
+        except ssl.SSLError as error:  # a certificate of ours is asked for, and refused, after the handshake
+            raise DaemonError(f"TLS with {self.url} failed: {error.reason}. {_TLS_HELP}") from error
         except (http.client.HTTPException, OSError) as error:
-            raise DaemonError(f"The daemon at {self.url} broke off its answer; see `supervisor logs`.") from error
+            more = f" {_TLS_HELP}" if self._tls else ""
+            raise DaemonError(f"The daemon at {self.url} broke off its answer; see `supervisor logs`.{more}") from error
         finally:
             connection.close()
 
@@ -143,13 +154,27 @@ class Client:
             raise DaemonUnproven(f"What answers at {self.url} is not the daemon that wrote the endpoint file.")
 
     def _connect(self) -> http.client.HTTPConnection:
-        kind = http.client.HTTPSConnection if self._tls else http.client.HTTPConnection
-        connection = kind(self._host, self._port, timeout=CONNECT_SECONDS)
+        connection = self._unconnected()
         try:
             connection.connect()
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", None) or error.reason or str(error)
+            raise DaemonUnreachable(f"TLS with {self.url} failed: {why}. {_TLS_HELP}") from error
         except OSError as error:
             raise DaemonUnreachable(f"No daemon answers at {self.url} ({error.strerror or error}).") from error
         return connection
+
+    def _unconnected(self) -> http.client.HTTPConnection:
+        if not self._tls:
+            return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
+        from supervisor.system.certificates import pinned_context, usual_context  # noqa: PLC0415 - for https alone
+
+        own = os.environ.get("SUPERVISOR_CLIENT_CERT") or None
+        try:
+            context = usual_context(own) if self._certificate is None else pinned_context(self._certificate, own)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"The certificates for {self.url} cannot be read ({error}). {_TLS_HELP}") from None
+        return http.client.HTTPSConnection(self._host, self._port, timeout=CONNECT_SECONDS, context=context)
 
 
 def remote_error(envelope: Mapping[str, object], status: int | None = None) -> RemoteError:

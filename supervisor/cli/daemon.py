@@ -59,6 +59,7 @@ class Endpoint:
     url: str
     pid: int
     secret: str
+    certificate: str | None = None
 
 
 def find(args: argparse.Namespace) -> Daemon | None:
@@ -124,7 +125,9 @@ def read_endpoint(where: Places) -> Endpoint | None:
     try:
         is_root = hasattr(os, "getuid") and os.getuid() == 0
         found = json.loads(file.read_bytes() if is_root else read_own(file, _MOST_ENDPOINT))
-        return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]))
+        certificate = found.get("certificate")
+        shown = None if certificate is None else str(certificate)
+        return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]), shown)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
@@ -155,7 +158,7 @@ def _at_endpoint(where: Places, key: str | None) -> Daemon | None:
     endpoint = read_endpoint(where)
     if endpoint is None:
         return None
-    client = Client(endpoint.url, key, endpoint.secret)
+    client = Client(endpoint.url, key, endpoint.secret, endpoint.certificate)
     try:
         status = client.get("/api/v1/status")
     except DaemonError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from ipaddress import ip_network
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
@@ -114,6 +115,7 @@ Context = Annotated[int, Field(ge=256, le=MOST_TOKENS), _TOKENS, _tokens(256)]
 Mebibytes = Annotated[int, Field(ge=0, le=MOST_MIB), _SIZE, _mebibytes(0)]
 AllMebibytes = Annotated[int, Field(ge=-1, le=MOST_MIB), _SIZE, _mebibytes(-1)]  # -1: no limit
 BodyMebibytes = Annotated[int, Field(ge=1, le=MOST_BODY_MIB), _SIZE, _mebibytes(1, MOST_BODY_MIB)]
+FetchedMebibytes = Annotated[int, Field(ge=1, le=1024), _SIZE, _mebibytes(1, 1024)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False), _DURATION, _seconds("exclusiveMinimum")]
 NoSeconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False), _DURATION, _seconds("minimum")]
 
@@ -186,6 +188,14 @@ def _nameable(text: str) -> str:
     return text
 
 
+def _network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"is no network such as 192.168.0.0/16: {error}") from None
+    return text
+
+
 def _override(text: str) -> str:
     check_override(text)
     return text
@@ -205,6 +215,15 @@ Secret = Annotated[
     str, Field(min_length=8, max_length=1024, pattern=r"^[!-~]+$", description="8 to 1024 printable ASCII characters")
 ]
 Address = Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$", max_length=261, description="host:port")]
+Origin = Annotated[
+    str,
+    Field(
+        pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@]+)$",
+        max_length=256,
+        description="an origin such as http://localhost:3000, or *",
+    ),
+]
+Network = Annotated[str, Field(max_length=64, description="a network"), AfterValidator(_network)]
 Pattern = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Override = Annotated[
     str, Field(max_length=2 * MOST_CHARACTERS, description="PATTERN=BUFFER TYPE"), AfterValidator(_override)
@@ -212,6 +231,8 @@ Override = Annotated[
 
 Names = Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Addresses = Annotated[tuple[Address, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
+Origins = Annotated[tuple[Origin, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
+Networks = Annotated[tuple[Network, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Portions = Annotated[tuple[Portion, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Sizes = Annotated[dict[Name, Mebibytes], Field(max_length=MOST_ENTRIES), at_most(MOST_ENTRIES)]
 Json = Annotated[JsonValue, _ENDS]

@@ -14,7 +14,8 @@ from supervisor.config.words import nearest
 from supervisor.core.launch.extra import check_env, check_extra
 from supervisor.core.requests.access import is_loopback
 from supervisor.core.text.plaintext import is_name
-from supervisor.errors import SupervisorError
+from supervisor.errors import ConfigError, SupervisorError
+from supervisor.system.certificates import server_context
 
 
 class Complaint(NamedTuple):
@@ -43,11 +44,30 @@ def complaints(settings: Settings, *, insecure: bool) -> Iterator[Complaint]:
             "or start with `serve --insecure` to go without",
             about=(("server", "host"), ("server", "api_keys")),
         )
+    yield from _tls(settings)
     yield from _options(settings.defaults, ("defaults",))
     for name, model in settings.models.items():
         yield from _model(settings, name, model)
     yield from _names(settings)
     yield from _groups(settings)
+
+
+def _tls(settings: Settings) -> Iterator[Complaint]:
+    server = settings.server
+    for one, other in (("tls_cert", "tls_key"), ("tls_key", "tls_cert"), ("tls_client_ca", "tls_cert")):
+        if getattr(server, one) is not None and getattr(server, other) is None:
+            yield Complaint(("server", one), f"goes with `{other}`, which is missing", key=True)
+
+
+def certificates(settings: Settings) -> Iterator[Complaint]:
+    """Yield what is wrong with the files for TLS. Paths are absolute."""
+    files = settings.server.tls_files()
+    if files is None:
+        return
+    try:
+        server_context(files)
+    except ConfigError as error:
+        yield Complaint(tuple(str(error.param).split(".")), error.message)
 
 
 def _model(settings: Settings, name: str, model: ModelSettings) -> Iterator[Complaint]:

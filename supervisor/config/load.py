@@ -7,12 +7,13 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
-from supervisor.config.checks import complaints
+from supervisor.config.checks import certificates, complaints
 from supervisor.config.document import Document, Loc, NotADocument, Place, read_document
 from supervisor.config.expand import expand
 from supervisor.config.faults import ConfigFault, config_error, fault_at, validation_faults
@@ -27,6 +28,7 @@ FILE_NAME = "supervisor.yaml"
 KEY_VARIABLE = "SUPERVISOR_API_KEY"
 _ATTEMPTS = 5
 _FILES = tuple(row.name for row in options_of(LaunchOptions) if names_file(row.kind))
+_TLS_FILES = ("tls_cert", "tls_key", "tls_client_ca")
 _NOTHING: tuple[object, ...] = (None, ())
 _MISSING = object()
 _Model = TypeVar("_Model", bound=DefaultSettings)
@@ -118,7 +120,8 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
         faults.setdefault(loc, ConfigFault(fault.message, KEY_VARIABLE) if mine else fault)
     found = list(faults.values())
     if settings is not None:
-        further = complaints(start.over(settings), insecure=start.insecure)
+        placed = _with_absolute_files(start.over(settings), path)
+        further = chain(complaints(start.over(settings), insecure=start.insecure), certificates(placed))
         further_of_file = [one for one in further if not one.follows_from(faults)]
         found += [fault_at(document, path, one.loc, one.message, key=one.key) for one in further_of_file]
     if found or settings is None:
@@ -243,6 +246,9 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
     update: dict[str, object] = {"models": models, "defaults": _files_under(base, settings.defaults)}
     if settings.models_dir is not None:
         update["models_dir"] = absolute(base, settings.models_dir)
+    certified = {name: absolute(base, value) for name in _TLS_FILES if (value := getattr(settings.server, name))}
+    if certified:
+        update["server"] = settings.server.model_copy(update=certified)
     if settings.hub.cache is not None:
         update["hub"] = settings.hub.model_copy(update={"cache": absolute(base, settings.hub.cache)})
     return settings.model_copy(update={key: value for key, value in update.items() if key in settings.model_fields_set})

@@ -11,13 +11,16 @@ from supervisor.config.base import (
     Addresses,
     BodyMebibytes,
     Context,
+    FetchedMebibytes,
     Flag,
     HeaderCount,
     HeaderKibibytes,
     Mebibytes,
     Name,
     Names,
+    Networks,
     NoSeconds,
+    Origins,
     Path,
     Port,
     Positive,
@@ -35,9 +38,11 @@ from supervisor.core.devices.reserves import Reserves
 from supervisor.core.gguf.ggml import CacheType
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
+from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.system.certificates import TlsFiles
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
@@ -54,9 +59,12 @@ class ServerSettings(_Strict):
 
     host: Name = DEFAULT_HOST
     port: Port = DEFAULT_PORT
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
     api_keys: Annotated[tuple[Secret, ...], Field(max_length=1000)] = ()
     allowed_hosts: Names = ()
-    allowed_origins: Names = ()
+    allowed_origins: Origins = ()
     max_body_mib: BodyMebibytes = 256
     max_buffered_mib: BodyMebibytes = 1024
     max_header_kib: HeaderKibibytes = 64
@@ -71,9 +79,19 @@ class ServerSettings(_Strict):
     tool_calls: ToolMode = "auto"
     default_model: Name | None = None
     autoload: Autoload = "disk"
+    fetch_urls: Fetching = "https"
+    fetch_allow: Networks = ()
+    fetch_max_mib: FetchedMebibytes = 16
+    fetch_timeout: Seconds = 20
     log_level: LogLevel = "info"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
+
+    def tls_files(self) -> TlsFiles | None:
+        """Return the files for TLS; None where plain HTTP is spoken."""
+        if self.tls_cert is None or self.tls_key is None:
+            return None
+        return TlsFiles(self.tls_cert, self.tls_key, self.tls_client_ca)
 
 
 class QueueSettings(_Strict):

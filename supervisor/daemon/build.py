@@ -15,7 +15,7 @@ from supervisor.api.services import Services
 from supervisor.config import Settings
 from supervisor.config.current import Current
 from supervisor.core.schedule import Pins, Scheduler
-from supervisor.daemon.door import Door, bodies_of
+from supervisor.daemon.door import Door, bodies_of, fetch_rules
 from supervisor.daemon.edges import Edges
 from supervisor.daemon.server import Stop
 from supervisor.engines.engine import EngineLimits
@@ -29,6 +29,7 @@ from supervisor.pool.pool import Pool, PoolLimits
 from supervisor.probe.machine import Prober
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.counts import CallCounts
+from supervisor.proxy.media import Media
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.relay import Relaying, relay_endpoints
 from supervisor.proxy.toolcalls import ToolCalls
@@ -215,6 +216,7 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
             current.view(lambda settings: settings.server.default_model),
             autoloads,
         ),
+        media=Media(current.view(fetch_rules)),
     )
 
 

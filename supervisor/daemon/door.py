@@ -8,23 +8,26 @@ from dataclasses import dataclass
 from supervisor.config import Settings
 from supervisor.config.settings import ServerSettings
 from supervisor.core.requests.access import AccessRules, is_loopback
+from supervisor.core.requests.media import FetchRules, networks
 from supervisor.daemon.lock import FileShares, url_of
+from supervisor.daemon.tls import Certificates
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.connections import ClientLimits
 
 
 @dataclass(frozen=True)
 class Door:
-    """The listener on `host`, and how the files that the process may open are shared out."""
+    """The listener on `host`, how the files that the process may open are shared out, and the certificate, for TLS."""
 
     listener: socket.socket
     shares: FileShares
     host: str
+    certificates: Certificates | None = None
 
     @property
     def url(self) -> str:
         """The URL for clients."""
-        return url_of(self.listener, self.host)
+        return url_of(self.listener, self.host, tls=self.certificates is not None)
 
     def limits(self, settings: Settings) -> ClientLimits:
         """Return what a client may take; never more connections than there are files for."""
@@ -54,3 +57,14 @@ def bodies_of(server: ServerSettings) -> Bodies:
     """Room for what is relayed."""
     keys = ("server.max_body_mib", "server.max_buffered_mib")
     return Bodies(server.max_body_mib << 20, server.max_buffered_mib << 20, keys)
+
+
+def fetch_rules(settings: Settings) -> FetchRules:
+    """Return what may be fetched of that which requests name by its address."""
+    server = settings.server
+    return FetchRules(
+        fetching=server.fetch_urls,
+        allowed=networks(server.fetch_allow),
+        most=server.fetch_max_mib << 20,
+        seconds=server.fetch_timeout,
+    )

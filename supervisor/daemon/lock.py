@@ -8,13 +8,20 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from supervisor import __version__
 from supervisor.config.settings import ServerSettings
 from supervisor.core.requests.access import is_loopback
-from supervisor.errors import AddressInUse, DaemonAlreadyRunning, HostNotAllowed, InsecureBind, Unauthorized
+from supervisor.errors import (
+    AddressInUse,
+    DaemonAlreadyRunning,
+    HostNotAllowed,
+    InsecureBind,
+    TlsRequired,
+    Unauthorized,
+)
 from supervisor.system.atomic import atomic_write
 from supervisor.system.owned import own_folder
 from supervisor.system.paths import Places
@@ -30,6 +37,7 @@ _OPEN_FILES = 10_240  # macOS takes no more
 _RESERVE = 512  # files for engines, logs and the hub, where there are that many
 _ANSWER_SECONDS = 2.0
 _ANSWER_BYTES = 1 << 22  # the status of some thousand models
+_SPEAKS_TLS = "it speaks TLS"
 _BACKLOG = 2048  # connections that wait to be accepted; uvicorn's own number
 
 
@@ -109,10 +117,11 @@ def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
         listener.close()
         taken = error.errno == errno.EADDRINUSE
         if taken and (holder := _daemon_at(host, port)) is not None:
+            url = f"{_scheme(tls=holder == _SPEAKS_TLS)}://{_in_url(host)}:{port}"
             raise AddressInUse(
                 f"{host}:{port} is taken by a daemon of this program ({holder}) that has another state folder. Use it "
-                f"with --url http://{_in_url(host)}:{port}, end it with `supervisor stop --url …`, or choose another "
-                "address with --port or server.port."
+                f"with --url {url}, end it with `supervisor stop --url …`, or choose another address with --port or "
+                "server.port."
             ) from None
         reason = "is taken by another program" if taken else f"cannot be bound ({error.strerror or error})"
         raise AddressInUse(f"{host}:{port} {reason}; choose another with --port or server.port.") from None
@@ -135,8 +144,10 @@ def _daemon_at(host: str, port: int) -> str | None:
     if response.status == 200 and {"pid", "version", "models"} <= told.keys():
         return f"pid {told['pid']}, version {told['version']}"
     error = told.get("error")
-    mine = isinstance(error, dict) and error.get("code") in {Unauthorized.code, HostNotAllowed.code}
-    return "it asks for a key" if mine else None
+    code = error.get("code") if isinstance(error, dict) else None
+    if code == TlsRequired.code:
+        return _SPEAKS_TLS
+    return "it asks for a key" if code in {Unauthorized.code, HostNotAllowed.code} else None
 
 
 def _reachable(host: str) -> str:
@@ -149,19 +160,34 @@ def _in_url(host: str) -> str:
     return f"[{name}]" if ":" in name else name
 
 
-def url_of(listener: socket.socket, host: str) -> str:
+def url_of(listener: socket.socket, host: str, *, tls: bool) -> str:
     """Return the base URL at which this machine reaches the listener."""
     port = listener.getsockname()[1]
-    return f"http://{_in_url(host)}:{port}"
+    return f"{_scheme(tls=tls)}://{_in_url(host)}:{port}"
+
+
+def _scheme(*, tls: bool) -> str:
+    return "https" if tls else "http"
 
 
 @contextlib.contextmanager
-def endpoint_file(places: Places, url: str, started_at: float, secret: str) -> Iterator[None]:
-    """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it."""
+def endpoint_file(
+    places: Places, url: str, started_at: float, secret: str, certificate: Callable[[], str | None] = lambda: None
+) -> Iterator[Callable[[], None]]:
+    """Tell other programs of this user where the daemon is, for as long as it runs, and how it proves that it is it.
+
+    certificate: which it shows now. Gives a function that writes the file anew, for when that changes.
+    """
     content = {"url": url, "secret": secret, "pid": os.getpid(), "version": __version__, "started_at": started_at}
-    atomic_write(places.endpoint_file, json.dumps(content).encode())
+
+    def write() -> None:
+        shown = certificate()
+        told = content if shown is None else {**content, "certificate": shown}
+        atomic_write(places.endpoint_file, json.dumps(told).encode())
+
+    write()
     try:
-        yield
+        yield write
     finally:
         places.endpoint_file.unlink(missing_ok=True)
 

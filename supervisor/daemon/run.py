@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from supervisor.daemon.lock import (
     listen,
 )
 from supervisor.daemon.server import Server, Stop, loop_factory
+from supervisor.daemon.tls import Certificates, certificates_of
 from supervisor.engines.log import OutputLog
 from supervisor.planning.learning import Learning
 from supervisor.planning.lookout import Lookout
@@ -101,7 +102,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
                 partial(_check, host, insecure=options.insecure),
                 time.time,
             )
-            door = Door(listener, shares, host)
+            door = Door(listener, shares, host, certificates_of(settings.server))
             world = World(current, source, where, env, prober, learning, own_log, control, door, keys)
             runner.run(_serve(world, build_engines(world)))
     return 0
@@ -136,11 +137,14 @@ async def _serve(world: World, engines: Engines) -> None:
 
 async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     engines, identity = daemon.engines, daemon.identity
-    server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog)
+    certificates = world.door.certificates
+    server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
     serving = asyncio.create_task(server.serve(sockets=[world.door.listener]))
     await _first_loads(world.current.settings, engines, daemon.readiness)
-    with endpoint_file(world.places, identity.url, identity.started_at, identity.secret):
-        with _watching(daemon.reloader, engines, stop), _keeping(world.keys):
+    shown = partial(_leaf, certificates)
+    with endpoint_file(world.places, identity.url, identity.started_at, identity.secret, shown) as tell:
+        renewed = None if certificates is None else certificates.watch(tell)
+        with _watching(daemon.reloader, engines, stop, renewed), _keeping(world.keys):
             _log.info("daemon_ready", url=identity.url, pid=os.getpid())
             gc.freeze()  # what is there now stays: collections need not look at it
             asked = asyncio.ensure_future(stop.asked.wait())
@@ -157,6 +161,10 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     await world.keys.flush()
 
 
+def _leaf(certificates: Certificates | None) -> str | None:
+    return None if certificates is None else certificates.leaf
+
+
 async def _first_loads(settings: Settings, engines: Engines, readiness: Readiness) -> None:
     """Ask for what was loaded before, if that is wanted, and for what is to be loaded always."""
     engines.slots.sweep()
@@ -169,11 +177,16 @@ async def _first_loads(settings: Settings, engines: Engines, readiness: Readines
 
 
 @contextlib.contextmanager
-def _watching(reloader: Reloader, engines: Engines, stop: Stop) -> Iterator[None]:
-    """Within the block, take over a configuration whose file changes, or on SIGHUP, and notice suspensions."""
+def _watching(
+    reloader: Reloader, engines: Engines, stop: Stop, renewed: Coroutine[object, object, None] | None
+) -> Iterator[None]:
+    """Within the block, take over a configuration whose file changes, or on SIGHUP, and notice suspensions.
+
+    renewed: takes over a certificate whose files change.
+    """
     loop = asyncio.get_running_loop()
     resumed = watch_for_resume(partial(_resumed, engines.pool, engines.parts.lookout))
-    tasks = {asyncio.ensure_future(reloader.watch()), asyncio.ensure_future(resumed)}
+    tasks = {asyncio.ensure_future(one) for one in (reloader.watch(), resumed, renewed) if one is not None}
     terminal = has_terminal()
 
     def hung_up() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
@@ -12,8 +13,10 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
+from supervisor.daemon.tls import Certificates
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.server import RelayingProtocol
+from supervisor.proxy.tls import Entrance, PlainProtocol, TlsListener
 
 try:
     import uvloop
@@ -36,7 +39,14 @@ class Stop:
 class Server(uvicorn.Server):
     """uvicorn whose signals set our own event: engines end first, so that open streams get a proper ending."""
 
-    def __init__(self, stop: Stop, app: ASGIApp, connections: Connections, backlog: int) -> None:
+    def __init__(
+        self,
+        stop: Stop,
+        app: ASGIApp,
+        connections: Connections,
+        backlog: int,
+        certificates: Certificates | None = None,
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -52,7 +62,27 @@ class Server(uvicorn.Server):
             )
         )
         self._stop = stop
+        self._connections = connections
+        self._certificates = certificates
         self._leaving = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve, with TLS where there is a certificate."""
+        if self._certificates is None or sockets is None:
+            return await super().startup(sockets)
+        entrance = Entrance(
+            context=self._certificates.context,
+            patience=lambda: self._connections.limits().head_s,
+            most=self.config.backlog,
+            protocol=partial(self._protocol, RelayingProtocol),
+            plain=partial(self._protocol, PlainProtocol),
+        )
+        self.servers = [TlsListener(one, entrance) for one in sockets]  # type: ignore[misc]  # closed as asyncio's are
+        self.started = True
+        return None
+
+    def _protocol(self, kind: type[RelayingProtocol]) -> RelayingProtocol:
+        return kind(self._connections, self.config, self.server_state, {})
 
     async def main_loop(self) -> None:
         """Wake once a second for the `Date` header; uvicorn's own loop wakes ten times."""

@@ -70,7 +70,9 @@ SupervisorError                     internal_error
 │     └─ LoadCancelled              load_cancelled
 └─ RequestError                     request_error
    ├─ InvalidRequest                invalid_request
-   │  └─ PayloadTooLarge            payload_too_large
+   │  ├─ PayloadTooLarge            payload_too_large
+   │  │  └─ MediaTooLarge           media_too_large
+   │  └─ MediaUrlRefused            media_url_refused
    ├─ EncodingNotSupported          encoding_not_supported
    ├─ HeadersTooLarge               headers_too_large
    ├─ RequestTimeout                request_timeout
@@ -86,7 +88,9 @@ SupervisorError                     internal_error
    ├─ OriginNotAllowed              origin_not_allowed
    ├─ RequestNotFound               request_not_found
    ├─ RouteNotFound                 route_not_found
-   └─ TimeLimit                     time_limit
+   ├─ TimeLimit                     time_limit
+   ├─ MediaNotFetched               media_not_fetched
+   └─ TlsRequired                   tls_required
 
 The tree is drawn by `python -m tests.support.pages`. A class says its `code`, which is a promise to scripts, and
 the `status` of an HTTP answer; messages say what is wrong and what to do. Exit codes live in `cli/exits.py`.

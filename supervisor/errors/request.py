@@ -145,3 +145,27 @@ class TimeLimit(RequestError):
 
     code = "time_limit"
     status = 504
+
+
+class MediaUrlRefused(InvalidRequest):
+    """An address of an image, sound or video is one that the daemon does not fetch from."""
+
+    code = "media_url_refused"
+
+
+class MediaTooLarge(PayloadTooLarge):
+    """What is at the address of a medium exceeds the limit."""
+
+    code = "media_too_large"
+
+
+class MediaNotFetched(RequestError):
+    """A medium could not be fetched from its address."""
+
+    code = "media_not_fetched"
+
+
+class TlsRequired(RequestError):
+    """Plain HTTP was spoken where the daemon speaks TLS."""
+
+    code = "tls_required"

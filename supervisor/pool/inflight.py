@@ -1,4 +1,4 @@
-"""Keep the requests that are being answered: who waits, who runs, and a way to cancel one by its number.
+"""Keep the requests that are being answered: who waits, who runs, and a way to cancel one by its number or id.
 
 A request costs one object and one insertion here; everything else is work of those who ask.
 """
@@ -12,14 +12,20 @@ from contextlib import contextmanager
 
 from supervisor.core.schedule.events import EngineId, ModelId
 from supervisor.errors import RequestCancelled, RequestNotFound
+from supervisor.system.requestid import current_id, new_id
 
 _SHOWN = 256  # characters of a path: every list and event of requests repeats it
 
 
 class InflightRequest:
-    """A request. `since`: seconds of the pool's clock. `answer`: the id that its answer has told its client."""
+    """A request.
 
-    __slots__ = ("_cancelled", "_engine", "_task", "answer", "id", "model", "path", "since", "stream")
+    Attributes:
+        since: seconds of the pool's clock.
+        request_id: the one in its response's head. answer: the id that its answer has told its client.
+    """
+
+    __slots__ = ("_cancelled", "_engine", "_task", "answer", "id", "model", "path", "request_id", "since", "stream")
 
     def __init__(self, number: int, model: ModelId, path: str, *, stream: bool, since: float) -> None:
         self.id = number
@@ -27,6 +33,7 @@ class InflightRequest:
         self.path = path
         self.stream = stream
         self.since = since
+        self.request_id = current_id() or new_id()
         self.answer: str | None = None
         self._engine: EngineId | None = None
         self._task = asyncio.current_task()
@@ -95,15 +102,19 @@ class Inflight:
         del self._requests[request.id]
         self._tell()
 
-    def cancel(self, number: int) -> InflightRequest:
-        """Cancel one request. Raise RequestNotFound where it is over already."""
-        request = self._requests.get(number)
-        if request is None:
+    def cancel(self, name: str) -> InflightRequest:
+        """Cancel the request of that number or, where it is none, all that have that id; return the oldest of them.
+
+        Raise RequestNotFound where none is in flight any more.
+        """
+        meant = [one for one in self if (str(one.id) if name.isdigit() else one.request_id) == name]
+        if not meant:
             raise RequestNotFound(
-                f"No request {number} is in flight; GET /api/v1/requests lists those that are.", param="id"
+                f"No request {name} is in flight; GET /api/v1/requests lists those that are.", param="id"
             )
-        request.cancel()
-        return request
+        for one in meant:
+            one.cancel()
+        return meant[0]
 
     def cancel_answer(self, answer: str, sees: Callable[[ModelId], bool] = lambda model: True) -> InflightRequest:
         """Cancel the request whose answer has this id. Raise RequestNotFound where there is none of a model seen."""

@@ -11,6 +11,7 @@ from starlette.types import Receive, Send
 from supervisor.core.stream.apis import OPENAI, Api
 from supervisor.core.stream.sse import SseEvent, encode
 from supervisor.core.text.foreignjson import written
+from supervisor.system.requestid import current_id
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
 SSE_HEADERS = [
@@ -117,7 +118,7 @@ class Responder:
             await self.end(self._event(status, body))
             return
         if status >= 400 and self._api is not OPENAI:
-            body = written(self._api.envelope(json.loads(body)))
+            body = written(self._api.envelope(json.loads(body), current_id()))
         further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         self.said = self.ended = True  # whatever becomes of it, nothing can be added
         await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])

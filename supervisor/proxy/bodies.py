@@ -8,20 +8,21 @@ relays; what is left of it to be parsed is small, and parsed in a thread.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import mmap
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from starlette.types import Receive, Scope
 
 from supervisor.core.requests.affinity import CHARACTERS
 from supervisor.core.requests.forms import FormOutline, FormReader, boundary_of
-from supervisor.core.requests.outline import Outline, Payload
+from supervisor.core.requests.outline import Outline, Payload, of_small
 from supervisor.core.requests.outliner import Outliner
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
@@ -140,17 +141,6 @@ class Turns:
         self._counting = False
 
 
-class _Outlined(Protocol):
-    """A body of which only the outline is looked at: see `Outline` and `FormOutline`."""
-
-    @property
-    def opaque(self) -> bool: ...
-
-    def pieces(self, payload: bytes, /) -> Payload: ...
-
-    def heads(self, value: object, size: int, /) -> object: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ClientJson:
     """A client's JSON object, or a form's fields as one.
@@ -166,7 +156,7 @@ class ClientJson:
     fields: Mapping[str, object]
     size: int
     _bodies: Bodies
-    _outline: _Outlined | None = None
+    _outline: Outline | FormOutline | None = None
     content_type: str = JSON
 
     @property
@@ -181,6 +171,28 @@ class ClientJson:
     def heads(self, value: object) -> object:
         """Return a value of `fields` of which only the beginnings of texts count."""
         return value if self._outline is None else self._outline.heads(value, CHARACTERS)
+
+    def whole(self, text: str, most: int) -> str:
+        """Return a text of `fields` that may have been left out; of a longer one the first `most` characters."""
+        found = text if self._outline is None else self._outline.heads(text, most)
+        assert isinstance(found, str)  # the head of a text is one
+        return found
+
+    def unseen(self) -> Iterator[memoryview]:
+        """Yield the fields in which nothing can be looked at, as they came."""
+        return self._outline.hidden() if isinstance(self._outline, Outline) else iter(())
+
+    def with_texts(self, texts: Sequence[bytes]) -> tuple[ClientJson, tuple[str, ...]]:
+        """Return the same request that may hold these texts too, and the marks that stand for them in its fields.
+
+        texts: as they stand in JSON, escaped. They are left out of what is parsed and changed, as other long texts.
+        """
+        assert not isinstance(self._outline, FormOutline)  # a form's files are none of its fields
+        outline, marks = self._outline or of_small(self.text, secrets.token_hex(8)), []
+        for text in texts:
+            outline, mark = outline.with_text(text)
+            marks.append(mark)
+        return replace(self, size=self.size + sum(map(len, texts)), _outline=outline), tuple(marks)
 
     async def work(self, function: Callable[[], _Result]) -> _Result:
         """Run a function that computes with all of this request, and return its result; for a large one in a thread."""
@@ -339,4 +351,5 @@ class _Body:
 
 
 async def _in_thread(thread: Executor, function: Callable[[], _Result]) -> _Result:
-    return await asyncio.get_running_loop().run_in_executor(thread, function)
+    known = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(thread, known.run, function)

@@ -7,6 +7,9 @@ from typing import Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from supervisor.core.requests.identity import naming
+from supervisor.system.requestid import current_id
+
 _LENGTH = b"content-length"
 _OLD = "1.0"
 
@@ -31,7 +34,9 @@ def for_old_clients(app: ASGIApp, connection: Old) -> ASGIApp:
         if scope["http_version"] != _OLD or scope["method"] == "HEAD":
             await app(scope, receive, send)
             return
-        answer = _Answer(send, connection)
+        name = current_id()
+        names = [] if name is None else naming(name, scope["path"])
+        answer = _Answer(send, connection, names)
         await app({**scope, "extensions": {}}, receive, answer.send)
         if answer.open_ended:  # the server must not take it for none: it hears of the end first
             connection.end()
@@ -42,10 +47,11 @@ def for_old_clients(app: ASGIApp, connection: Old) -> ASGIApp:
 
 
 class _Answer:
-    """An answer. `open_ended`: it is written here, and ends with the connection."""
+    """An answer. names: headers that name its request. `open_ended`: written here, it ends with the connection."""
 
-    def __init__(self, send: Send, connection: Old) -> None:
+    def __init__(self, send: Send, connection: Old, names: list[tuple[bytes, bytes]]) -> None:
         self._send = send
+        self._names = names
         self._connection = connection
         self.open_ended = False
 
@@ -53,7 +59,7 @@ class _Answer:
         """Send a part."""
         if message["type"] == "http.response.start" and _has_no_length(message):
             self.open_ended = True
-            await self._connection.write(_head(message))
+            await self._connection.write(_head(message, self._names))
         elif self.open_ended:
             await self._connection.write(message.get("body", b""))
         else:
@@ -65,8 +71,8 @@ def _has_no_length(start: Message) -> bool:
     return not bodiless and all(name.lower() != _LENGTH for name, _ in start["headers"])
 
 
-def _head(start: Message) -> bytes:
+def _head(start: Message, names: list[tuple[bytes, bytes]]) -> bytes:
     status = HTTPStatus(start["status"])
-    lines = [b"%b: %b" % (name, value) for name, value in start["headers"]]
+    lines = [b"%b: %b" % (name, value) for name, value in (*names, *start["headers"])]
     first = f"HTTP/1.1 {status} {status.phrase}".encode()
     return b"\r\n".join([first, *lines, b"connection: close", b"", b""])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,6 +37,7 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.media import Media
 from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
@@ -65,6 +66,7 @@ class Relaying:
     tool_calls: ToolCalls
     waiting: Waiting
     naming: Naming
+    media: Media = field(default_factory=Media)
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -86,7 +88,7 @@ class RelayEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
-                await while_connected(receive, self._answer(scope, body, responder))
+                await while_connected(receive, self._answer(scope, body, room, responder))
         except ClientGone:
             return
         except SupervisorError as error:
@@ -97,9 +99,11 @@ class RelayEndpoint:
             return await read_form(receive, room, scope)
         return await read_json(receive, room, declared_size(scope))
 
-    async def _answer(self, scope: Scope, body: ClientJson, responder: Responder) -> None:
+    async def _answer(self, scope: Scope, body: ClientJson, room: Room, responder: Responder) -> None:
         patience, key = Patience.of(scope), key_of(scope)
         entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
+        if not self.route.is_form:
+            body = await self.relaying.media.put_in(body, room)
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:

@@ -7,6 +7,8 @@ go the ordinary way.
 A head's size is counted while its bytes arrive, before anything is made of them. Each part of a request has its time.
 What is wrong is answered here where no request has come of it yet; the connection is then closed, after a moment in
 which the client can read the answer.
+
+Every response names its request in `x-request-id`, and so does every line that is logged while it is answered.
 """
 
 from __future__ import annotations
@@ -16,23 +18,26 @@ import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import httptools
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from supervisor.core.requests.identity import given_id, naming
 from supervisor.core.routes import api_of
 from supervisor.errors import HeadersTooLarge, InvalidRequest, RequestTimeout, SupervisorError
 from supervisor.proxy.connections import Connections, Place, management_only, too_many_connections
 from supervisor.proxy.deadline import Deadline
 from supervisor.proxy.oldclients import for_old_clients
+from supervisor.system.requestid import answering, new_id
 
 _EXTENSION = "supervisor.relay"
 _TRANSPORT = "transport"
+_ID = "id"
 
 _LINGER_S = 5.0  # how long a client may go on sending what nobody wants any more
 _LINGER_BYTES = 16 << 20  # and how much
@@ -76,6 +81,7 @@ class RelayingProtocol(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None  # the request that is being answered; others may queue
         self._unsent: float = inf  # bytes that a closing connection had yet to send when it was looked at last
         self.url = b""
+        self._id = ""  # of the present request, once its head is complete
 
     # -- the connection
 
@@ -160,6 +166,7 @@ class RelayingProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._phase = "head"
         self._unread = self._head = self._fields = 0
+        self._id = ""
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the request line."""
@@ -177,8 +184,9 @@ class RelayingProtocol(HttpToolsProtocol):
         """Make the request's task, which runs later. Too many requests end the connection."""
         if len(self.pipeline) >= _QUEUED:
             raise _Stop
+        self._id = given_id(self.headers) or new_id()
+        self.scope["extensions"] = {_EXTENSION: {_TRANSPORT: self.transport, _ID: self._id}}
         super().on_headers_complete()
-        self.scope["extensions"] = {_EXTENSION: {_TRANSPORT: self.transport}}
         if self._place is not Place.FULL:
             self.cycle.keep_alive = False
         self._connections.works(self)
@@ -218,7 +226,9 @@ class RelayingProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        name: str = cast(Scope, cycle.scope)["extensions"][_EXTENSION][_ID]
+        cycle.default_headers = [*cycle.default_headers, *naming(name, cycle.scope["path"])]
+        super()._start_asgi_task(cycle, cast(Any, _named(app, name)))
 
     def on_response_complete(self) -> None:
         """Set the limit for what the client owes next: the rest of a body, or another request."""
@@ -321,8 +331,10 @@ class RelayingProtocol(HttpToolsProtocol):
     def _write(self, error: SupervisorError) -> None:
         status, body, headers = self._connections.render_error(error)
         path = self.url.partition(b"?")[0].decode("latin-1")
-        body = json.dumps(api_of(path).envelope(json.loads(body))).encode()
-        self.transport.write(_response(status, body, headers))
+        name = self._id or new_id()
+        body = json.dumps(api_of(path).envelope(json.loads(body), name)).encode()
+        names = {key.decode(): value.decode() for key, value in naming(name, path)}
+        self.transport.write(_response(status, body, {**headers, **names}))
 
 
 class _Flow(FlowControl):
@@ -334,6 +346,19 @@ class _Flow(FlowControl):
         """Stop reading what the client sends."""
         super().pause_reading()
         self.was_paused = True
+
+
+def _named(app: ASGIApp, request_id: str) -> ASGIApp:
+    """Return `app` for one request, in whose task the id is known, to the server's own log as well."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        request = answering(request_id)
+        try:
+            await app(scope, receive, send)
+        finally:
+            asyncio.get_running_loop().call_soon(request.over)  # the server first logs what was raised
+
+    return serve
 
 
 def _response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:

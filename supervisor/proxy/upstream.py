@@ -35,6 +35,7 @@ from supervisor.pool.pool import Lease
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
+from supervisor.proxy.media import check_unseen
 from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, key_of, metered, told
 from supervisor.proxy.naming import seen_by, split_query
 from supervisor.proxy.patience import Patience
@@ -45,6 +46,7 @@ from supervisor.proxy.toolcalls import Prepared, plainly
 
 _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
+_FORMS = ("/audio/transcriptions",)  # whose bodies are forms, with the medium itself in them
 _Ends: TypeAlias = tuple[Responder, Unmetered]  # of an answer: who gets it, and who counts it
 
 
@@ -101,16 +103,21 @@ class UpstreamEndpoint:
                 if is_withheld(scope["method"], unquote(path)):
                     raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 body, said = await _body(scope, path, receive, room)
-                await while_connected(receive, self._answer(scope, (model, path), (body, said), responder))
+                await while_connected(receive, self._answer(scope, (model, path), (body, said), room, responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(told(key, error)))
 
     async def _answer(
-        self, scope: Scope, where: tuple[str, str], given: tuple[Payload, ClientJson | None], responder: Responder
+        self,
+        scope: Scope,
+        where: tuple[str, str],
+        given: tuple[Payload, ClientJson | None],
+        room: Room,
+        responder: Responder,
     ) -> None:
-        (model, target), (body, said) = where, given
+        (model, target), (body, said) = where, await self._with_media(where[1], given, room)
         query = scope.get("query_string", b"").decode("latin-1")
         kind = header(scope, b"content-type").decode("latin-1") or JSON
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body)
@@ -121,7 +128,8 @@ class UpstreamEndpoint:
             options = self.relaying.registry.find(model).options
             await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
             call = replace(call, content_type=JSON)  # as a form it could name another action
-        generation = None if said is None else await said.work(partial(_generation, call, target, said))
+        generates = said is not None and call.method == "POST" and _generates(target)
+        generation = await said.work(partial(_generation, call, target, said)) if said and generates else None
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
@@ -134,6 +142,20 @@ class UpstreamEndpoint:
                     raise
                 if not responder.started:
                     raise error from None
+
+    async def _with_media(
+        self, path: str, given: tuple[Payload, ClientJson | None], room: Room
+    ) -> tuple[Payload, ClientJson | None]:
+        """Return a request that names no media by their addresses: nothing is fetched by an engine."""
+        body, said = given
+        if said is None:
+            if not path.endswith(_FORMS):
+                await asyncio.to_thread(check_unseen, (body,) if isinstance(body, bytes) else body)
+            return given
+        if said.content_type != JSON:
+            return given
+        filled = await self.relaying.media.put_in(said, room)
+        return given if filled is said else (filled.payload(filled.text), filled)
 
     async def _look(self, model: str, call: _Call, responder: Responder) -> None:
         client = self.relaying.pool.ready_client(model)
@@ -185,8 +207,13 @@ async def _body(scope: Scope, path: str, receive: Receive, room: Room) -> tuple[
     route = route_of(path) if scope["method"] == "POST" else None
     if route is not None and route.is_form:
         return b"", await read_form(receive, room, scope)
-    generates = route is not None and route.generates
-    return await read_any(receive, room, declared_size(scope), as_json=generates)
+    return await read_any(receive, room, declared_size(scope), as_json=not path.endswith(_FORMS))
+
+
+def _generates(path: str) -> bool:
+    """Return whether the engine's path generates."""
+    route = route_of(path)
+    return route is not None and route.generates
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -11,7 +11,12 @@ from supervisor.pool.inflight import Inflight, InflightRequest
 
 @dataclass(frozen=True)
 class RequestStatus:
-    """One request. `engine`: the number of the one that answers; None: it waits. `since`: seconds since 1970."""
+    """One request.
+
+    Attributes:
+        id: its number. engine: the number of the one that answers; None: it waits. since: seconds since 1970.
+        request_id: the one in the head of its response, which its client may have chosen.
+    """
 
     id: int
     model: str
@@ -20,6 +25,7 @@ class RequestStatus:
     since: float
     state: str
     stream: bool
+    request_id: str
 
     def to_json(self) -> dict[str, Any]:
         """For programs (docs/rest.md)."""
@@ -47,9 +53,9 @@ class Requests:
         """The oldest first."""
         return [self._of(one) for one in self._inflight if self._sees(one.model)]
 
-    def cancel(self, number: int) -> RequestStatus:
-        """End one; it as it was. Raises RequestNotFound."""
-        return self._of(self._inflight.cancel(number))
+    def cancel(self, name: str) -> RequestStatus:
+        """End one, by number or id; return it as it was. Raises RequestNotFound."""
+        return self._of(self._inflight.cancel(name))
 
     def cancel_answer(self, answer: str) -> RequestStatus:
         """End the one whose answer has this id; it as it was. Raises RequestNotFound, for one not seen, too."""
@@ -57,4 +63,6 @@ class Requests:
 
     def _of(self, one: InflightRequest) -> RequestStatus:
         state = "waiting" if one.engine is None else "running"
-        return RequestStatus(one.id, one.model, one.engine, one.path, self._to_epoch(one.since), state, one.stream)
+        return RequestStatus(
+            one.id, one.model, one.engine, one.path, self._to_epoch(one.since), state, one.stream, one.request_id
+        )

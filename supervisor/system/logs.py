@@ -23,6 +23,7 @@ from supervisor.core.text.loglevel import LEVELS, LogLevel
 from supervisor.core.text.plaintext import one_line, plain
 from supervisor.core.text.secrets import without_credentials
 from supervisor.system.logfile import LogFile
+from supervisor.system.requestid import current_id
 from supervisor.system.terminal import obeyed
 
 LogFormat = Literal["text", "json"]
@@ -131,7 +132,10 @@ class _PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return its line, and the lines of its traceback."""
-        return _cut(plain(super().format(record)), _LONGEST_TRACEBACK)
+        request = current_id()
+        said = f"[{request}] {record.getMessage()}" if request else record.getMessage()
+        named = logging.makeLogRecord({**vars(record), "msg": said, "args": None})
+        return _cut(plain(super().format(named)), _LONGEST_TRACEBACK)
 
 
 def configure(log_format: LogFormat, mirror: Callable[[bytes], None], control: LogControl | None = None) -> LogControl:
@@ -143,6 +147,7 @@ def configure(log_format: LogFormat, mirror: Callable[[bytes], None], control: L
     structlog.configure(
         processors=[
             control.choose,
+            of_request,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             redact,
@@ -160,6 +165,12 @@ def configure(log_format: LogFormat, mirror: Callable[[bytes], None], control: L
     for name in _SAID_TO_CLIENTS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return control
+
+
+def of_request(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Name the request that is being answered, where one is."""
+    request = current_id()
+    return event if request is None else {**event, "request_id": request}
 
 
 def redact(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -55,6 +55,19 @@ def test_an_allowed_page_gets_its_preflight_and_headers(daemon: RunningDaemon) -
     answer = daemon.http.post("/v1/chat/completions", json=CHAT, headers=origin)
     assert answer.status_code == 404
     assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
+    assert "x-request-id" in answer.headers["access-control-expose-headers"]
+
+
+def test_every_page_may_ask_models_and_manages_nothing() -> None:
+    settings = {"server": {"allowed_origins": ["*", "http://localhost:3000"]}}
+    with scratch_home() as home, running_daemon(home, Path("/nonexistent"), settings) as daemon:
+        for origin, managed in (("https://page.example", 403), ("http://localhost:3000", 204)):
+            asked = {"origin": origin, "access-control-request-method": "POST"}
+            found = daemon.http.options("/v1/chat/completions", headers=asked)
+            assert (found.status_code, found.headers["access-control-allow-origin"]) == (204, origin)
+            assert daemon.http.post("/v1/chat/completions", json=CHAT, headers={"origin": origin}).status_code == 404
+            found = daemon.http.options("/api/v1/models/unload", headers=asked)
+            assert (found.status_code, "access-control-allow-origin" in found.headers) == (managed, managed == 204)
 
 
 def test_the_daemon_proves_itself_without_a_key_to_who_may_read_its_endpoint_file() -> None:

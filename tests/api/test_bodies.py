@@ -98,7 +98,7 @@ async def ask(method: str, path: str, body: Iterator[bytes], *headers: tuple[byt
 def routes() -> list[tuple[str, str]]:
     """Every path that there is, with each method whose body is read."""
     (_, schema), _ = asyncio.run(ask("GET", "/openapi.json", iter(())))
-    found = {path.replace("{model}", "m").replace("{number}", "1").replace("{slot}", "0") for path in schema["paths"]}
+    found = {path.replace("{model}", "m").replace("{id}", "1").replace("{slot}", "0") for path in schema["paths"]}
     found |= {*SERVED, "/upstream/m/completion", "/docs", "/openapi.json", "/nowhere", "/v1/nowhere"}
     return [(method, path) for path in sorted(found) for method in METHODS]
 

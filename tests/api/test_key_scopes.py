@@ -25,7 +25,7 @@ from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.routes import served_routes
 
 PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
-NUMBERS = {"slot": "0", "number": "1"}
+NUMBERS = {"slot": "0", "id": "1"}
 OPEN = ("GET", "/health")
 INFER, MANAGE, READ = Scope.INFER, Scope.MANAGE, Scope.READ
 

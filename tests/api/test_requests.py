@@ -104,7 +104,9 @@ def test_a_running_request_without_a_stream_is_cancelled(narrow: RunningDaemon) 
 def test_an_unknown_request_is_not_found(daemon: RunningDaemon) -> None:
     answer = cancel(daemon, 4711)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "request_not_found")
-    assert daemon.http.delete("/api/v1/requests/x").status_code == 400
+    unknown = daemon.http.delete("/api/v1/requests/x")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "request_not_found")
+    assert daemon.http.delete(f"/api/v1/requests/{'x' * 129}").status_code == 400
 
 
 @contextmanager

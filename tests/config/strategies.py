@@ -40,6 +40,11 @@ ROWS = options_of(LaunchOptions)
 # What a type alone does not say, by field
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "api_keys": st.lists(st.from_regex(r"[!-~]{8,12}", fullmatch=True), max_size=2),
+    "allowed_origins": st.lists(st.sampled_from(["*", "null", "http://localhost:3000", "app://x"]), max_size=2),
+    "fetch_allow": st.lists(st.sampled_from(["10.0.0.0/8", "127.0.0.1", "fd00::/8"]), max_size=2),
+    "tls_cert": st.none(),
+    "tls_key": st.none(),
+    "tls_client_ca": st.none(),
     "rpc": st.lists(st.from_regex(r"[a-z]{1,5}:[0-9]{1,5}", fullmatch=True), max_size=2),
     **{row.name: st.just(["exps=CPU"]) for row in ROWS if row.kind == Many(Override(), MOST_OVERRIDES)},
     "replicas": st.integers(1, 9) | st.integers(1, 9).map(lambda n: f"{n}..{n + 2}"),

@@ -78,6 +78,10 @@ def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
         ("models: {a: {file: x, sampling: {stream: true}}}", "1:33", "`stream` is no parameter that has a default"),
         ("models: {alpha: {file: x}}\ngroups: {g: {members: [alhpa]}}", "2:24", "did you mean alpha?"),
         ("defaults: {env: {LLAMA_API_KEY: x}}", "1:18", "cannot be set"),
+        ("server: {tls_cert: x}", "1:10", "goes with `tls_key`"),
+        ("server: {allowed_origins: ['http://localhost:3000/']}", "1:28", "an origin such as"),
+        ("server: {allowed_origins: ['localhost']}", "1:28", "an origin such as"),
+        ("server: {fetch_allow: ['10.0.0.1/8']}", "1:24", "no network such as"),
     ],
 )
 def test_what_no_single_value_shows(tmp_path: Path, text: str, place: str, told: str) -> None:

@@ -40,6 +40,10 @@ class Asking:
         self.asked: set[tuple[str, str]] = set()
         self.wrong: list[str] = []
 
+    def with_key(self, key: str) -> None:
+        """From now on every call carries this key."""
+        self._http.headers["authorization"] = f"Bearer {key}"
+
     def __call__(self, method: str, path: str, status: int = 200, at: str | None = None, **body: Any) -> Any:
         """The JSON of a good answer. `at`: the path itself, where it has parameters."""
         answer = self._http.request(method, at or path, json=body or None)
@@ -111,7 +115,7 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
             assert next(lines)
             (request,) = ask("get", "/api/v1/requests")["requests"]
             shown = {one["id"]: one for one in ask("get", "/api/v1/models")["models"]}
-            ask("delete", "/api/v1/requests/{number}", at=f"/api/v1/requests/{request['id']}")
+            ask("delete", "/api/v1/requests/{id}", at=f"/api/v1/requests/{request['id']}")
         assert (shown["broken"]["error"], shown["a/b:Q4_0"]["plan"]) != (None, None)
         assert shown["a/b:Q4_0"]["variants"]
         ask("get", "/api/v1/toolcalls")
@@ -121,12 +125,22 @@ def test_what_a_daemon_answers_is_as_the_schema_says(
         ask("post", "/api/v1/models/forget", model="a/b:Q4_0")
         ask("delete", "/api/v1/models", at="/api/v1/models?model=a/b:Q4_0")
         ask("post", "/api/v1/config/reload")
-        ask("get", "/api/v1/logs/level")
-        ask("post", "/api/v1/logs/level", level="debug")
+        _ask_of_levels_and_keys(ask)
         ask("post", "/api/v1/shutdown", 202)
     assert ask.wrong == []
     json = {(method, path) for method, path, said in operations() if _is_json(said)}
     assert ask.asked == json
+
+
+def _ask_of_levels_and_keys(ask: Asking) -> None:
+    ask("get", "/api/v1/logs/level")
+    ask("post", "/api/v1/logs/level", level="debug")
+    first = ask("post", "/api/v1/keys", name="owner", scopes=["manage"])
+    ask.with_key(first["key"])
+    ask("post", "/api/v1/keys", name="app", models=["demo"])
+    ask("get", "/api/v1/keys")
+    ask("post", "/api/v1/keys/{name}/rotate", at="/api/v1/keys/app/rotate")
+    ask("delete", "/api/v1/keys/{name}", at="/api/v1/keys/app")
 
 
 def _is_json(said: dict[str, Any]) -> bool:

@@ -98,3 +98,39 @@ def test_is_loopback(host: str, expected: bool) -> None:
 )
 def test_a_public_listener_without_keys_answers_for_addresses_only(host: str, expected: str | None) -> None:
     assert code(AccessRules(any_address=True), {"host": host}) == expected
+
+
+PAGE = "https://page.example"
+EVERY = AccessRules(allowed_origins=("*", "http://localhost:3000"))
+
+
+@pytest.mark.parametrize("origin", [PAGE, "null", "http://localhost:3000"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/models", "/v1/models/a/b", "/health"])
+def test_every_page_may_have_models_answer_where_the_configuration_says_so(path: str, origin: str) -> None:
+    assert code(EVERY.at(path), {**LOCAL, "origin": origin}, path) is None
+    assert code(OPEN.at(path), {**LOCAL, "origin": origin}, path) == "origin_not_allowed"
+
+
+MANAGED = (
+    "/api/v1/status",
+    "/api/v1/models",
+    "/models",
+    "/unload",
+    "/running",
+    "/upstream/m/v1/chat/completions",
+    "/docs",
+)
+
+
+@pytest.mark.parametrize("path", [*MANAGED, "/props", "/v1/modelsx", "//v1/models", "/api/v1/../../v1/models"])
+def test_what_manages_is_for_pages_by_name_alone(path: str) -> None:
+    assert code(EVERY.at(path), {**LOCAL, "origin": PAGE}, path) == "origin_not_allowed"
+    assert code(EVERY.at(path), {**LOCAL, "origin": "null"}, path) == "origin_not_allowed"
+    assert code(EVERY.at(path), {**LOCAL, "origin": "http://localhost:3000"}, path) is None
+
+
+def test_every_page_still_needs_a_key_and_a_request_that_names_its_page() -> None:
+    rules = AccessRules(api_keys=("correct-horse",), allowed_origins=("*",)).at("/v1/models")
+    assert code(rules, {**LOCAL, "origin": PAGE}) == "unauthorized"
+    assert code(rules, {**LOCAL, "sec-fetch-site": "cross-site"}) == "origin_not_allowed"
+    assert code(rules, {"host": "evil.example", "origin": PAGE}) == "host_not_allowed"

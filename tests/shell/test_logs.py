@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ import pytest
 import structlog
 
 from supervisor.core.text.flood import Flood
-from supervisor.system import logs
+from supervisor.system import logs, requestid
 
 
 @pytest.fixture(autouse=True)
@@ -175,3 +176,37 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         )
     assert len(theirs.read_text().splitlines()) == 1001
     assert sorted(tmp_path.iterdir()) == [tmp_path / "daemon.log", theirs]
+
+
+def test_lines_name_the_request_until_it_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("json", lambda line: None)
+
+    def line() -> dict[str, object]:
+        structlog.get_logger().info("said")
+        found: dict[str, object] = json.loads(capsys.readouterr().err)
+        return found
+
+    async def scene() -> None:
+        assert "request_id" not in line()
+        gone = asyncio.Event()
+
+        async def engine() -> None:
+            assert line()["request_id"] == "r1"
+            await gone.wait()
+            assert "request_id" not in line()
+
+        async def request() -> asyncio.Task[None]:
+            one = requestid.answering("r1")
+            started = asyncio.create_task(engine())
+            assert (await asyncio.to_thread(line))["request_id"] == "r1"
+            logging.getLogger("library").warning("%s happened", "this")
+            assert "[r1] this happened" in capsys.readouterr().err
+            one.over()
+            return started
+
+        started = await asyncio.create_task(request())
+        gone.set()
+        await started
+        assert "request_id" not in line()
+
+    asyncio.run(scene())

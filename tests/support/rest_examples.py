@@ -37,6 +37,7 @@ SAMPLES: Mapping[str, Json] = {
     "load_seconds": 0.03,
     "loaded_at": _MOMENT,
     "pid": 4711,
+    "request_id": "req_0123456789abcdef01234567",
     "rss_bytes": 73400320,
     "since": _MOMENT,
     "started_at": _MOMENT,

@@ -3,7 +3,8 @@
 Rule 1: on loopback, without keys, the Host header must name a loopback host: a page that resolves its own name to
         127.0.0.1 (DNS rebinding) is turned away.
 Rule 2: a browser's request must come from an allowed origin: the daemon's own, or one of the configuration. That holds
-        with a right key too, because a browser may hold the key.
+        with a right key too, because a browser may hold the key. `*` in the configuration means pages of every origin,
+        but only where a model answers; what manages models needs the origin's name.
 Rule 3: where there are keys, everything but reading /health needs one, whatever the method (`admission.py`).
 
 A preflight is a browser's question whether it may ask. It carries no key, so the guard answers it by itself.
@@ -13,11 +14,19 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Final
 
 from supervisor.core.requests.keys import digest_of
+from supervisor.core.routes import SERVED
 from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError
+
+EVERY_PAGE: Final = "*"
+"""In `allowed_origins`: pages of every origin."""
+
+_MODELS: Final = "/v1/models/"
+_ANSWERING: Final = frozenset({"/health", "/v1/models"})
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,14 @@ class AccessRules:
     allowed_origins: tuple[str, ...] = ()
     check_host: bool = True  # off where the daemon listens on a public address and asks for a key
     any_address: bool = False  # a public listener without keys: an address in Host is no rebound name
+
+    def at(self, path: str) -> AccessRules:
+        """Return the rules of one path: where something is managed, `*` stands for no page, only a name for its own."""
+        return self if EVERY_PAGE not in self.allowed_origins or is_for_every_page(path) else self._named
+
+    @cached_property
+    def _named(self) -> AccessRules:
+        return replace(self, allowed_origins=tuple(one for one in self.allowed_origins if one != EVERY_PAGE))
 
     @cached_property
     def digests(self) -> frozenset[bytes]:
@@ -65,6 +82,12 @@ def check(rules: AccessRules, headers: Mapping[str, str]) -> RequestError | None
     return None
 
 
+def is_for_every_page(path: str) -> bool:
+    """Return whether a path only answers: a model's answers, the list of models, and whether the daemon lives."""
+    plain = path.rstrip("/")
+    return plain in SERVED or plain in _ANSWERING or plain.startswith(_MODELS)
+
+
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
     """Return True for a CORS preflight, which is for the guard alone.
 
@@ -75,7 +98,11 @@ def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
 
 def origin_allowed(rules: AccessRules, origin: str, host: str) -> bool:
     """Return True for the daemon's own origin and the configured ones."""
-    return origin in rules.allowed_origins or origin in {f"http://{host}", f"https://{host}"}
+    return (
+        EVERY_PAGE in rules.allowed_origins
+        or origin in rules.allowed_origins
+        or origin in {f"http://{host}", f"https://{host}"}
+    )
 
 
 def _host_allowed(rules: AccessRules, host: str) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 Payload = bytes | Sequence[bytes | memoryview]
@@ -43,6 +43,20 @@ class Outline:
     _body: memoryview
     _spans: tuple[tuple[int, int], ...]
     _marker: str
+    _added: tuple[bytes, ...] = ()
+
+    def with_text(self, text: bytes) -> tuple[Outline, str]:
+        """Return the outline with one more text that is left out, and its mark, which stands for it within a string.
+
+        text: as it stands in JSON, escaped.
+        """
+        mark = mark_of(self._marker, len(self._spans) + len(self._added), whole=False).decode()
+        return replace(self, _added=(*self._added, text)), mark
+
+    def hidden(self) -> Iterator[memoryview]:
+        """Yield the fields that were left out as a whole."""
+        whole = {int(found[1]) for found in re.finditer(rb'"%b:(\d+):"' % self._marker.encode(), self.text)}
+        return (self._body[start:stop] for number, (start, stop) in enumerate(self._spans) if number in whole)
 
     def pieces(self, payload: bytes) -> Payload:
         """Return JSON that was made of the outline, with everything that was left out put back in its place."""
@@ -64,10 +78,15 @@ class Outline:
             number, _, after = other[1:].partition(other[:1])
             whole = other[:1] == _WHOLE  # it stands in the place of a value, quotes and all
             yield text[: len(text) - whole]
-            start, stop = self._spans[int(number)]
-            yield self._body[start:stop]
+            yield self._left_out(int(number))
             text = after[whole:]
         yield text
+
+    def _left_out(self, number: int) -> bytes | memoryview:
+        if number >= len(self._spans):
+            return self._added[number - len(self._spans)]
+        start, stop = self._spans[number]
+        return self._body[start:stop]
 
     def _headed(self, value: str, size: int) -> Iterator[str]:
         text, *others = value.split(self._marker)
@@ -77,8 +96,7 @@ class Outline:
             yield from (self._head(int(number), size), after)
 
     def _head(self, number: int, size: int) -> str:
-        start, stop = self._spans[number]
-        raw = bytes(self._body[start : min(stop, start + size * _BYTES_OF_A_CHARACTER)]).decode("utf-8", "ignore")
+        raw = bytes(self._left_out(number)[: size * _BYTES_OF_A_CHARACTER]).decode("utf-8", "ignore")
         whole = _WHOLE_CHARACTERS.match(raw)
         try:
             text: str = json.loads(f'"{whole[0] if whole else ""}"', strict=False)
@@ -102,6 +120,11 @@ def _joined(parts: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]
             yield part
     if small:
         yield b"".join(small)
+
+
+def of_small(text: bytes, marker: str) -> Outline:
+    """Return the outline of a request that leaves nothing out yet. marker: letters and digits that are not in it."""
+    return Outline(text, opaque=False, _body=memoryview(b""), _spans=(), _marker=marker)
 
 
 def mark_of(marker: str, number: int, *, whole: bool) -> bytes:

@@ -70,7 +70,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(MANAGE, "POST /api/v1/plan", "POST /api/v1/estimate"),  # they tell which files there are
     *_rows(MANAGE, "POST /api/v1/models/load", "POST /api/v1/models/unload", "POST /api/v1/models/forget"),
     *_rows(MANAGE, "POST /api/v1/models/pin", "POST /api/v1/models/unpin", "POST /api/v1/models/verify"),
-    *_rows(MANAGE, "POST /api/v1/models", "DELETE /api/v1/models", "DELETE /api/v1/requests/{number}"),
+    *_rows(MANAGE, "POST /api/v1/models", "DELETE /api/v1/models", "DELETE /api/v1/requests/{id}"),
     *_rows(MANAGE, "POST /api/v1/config/reload", "POST /api/v1/logs/level", "POST /api/v1/shutdown"),
     *_rows(MANAGE, "GET /api/v1/keys", "POST /api/v1/keys"),
     *_rows(MANAGE, "DELETE /api/v1/keys/{name}", "POST /api/v1/keys/{name}/rotate"),

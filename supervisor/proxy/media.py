@@ -1,0 +1,105 @@
+"""Give the engine media instead of addresses: what a request names is fetched here, within limits, or refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from supervisor.core.requests.media import (
+    MOST_URL,
+    FetchRules,
+    Place,
+    check_scheme,
+    has_no_places,
+    is_address,
+    may_name_media,
+    places,
+    put_in,
+)
+from supervisor.core.stream.outgoing import set_fields
+from supervisor.errors import InvalidRequest, MediaUrlRefused, SupervisorError
+from supervisor.proxy.bodies import ClientJson, Room
+from supervisor.proxy.fetching import Fetch, Resolve, resolved
+
+_MOST = 32  # addresses of one request
+_AT_ONCE = 4  # of one request
+_ALL_AT_ONCE = 32
+
+
+class Media:
+    """The media of all requests. `rules`: those in force now."""
+
+    def __init__(self, rules: Callable[[], FetchRules] = FetchRules, resolve: Resolve = resolved) -> None:
+        self._rules = rules
+        self._resolve = resolve
+        self._turns = asyncio.Semaphore(_ALL_AT_ONCE)
+
+    async def put_in(self, body: ClientJson, room: Room) -> ClientJson:
+        """Return the request with its media in the place of their addresses.
+
+        Raises MediaUrlRefused, MediaNotFetched, MediaTooLarge; InvalidRequest where parts of a request that may name
+        media are too large to be looked at; PayloadTooLarge and BodiesFull where the media are too much.
+        """
+        found = await body.work(partial(_named, body))
+        if not found:
+            return body
+        rules = self._rules()
+        for place in found:
+            check_scheme(rules, place.text, place.shown)
+        fetched = await self._fetched(Fetch(rules, self._resolve), found, room)
+        return await body.work(partial(_filled, body, found, fetched))
+
+    async def _fetched(self, fetch: Fetch, found: Sequence[Place], room: Room) -> Mapping[str, bytes]:
+        """Return what each address names; one that stands in several places is fetched once."""
+        own = asyncio.Semaphore(_AT_ONCE)
+        result: dict[str, bytes] = {}
+
+        async def one(place: Place) -> None:
+            async with own, self._turns:
+                result[place.text] = data = await fetch.data_url(place)
+                room.take(len(data))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for place in {place.text: place for place in reversed(found)}.values():
+                    group.create_task(one(place))
+        except* SupervisorError as failed:
+            raise failed.exceptions[0] from None
+        return result
+
+
+def check_unseen(texts: Sequence[bytes | memoryview]) -> None:
+    """Refuse what nobody has read and an engine may find addresses in. Raise InvalidRequest."""
+    if any(map(may_name_media, texts)):
+        raise InvalidRequest(
+            "The request seems to name images, sound or video, and has too many small values, or is not plain JSON, so "
+            "that their addresses cannot be checked. Send less at once, or the text alone."
+        )
+
+
+def _named(body: ClientJson) -> Sequence[Place]:
+    """Return the places of a request that hold addresses."""
+    check_unseen(tuple(body.unseen()))
+    if has_no_places(body.text):
+        return ()
+    whole = (replace(place, text=body.whole(place.text, MOST_URL + 1)) for place in places(body.fields))
+    found = [place for place in whole if is_address(place.text)]
+    if len(found) > _MOST:
+        raise MediaUrlRefused(f"The request names more than {_MOST} addresses; send fewer at once.")
+    return found
+
+
+def _filled(body: ClientJson, found: Sequence[Place], fetched: Mapping[str, bytes]) -> ClientJson:
+    """Return the request with marks in the places, which stand for the media."""
+    data = {text: one.partition(b",") for text, one in fetched.items()}
+    filled, marks = body.with_texts([encoded for _, _, encoded in data.values()])
+    urls = {text: f"{kind.decode()},{mark}" for (text, (kind, _, _)), mark in zip(data.items(), marks, strict=True)}
+    changed: Mapping[str, object] = filled.fields
+    for place in found:
+        new = put_in(changed, place.path, place.filled(urls[place.text]))
+        assert isinstance(new, Mapping)  # a path into an object leaves one
+        changed = new
+    tops = {str(place.path[0]): changed[str(place.path[0])] for place in found}
+    return replace(filled, fields=changed, text=set_fields(filled.text, tops))
