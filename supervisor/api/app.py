@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, inflight, keys, manage, openai, pages, peers
+from supervisor.api import files, front, inflight, keys, manage, openai, pages, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
@@ -23,7 +23,8 @@ from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
 from supervisor.core.requests.access import AccessRules
-from supervisor.core.routes import UPSTREAM, asked_of
+from supervisor.core.requests.elsewhere import ours_for
+from supervisor.core.routes import SERVED, UPSTREAM, asked_of
 from supervisor.errors import EncodingNotSupported, InvalidRequest, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
 
@@ -60,6 +61,7 @@ def framework(services: Services) -> FastAPI:
     app.include_router(peers.router)
     app.include_router(files.router)
     app.include_router(pages.router)
+    app.include_router(front.router)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -84,21 +86,24 @@ class _Dispatch:
         method = scope.get("method")
         if method == "HEAD":
             scope = {**scope, "method": "GET", AS_HEAD: True}
-        error = _fault(scope)
-        if error is not None:
-            await error_response(error, scope["path"])(scope, receive, send)
+        fault = _fault(scope)
+        if fault is not None:
+            await error_response(fault, scope["path"])(scope, receive, send)
             return
-        await self._of(scope["method"], scope["path"])(scope, receive, send)
+        path = scope["path"]
+        if path.startswith(UPSTREAM):
+            await self._upstream(scope, receive, send)
+            return
+        plain = path.rstrip("/") or "/"
+        scope = scope if plain == path else {**scope, "path": plain}
+        await self._of(scope["method"], plain)(scope, receive, send)
 
     def _of(self, method: str, path: str) -> ASGIApp:
-        """Return what serves a path, with a slash at its end or without."""
-        plain = path.rstrip("/")
-        relayed = self._relayed.get(plain) if method == "POST" else None
+        """Return what serves a path that has no slash at its end."""
+        relayed = self._relayed.get(path) if method == "POST" else None
         if relayed is not None:
             return relayed
-        if path.startswith(UPSTREAM):
-            return self._upstream
-        row = asked_of(plain)
+        row = asked_of(path)
         return self._asked if row is not None and method in row.summary else self._app
 
 
@@ -106,10 +111,17 @@ def _fault(scope: Scope) -> SupervisorError | None:
     """Return what makes a request one that nobody reads, whatever its path is."""
     if scope.get("query_string", b"").count(b"&") >= _MOST_FIELDS:
         return InvalidRequest(f"The query of the address has more than {_MOST_FIELDS} fields.")
+    if scope["method"] == "GET" and _is_handshake(scope):
+        return RouteNotFound("There are no websockets: llama-server has none. Ask with `stream: true` for events.")
     codings = [value for name, value in scope["headers"] if name == b"content-encoding"]
     if all(one.strip().lower() in _PLAIN for one in codings):
         return None
     return EncodingNotSupported("The request body is compressed; send it as it is, without Content-Encoding.")
+
+
+def _is_handshake(scope: Scope) -> bool:
+    """Return whether a client wants to go on with a websocket."""
+    return any(name == b"upgrade" and value.strip().lower() == b"websocket" for name, value in scope["headers"])
 
 
 def _supervisor_error(request: Request, error: Exception) -> Response:
@@ -143,8 +155,15 @@ def _told(fault: ErrorDetails) -> str:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code in {404, 405}:
-        return _answer(request, RouteNotFound(f"There is no {request.method} {request.scope['path']}; see /docs."))
+        path = request.scope["path"]
+        return _answer(request, RouteNotFound(f"There is no {request.method} {path}. {_instead(path, error)}"))
     return _answer(request, InvalidRequest(str(error.detail)))
+
+
+def _instead(path: str, error: HTTPException) -> str:
+    """Say what there is in the place of a path or method that is not there."""
+    methods = "POST" if path in SERVED else (error.headers or {}).get("Allow", "")
+    return f"There is {methods} {path}." if methods else ours_for(path) or "See /docs."
 
 
 def _left(_request: Request, _error: Exception) -> Response:

@@ -26,6 +26,7 @@ _TYPES: Mapping[int, str] = {
     429: "rate_limit_error",
     431: "invalid_request_error",
     499: "cancelled_error",
+    504: "unavailable_error",
     507: "unavailable_error",
     503: "unavailable_error",
 }

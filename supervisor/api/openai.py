@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import psutil
 from fastapi import APIRouter, Header, Response
 
-from supervisor.api.services import IdentityOf, RequestsOf, StatusesOf
+from supervisor.api.services import IdentityOf, ReadinessOf, RequestsOf, StatusesOf
 from supervisor.config.base import Name, Target
 from supervisor.service.about import Identity
 from supervisor.service.status import ModelStatus
@@ -35,9 +35,18 @@ _TEXT = {"input_modalities": ["text"], "output_modalities": ["text"]}  # what th
 
 @router.get("/health")
 async def health(
-    identity: IdentityOf, response: Response, challenge: Annotated[Name | None, Header(alias=CHALLENGE_HEADER)] = None
+    identity: IdentityOf,
+    readiness: ReadinessOf,
+    response: Response,
+    ready: Name | None = None,
+    challenge: Annotated[Name | None, Header(alias=CHALLENGE_HEADER)] = None,
 ) -> dict[str, str]:
-    """Liveness of the daemon; never wakes a model. A challenge of the command line is answered with a proof."""
+    """Liveness of the daemon, with `?ready` its readiness, without names; never wakes a model.
+
+    A challenge of the command line is answered with a proof.
+    """
+    if ready is not None:
+        readiness.check(named=False)
     proof = None if challenge is None else prove(identity.secret, challenge, identity.port)
     if proof is not None:
         response.headers[PROOF_HEADER] = proof

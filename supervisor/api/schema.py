@@ -10,6 +10,7 @@ from supervisor.core.routes import ASKED, SERVED, Asked, Route, api_of
 from supervisor.core.stream.apis import ANTHROPIC
 
 _JSON = "application/json"
+_FORM = "multipart/form-data"
 _TEXT = {"type": "string"}
 _TOOL_CALLS = {
     "tool_calls": {
@@ -98,7 +99,7 @@ def _relayed(route: Route) -> dict[str, Any]:
     return {
         "summary": route.summary,
         "description": "Everything else in the body is llama-server's own and passed on.",
-        "requestBody": {"required": True, "content": {_JSON: {"schema": body}}},
+        "requestBody": {"required": True, "content": {_FORM if route.is_form else _JSON: {"schema": body}}},
         "responses": {"200": {"description": "llama-server's answer", "content": answers}},
     }
 

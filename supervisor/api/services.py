@@ -20,6 +20,7 @@ from supervisor.service.logs import Logs
 from supervisor.service.pinning import Pinning
 from supervisor.service.plans import Plans
 from supervisor.service.pulls import Pulls
+from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Reloader
 from supervisor.service.requests import Requests
 from supervisor.service.statuses import Statuses
@@ -56,6 +57,7 @@ class Services:
     reloader: Reloader
     call_counts: CallCounts
     feed: Feed
+    readiness: Readiness
     keys: Keys
     shut_down: Callable[[], None]
 
@@ -102,4 +104,5 @@ ReloaderOf = Annotated[Reloader, Depends(_one(lambda all_: all_.reloader))]
 CountsOf = Annotated[CallCounts, Depends(_seen(lambda all_: all_.call_counts))]
 FeedOf = Annotated[Feed, Depends(_feed)]
 KeysOf = Annotated[Keys, Depends(_one(lambda all_: all_.keys))]
+ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]
 ShutDownOf = Annotated[Callable[[], None], Depends(_one(lambda all_: all_.shut_down))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -47,6 +47,9 @@ from supervisor.system.certificates import TlsFiles
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8686
 
+Autoload = Literal["off", "disk", "hub"]
+"""The models that a request may name though nobody configured them: none, those on disk, or any of the hub."""
+
 _DEFAULT = Policy()
 _LIMITS = SchedulerLimits()
 
@@ -75,6 +78,7 @@ class ServerSettings(_Strict):
     keep_alive: NoSeconds = 5
     tool_calls: ToolMode = "auto"
     default_model: Name | None = None
+    autoload: Autoload = "disk"
     fetch_urls: Fetching = "https"
     fetch_allow: Networks = ()
     fetch_max_mib: FetchedMebibytes = 16

@@ -5,9 +5,11 @@ The daemon's endpoints, the schema and the form of errors are made from the rows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 from supervisor.core.recovery.forms import CHAT_FORM, MESSAGES_FORM, RESPONSES_FORM, Form
 from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RAW, RESPONSES, Api
@@ -16,6 +18,7 @@ from supervisor.core.stream.outgoing import Kind
 UPSTREAM: Final = "/upstream/"
 """The path before `MODEL/PATH` by which a client gets the engine's own answer."""
 
+_INVISIBLE: Final = "".join(map(chr, range(0x21)))  # control characters and the space
 _NEVER: Final = frozenset({"/tools", "/cors-proxy"})  # run programs, fetch any address
 
 _TEXT: Final = {"type": "string"}
@@ -28,6 +31,7 @@ _TOKENS: Final = {"tokens": {"type": "array", "items": {"type": "integer"}}}
 _CONTENT: Final = {"content": _TEXT}
 _DOCUMENTS: Final = {"query": _TEXT, "documents": {"type": "array", "items": _TEXT}}
 _INFILL: Final = {"input_prefix": _TEXT, "input_suffix": _TEXT}
+_FILE: Final = {"file": {**_TEXT, "format": "binary"}}
 _CONTROL: Final = {"id": {**_TEXT, "description": "Of the chat's answer."}, "action": {"enum": ["reasoning_end"]}}
 
 
@@ -42,6 +46,7 @@ class Route:
         kind: of the answer that its stream is folded into; None: nothing is generated, or nothing that can be folded.
         form: how its request becomes one for a chat, and the answer its own again; None: no calls are looked for.
         takes: the fields that a request has to have besides `model`, with their JSON schema.
+        is_form: the request is a form, as files need it, and no JSON.
         prompts: it tells of the prompt that an answer would have, so the parameters mean what they mean there.
     """
 
@@ -52,6 +57,7 @@ class Route:
     kind: Kind | None = None
     form: Form | None = None
     takes: Mapping[str, object] = field(default_factory=dict)
+    is_form: bool = False
     prompts: bool = False
 
     @property
@@ -118,6 +124,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Order documents by how well they answer a question.",
         also=("/rerank", "/v1/reranking", "/reranking"),
         takes=_DOCUMENTS,
+    ),
+    Route(
+        "/v1/audio/transcriptions",
+        "Write down what is said in a recording.",
+        also=("/audio/transcriptions",),
+        kind="transcript",
+        takes=_FILE,
+        is_form=True,
     ),
     Route("/tokenize", "Turn a text into tokens.", also=("/v1/tokenize",), takes=_CONTENT),
     Route("/detokenize", "Turn tokens into a text.", also=("/v1/detokenize",), takes=_TOKENS),
@@ -194,9 +208,25 @@ _ASKED: Final[Mapping[str, Asked]] = {row.path: row for row in ASKED}
 
 
 def is_withheld(method: str, path: str) -> bool:
-    """Return whether an engine's path is for nobody: its tools, its proxy, and changes of its settings."""
-    plain = path.rstrip("/")
+    """Return whether an engine's path is for nobody: its tools, its proxy, and changes of its settings.
+
+    `path`: without percent escapes. An engine takes its paths literally. Here whatever might be taken for one of these
+    counts, also by an engine to come: in any case, with slashes and dots between and behind, with parameters.
+    """
+    plain = _plain(path)
     return plain in _NEVER or (plain == "/props" and method != "GET")
+
+
+def _plain(path: str) -> str:
+    """Return the shortest spelling of a path, in lower case."""
+    parts: list[str] = []
+    for part in re.split(r"[/\\]", unquote(path).partition("?")[0].lower()):
+        name = part.partition(";")[0].strip(_INVISIBLE)
+        if name == "..":
+            del parts[-1:]
+        elif name not in {"", "."}:
+            parts.append(name)
+    return "/" + "/".join(parts)
 
 
 def route_of(path: str) -> Route | None:

@@ -37,6 +37,7 @@ from supervisor.proxy.upstream import asked_endpoint, upstream_endpoint
 from supervisor.proxy.waiting import Waiting
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting
+from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
@@ -47,6 +48,7 @@ from supervisor.service.logs import Logs
 from supervisor.service.looks import Looks
 from supervisor.service.pinning import Pinning
 from supervisor.service.pulls import Pulls
+from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Reloader, Source
 from supervisor.service.remarks import Remarks
 from supervisor.service.requests import Requests
@@ -97,6 +99,7 @@ class Daemon:
     identity: Identity
     reloader: Reloader
     feed: Feed
+    readiness: Readiness
     guard: Guard
     connections: Connections
 
@@ -140,6 +143,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
     connections = Connections(current.view(door.limits), render_error, time.monotonic)
     reloader = Reloader(current, registry, program, pool, world.source)
+    readiness = Readiness(registry, pool, stop.asked.is_set)
     remarks = Remarks()
     statuses = Statuses(registry, pool, engines.planner, pins, remarks, fetcher.progress, to_epoch)
     requests = Requests(inflight, to_epoch)
@@ -179,14 +183,16 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             reloader=reloader,
             call_counts=CallCounts(calls.counts),
             feed=feed,
+            readiness=readiness,
             keys=world.keys,
             shut_down=stop.ask,
         )
-        guard = _guarded(services, _relaying(world, engines, inflight, calls), world)
-        yield Daemon(engines, identity, reloader, feed, guard, connections)
+        autoloads = Autoloads(current.view(lambda settings: settings.server.autoload), registry, fetcher.hub, loads)
+        guard = _guarded(services, _relaying(world, engines, inflight, calls, autoloads), world)
+        yield Daemon(engines, identity, reloader, feed, readiness, guard, connections)
 
 
-def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls) -> Relaying:
+def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls, autoloads: Autoloads) -> Relaying:
     current, pool = world.current, engines.pool
     downloads = engines.parts.fetcher.progress
     waiting = Waiting(
@@ -205,7 +211,10 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         tool_calls=calls,
         waiting=waiting,
         naming=Naming(
-            engines.parts.registry, pool.loaded, current.view(lambda settings: settings.server.default_model)
+            engines.parts.registry,
+            pool.loaded,
+            current.view(lambda settings: settings.server.default_model),
+            autoloads,
         ),
         media=Media(current.view(fetch_rules)),
     )

@@ -39,6 +39,7 @@ from supervisor.pool.pool import Pool
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.service.keys import Keys
+from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
 from supervisor.store import Database
 from supervisor.store.keyfile import KeyFile
@@ -139,7 +140,7 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     certificates = world.door.certificates
     server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
     serving = asyncio.create_task(server.serve(sockets=[world.door.listener]))
-    await _first_loads(world.current.settings, engines)
+    await _first_loads(world.current.settings, engines, daemon.readiness)
     shown = partial(_leaf, certificates)
     with endpoint_file(world.places, identity.url, identity.started_at, identity.secret, shown) as tell:
         renewed = None if certificates is None else certificates.watch(tell)
@@ -164,14 +165,15 @@ def _leaf(certificates: Certificates | None) -> str | None:
     return None if certificates is None else certificates.leaf
 
 
-async def _first_loads(settings: Settings, engines: Engines) -> None:
+async def _first_loads(settings: Settings, engines: Engines, readiness: Readiness) -> None:
     """Ask for what was loaded before, if that is wanted, and for what is to be loaded always."""
     engines.slots.sweep()
     for model in await asyncio.to_thread(engines.remembered.begin, restore=settings.restore):
         engines.pool.ask_load(model)
-    for entry in engines.parts.registry:
-        if entry.policy.preload:
-            engines.pool.ask_load(entry.id)
+    preloaded = [entry.id for entry in engines.parts.registry if entry.policy.preload]
+    for model in preloaded:
+        engines.pool.ask_load(model)
+    readiness.begin(preloaded)
 
 
 @contextlib.contextmanager

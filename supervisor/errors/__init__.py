@@ -19,7 +19,8 @@ SupervisorError                     internal_error
 │  │  ├─ BodiesFull                 bodies_full
 │  │  ├─ TooManyConnections         too_many_connections
 │  │  ├─ TooManyReaders             too_many_readers
-│  │  └─ TooManyDownloads           too_many_downloads
+│  │  ├─ TooManyDownloads           too_many_downloads
+│  │  └─ NotReady                   not_ready
 │  ├─ RequestCancelled              request_cancelled
 │  ├─ ShuttingDown                  shutting_down
 │  ├─ StoreUnusable                 store_unusable
@@ -75,6 +76,7 @@ SupervisorError                     internal_error
    ├─ EncodingNotSupported          encoding_not_supported
    ├─ HeadersTooLarge               headers_too_large
    ├─ RequestTimeout                request_timeout
+   ├─ DeadlinePassed                deadline_passed
    ├─ Unauthorized                  unauthorized
    │  └─ KeyExpired                 key_expired
    ├─ Forbidden                     forbidden

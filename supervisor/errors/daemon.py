@@ -95,6 +95,12 @@ class TooManyDownloads(Overloaded):
     code = "too_many_downloads"
 
 
+class NotReady(Overloaded):
+    """Models that are loaded at the start are not ready yet."""
+
+    code = "not_ready"
+
+
 class RequestCancelled(DaemonError):
     """Somebody ended the request by its id."""
 

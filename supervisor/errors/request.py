@@ -47,6 +47,13 @@ class RequestTimeout(RequestError):
     transient = True
 
 
+class DeadlinePassed(RequestError):
+    """The request had no engine within the time for which its client wanted to wait."""
+
+    code = "deadline_passed"
+    status = 504
+
+
 class Unauthorized(RequestError):
     """The API key is missing or wrong."""
 

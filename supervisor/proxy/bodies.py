@@ -12,7 +12,7 @@ import contextvars
 import mmap
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,11 +21,15 @@ from typing import TypeVar
 from starlette.types import Receive, Scope
 
 from supervisor.core.requests.affinity import CHARACTERS
+from supervisor.core.requests.forms import FormOutline, FormReader, boundary_of
 from supervisor.core.requests.outline import Outline, Payload, of_small
 from supervisor.core.requests.outliner import Outliner
 from supervisor.core.text.foreignjson import NotJson, parse
 from supervisor.errors import BodiesFull, InvalidRequest, PayloadTooLarge
 from supervisor.proxy.asgi import ClientGone
+
+JSON = "application/json"
+"""The content type of most bodies."""
 
 DIRECT = 1 << 18
 """Bytes up to which a body is parsed as a whole, unless it is all arrays and objects: some 10 ms at most."""
@@ -34,6 +38,7 @@ _DENSE = 1 << 13  # arrays and objects in such a body; what is built of more tha
 _SMALL = 1 << 12  # bytes of a request that takes its turn without asking
 _TURN_S = 0.005  # of computing with requests before others on the loop are served
 _PIECE = 1 << 18  # bytes that are looked at in one go
+_FORM_PIECE = 1 << 14  # bytes of a form that are read in one go
 _RETRY_S = 2.0
 _DIGITS = 20  # of a length; one with more, zeros, is as good as none
 
@@ -138,19 +143,21 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class ClientJson:
-    """A client's JSON object.
+    """A client's JSON object, or a form's fields as one.
 
     Attributes:
         text: the body, or of a large one its outline.
         fields: what that says.
         size: bytes of the body.
+        content_type: of what `payload` makes.
     """
 
     text: bytes
     fields: Mapping[str, object]
     size: int
     _bodies: Bodies
-    _outline: Outline | None = None
+    _outline: Outline | FormOutline | None = None
+    content_type: str = JSON
 
     @property
     def opaque(self) -> bool:
@@ -158,7 +165,7 @@ class ClientJson:
         return self._outline is not None and self._outline.opaque
 
     def payload(self, text: bytes) -> Payload:
-        """Return the bytes to send for JSON that was made of `text` or `fields`."""
+        """Return the bytes to send, of `content_type`, for JSON that was made of `text` or `fields`."""
         return text if self._outline is None else self._outline.pieces(text)
 
     def heads(self, value: object) -> object:
@@ -173,13 +180,14 @@ class ClientJson:
 
     def unseen(self) -> Iterator[memoryview]:
         """Yield the fields in which nothing can be looked at, as they came."""
-        return iter(()) if self._outline is None else self._outline.hidden()
+        return self._outline.hidden() if isinstance(self._outline, Outline) else iter(())
 
     def with_texts(self, texts: Sequence[bytes]) -> tuple[ClientJson, tuple[str, ...]]:
         """Return the same request that may hold these texts too, and the marks that stand for them in its fields.
 
         texts: as they stand in JSON, escaped. They are left out of what is parsed and changed, as other long texts.
         """
+        assert not isinstance(self._outline, FormOutline)  # a form's files are none of its fields
         outline, marks = self._outline or of_small(self.text, secrets.token_hex(8)), []
         for text in texts:
             outline, mark = outline.with_text(text)
@@ -198,6 +206,22 @@ async def read_json(receive: Receive, room: Room, declared: int | None) -> Clien
     body = _Body(room, declared, as_json=True)
     await body.take(receive)
     return await body.json()
+
+
+async def read_form(receive: Receive, room: Room, scope: Scope) -> ClientJson:
+    """Return the body as a form. Raises as `read_json`; a file in it is looked at as little as a long text in JSON."""
+    reader = FormReader(boundary_of(header(scope, b"content-type")))
+    body = _Body(room, declared_size(scope), as_json=False)
+
+    async def read(piece: bytes) -> None:
+        for start in range(0, len(piece), _FORM_PIECE):
+            await room.bodies.turns.run(partial(reader.feed, piece[start : start + _FORM_PIECE]))
+
+    await body.take(receive, read)
+    whole = body.whole()
+    view = memoryview(whole) if isinstance(whole, bytes) else whole[0]
+    outline = FormOutline.of(reader.finish(), view, secrets.token_hex(16).encode())
+    return ClientJson(outline.text, parse_object(outline.text), room.size, room.bodies, outline, outline.content_type)
 
 
 async def read_any(
@@ -220,8 +244,13 @@ async def read_any(
 
 def declared_size(scope: Scope) -> int | None:
     """Return the bytes that the client says it sends; None where it does not say."""
-    found = next((value for name, value in scope.get("headers", ()) if name == b"content-length"), b"")
+    found = header(scope, b"content-length")
     return int(found) if found.isdigit() and len(found) <= _DIGITS else None
+
+
+def header(scope: Scope, name: bytes) -> bytes:
+    """Return a header's value, the first if there are several; empty where there is none. name: in lower case."""
+    return next((value for key, value in scope.get("headers", ()) if key == name), b"")
 
 
 def parse_object(text: bytes) -> dict[str, object]:
@@ -248,8 +277,8 @@ class _Body:
         self._mapped: mmap.mmap | None = None
         self._outliner: Outliner | None = None
 
-    async def take(self, receive: Receive) -> None:
-        """Take the body to its end; a large one that will be parsed is read meanwhile.
+    async def take(self, receive: Receive, read: Callable[[bytes], Awaitable[None]] | None = None) -> None:
+        """Take the body to its end; a large one that will be parsed is read meanwhile. `read` gets every piece.
 
         Raises InvalidRequest where it is no JSON object; called again it goes on and reads no more.
         """
@@ -258,9 +287,12 @@ class _Body:
             if message["type"] == "http.disconnect":
                 raise ClientGone
             self._more = message.get("more_body", False)
-            large = self._add(message.get("body", b""))
+            piece = message.get("body", b"")
+            large = self._add(piece)
             if large and self._reads:
                 await self._read(large)
+            if read is not None:
+                await read(piece)
 
     def whole(self) -> bytes | tuple[memoryview]:
         """Return the whole body; of a large one, a view of its memory."""

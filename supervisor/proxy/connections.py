@@ -188,7 +188,7 @@ def management_only(app: ASGIApp, render_error: RenderError) -> ASGIApp:
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if path == "/health" or path.startswith("/api/v1/"):
+        if path in {"/health", "/ready"} or path.startswith("/api/v1/"):
             await app(scope, receive, send)
         else:
             await Responder(send, None, api_of(path)).whole(*render_error(too_many_connections()))

@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode
 
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.requests.keys import Key
+from supervisor.core.requests.scopes import needed
 from supervisor.errors import InvalidRequest, ModelNotFound
 
 _MODEL = "model"
+_LOADING = needed("POST", "/api/v1/models/load")
+
+
+Added = Callable[[str], Awaitable[str | None]]
+"""Adds the model of a name that nobody knows yet, and returns its id; None where there is none to add."""
+
+
+async def _none(_name: str) -> None:
+    return None
 
 
 @dataclass(frozen=True)
 class Naming:
     """What models there are to mean.
 
-    loaded: ids of the models that have an engine. default: `server.default_model`.
+    loaded: ids of the models that have an engine. default: `server.default_model`. add: see `Added`.
     """
 
     registry: Registry
     loaded: Callable[[], Collection[str]]
     default: Callable[[], str | None]
+    add: Added = _none
+
+    async def wanted(self, named: object, query: bytes = b"", key: Key | None = None) -> ModelEntry:
+        """Return the model that a request means, as `entry` does, and add it where that is to be done.
+
+        A key that may not load models does not make one be added, nor does one that sees only some. Raises as `entry`,
+        and what adding it does.
+        """
+        try:
+            return self.entry(named, query, key)
+        except ModelNotFound:
+            if key is not None and (key.rules.models or key.may(_LOADING) is not None):
+                raise
+            name = (named if isinstance(named, str) else "") or split_query(query)[0] or self.default()
+            added = await self.add(name) if name else None
+            if added is None:
+                raise
+            return self.registry.find(added)
 
     def entry(self, named: object, query: bytes = b"", key: Key | None = None) -> ModelEntry:
         """Return the model that the body names, else the query, else the default.

@@ -29,17 +29,18 @@ from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.core.stream.responses import answer_id
-from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
+from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_json
+from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.media import Media
 from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
+from supervisor.proxy.patience import Patience
 from supervisor.proxy.server import transport_of
 from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
@@ -86,24 +87,31 @@ class RelayEndpoint:
         key = key_of(scope)
         try:
             with self.relaying.bodies.room() as room:
-                body = await read_json(receive, room, declared_size(scope))
-                entry = self.relaying.naming.entry(body.fields.get("model"), scope.get("query_string", b""), key)
-                await while_connected(receive, self._answer(entry, body, room, responder, key))
+                body = await self._read(scope, receive, room)
+                await while_connected(receive, self._answer(scope, body, room, responder))
         except ClientGone:
             return
         except SupervisorError as error:
             await responder.whole(*self.relaying.render_error(told(key, error)))
 
-    async def _answer(
-        self, entry: ModelEntry, body: ClientJson, room: Room, responder: Responder, key: Key | None
-    ) -> None:
-        body = await self.relaying.media.put_in(body, room)
+    async def _read(self, scope: Scope, receive: Receive, room: Room) -> ClientJson:
+        if self.route.is_form:
+            return await read_form(receive, room, scope)
+        return await read_json(receive, room, declared_size(scope))
+
+    async def _answer(self, scope: Scope, body: ClientJson, room: Room, responder: Responder) -> None:
+        patience, key = Patience.of(scope), key_of(scope)
+        entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
+        if not self.route.is_form:
+            body = await self.relaying.media.put_in(body, room)
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
             several = entry.policy.replicas_max > 1
             affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
             acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
+            if patience is not None:
+                acquire = partial(patience.while_it_lasts, acquire)
             limit = limit_of(entry.requests, entry.id)
             job = _Job(request, acquire, plan, prepared, body, self.route.api, key, limit)
             await self._cancellable(job, responder)
@@ -131,7 +139,7 @@ class RelayEndpoint:
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
-        if self.route.generates or self.route.prompts:
+        if (self.route.generates or self.route.prompts) and not self.route.is_form:  # whose fields are texts
             body = _fitted(body, entry.requests)
         return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
 
@@ -202,7 +210,7 @@ async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
     with metered(job.key, job.prepared.asked) as meter:
-        async with lease.client.post(path, payload) as upstream:
+        async with job.sent(lease.client, path, payload) as upstream:
             answer = meter.hears(upstream)
             if job.limit is not None:
                 job.limit.watches(answer)
@@ -294,6 +302,11 @@ class _Job:
         if raw is not None:
             return COMPLETION_PATH, raw
         return prepared.path, await self.body.work(partial(self._payload, changed))
+
+    def sent(self, client: EngineClient, path: str, payload: Payload) -> EngineRequest:
+        """Return the request to the engine."""
+        kind = self.body.content_type
+        return client.post(path, payload) if kind == JSON else client.send("POST", path, payload, kind)
 
     def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}

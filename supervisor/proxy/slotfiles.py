@@ -15,8 +15,6 @@ from supervisor.errors import DiskFull, InvalidRequest
 _ACTIONS = frozenset({"action=save", "action=restore", "action=erase"})
 _ERASE = "action=erase"
 _SAVE = "action=save"
-JSON = "application/json"
-"""The content type of the body for the engine: as a form it could name another action."""
 
 
 def is_slot_action(method: str, target: str) -> bool:

@@ -39,7 +39,7 @@ class Limit:
     def begin(self, path: str, asked: Mapping[str, object]) -> None:
         """Note what the engine is asked for."""
         kind = kind_of(path) if asked.get("stream") is True else None
-        if kind is None or kind == "responses":
+        if kind is None or kind == "responses" or kind == "transcript":
             self._cutoff = None
             return
         options, count = asked.get("stream_options"), asked.get("n", asked.get("n_cmpl"))

@@ -10,7 +10,7 @@ the engine would have answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -32,15 +32,17 @@ from supervisor.core.text.foreignjson import written
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
+from supervisor.pool.pool import Lease
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import ClientJson, Room, declared_size, read_any
+from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
 from supervisor.proxy.media import check_unseen
 from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, key_of, metered, told
 from supervisor.proxy.naming import seen_by, split_query
+from supervisor.proxy.patience import Patience
 from supervisor.proxy.relay import Relaying
 from supervisor.proxy.server import transport_of
-from supervisor.proxy.slotfiles import JSON, check_slot_action, is_slot_action
+from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
 _FAILED = 500  # the statuses from here on tell of a failure of the engine
@@ -119,22 +121,23 @@ class UpstreamEndpoint:
     ) -> None:
         (model, target), (body, said) = where, await self._with_media(where[1], given, room)
         query = scope.get("query_string", b"").decode("latin-1")
-        kind = next((value for name, value in scope["headers"] if name == b"content-type"), b"application/json")
-        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind.decode("latin-1"), body)
+        kind = header(scope, b"content-type").decode("latin-1") or JSON
+        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body)
         if scope["method"] == "GET" and (target in LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
         if is_slot_action(call.method, target):
             options = self.relaying.registry.find(model).options
             await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
-            call = replace(call, content_type=JSON)
+            call = replace(call, content_type=JSON)  # as a form it could name another action
         generates = said is not None and call.method == "POST" and _generates(target)
         generation = await said.work(partial(_generation, call, target, said)) if said and generates else None
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
                 with metered(key_of(scope), None if generation is None else generation.prepared.asked) as meter:
-                    await self._with_lease(request, call, generation, (responder, meter))
+                    acquire = self._acquire(model, Patience.of(scope))
+                    await self._with_lease(request, (call, acquire), generation, (responder, meter))
             except asyncio.CancelledError:
                 error = request.was_cancelled()
                 if error is None:
@@ -150,6 +153,8 @@ class UpstreamEndpoint:
         if said is None:
             if not path.endswith(_FORMS):
                 await asyncio.to_thread(check_unseen, (body,) if isinstance(body, bytes) else body)
+            return given
+        if said.content_type != JSON:
             return given
         filled = await self.relaying.media.put_in(said, room)
         return given if filled is said else (filled.payload(filled.text), filled)
@@ -168,10 +173,19 @@ class UpstreamEndpoint:
                     raise
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
+    def _acquire(self, model: str, patience: Patience | None) -> Callable[[], Awaitable[Lease]]:
+        acquire = partial(self.relaying.pool.acquire, model)
+        return acquire if patience is None else partial(patience.while_it_lasts, acquire)
+
     async def _with_lease(
-        self, request: InflightRequest, call: _Call, generation: _Generation | None, ends: _Ends
+        self,
+        request: InflightRequest,
+        asked: tuple[_Call, Callable[[], Awaitable[Lease]]],
+        generation: _Generation | None,
+        ends: _Ends,
     ) -> None:
-        lease = await self.relaying.pool.acquire(request.model)
+        call, acquire = asked
+        lease = await acquire()
         request.is_with(lease.number)
         try:
             said = await _pass_on(request.model, lease.client, call, ends, generation)
@@ -192,14 +206,17 @@ class UpstreamEndpoint:
 
 
 async def _body(scope: Scope, path: str, receive: Receive, room: Room) -> tuple[Payload, ClientJson | None]:
-    """Return the body of a request; that of a GET, which nobody reads, is not waited for."""
+    """Return the body, and what a generation asks; the body of a GET, which nobody reads, is not waited for."""
     if scope["method"] == "GET":
         return b"", None
+    route = route_of(path) if scope["method"] == "POST" else None
+    if route is not None and route.is_form:
+        return b"", await read_form(receive, room, scope)
     return await read_any(receive, room, declared_size(scope), as_json=not path.endswith(_FORMS))
 
 
 def _generates(path: str) -> bool:
-    """Return whether the engine's path generates from JSON; `/v1/audio/transcriptions` does from a form."""
+    """Return whether the engine's path generates."""
     route = route_of(path)
     return route is not None and route.generates
 
@@ -256,7 +273,8 @@ def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
     prepared = plainly(path, request)
     plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
-    sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body)
+    kind = call.content_type if request.content_type == JSON else request.content_type
+    sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body, content_type=kind)
     return _Generation(sent, prepared, plan, api_of(path))
 
 

@@ -29,6 +29,7 @@ from supervisor.system.terminal import obeyed
 LogFormat = Literal["text", "json"]
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_SAID_TO_CLIENTS = ("python_multipart",)  # what these libraries log, the client hears as an error
 _SECRET_KEYS = frozenset({"api_key", "authorization", "token", "key", "secret", "password"})
 _LONGEST = 2000  # characters of one value
 _LONGEST_TRACEBACK = 20_000
@@ -161,6 +162,8 @@ def configure(log_format: LogFormat, mirror: Callable[[bytes], None], control: L
     handler.setFormatter(_PlainFormatter("%(asctime)s [%(levelname)s] %(name)s: %(message)s"))
     handler.addFilter(control.wants)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    for name in _SAID_TO_CLIENTS:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return control
 
 

@@ -51,11 +51,16 @@ def application() -> ASGIApp:
     return create_app(cast(Services, _NoServices()), proxied, lambda: rules, lambda *_: None)
 
 
-def endless() -> Iterator[bytes]:
-    """A body of one JSON string that never ends."""
-    yield b'{"model": "m", "messages": [{"content": "'
+def endless(path: str = "") -> Iterator[bytes]:
+    """A body of one JSON string, or of one file, that never ends."""
+    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+    yield file if is_form(path) else b'{"model": "m", "messages": [{"content": "'
     while True:
         yield b"x" * PIECE
+
+
+def is_form(path: str) -> bool:
+    return path in SERVED and SERVED[path].is_form
 
 
 APP = application()
@@ -76,13 +81,14 @@ async def ask(method: str, path: str, body: Iterator[bytes], *headers: tuple[byt
     async def send(message: Message) -> None:
         sent.append(message)
 
+    kind = b"multipart/form-data; boundary=x" if method == "POST" and is_form(path) else b"application/json"
     scope = {
         "type": "http",
         "method": method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json"), *headers],
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", kind), *headers],
     }
     await APP(scope, receive, send)
     shown = json.loads(b"".join(message.get("body", b"") for message in sent) or b"{}")
@@ -112,11 +118,11 @@ def test_the_list_of_routes_has_all_kinds() -> None:
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 def test_no_path_takes_more_than_its_kind(method: str, path: str) -> None:
     chunked = (b"transfer-encoding", b"chunked")
-    (status, error), taken = asyncio.run(ask(method, path, endless(), chunked))
+    (status, error), taken = asyncio.run(ask(method, path, endless(path), chunked))
     assert (status, error["code"]) == (413, "payload_too_large")
     assert taken <= limit_of(method, path) + PIECE
     declared = (b"content-length", str(limit_of(method, path) + 1).encode())
-    (status, error), taken = asyncio.run(ask(method, path, endless(), declared))
+    (status, error), taken = asyncio.run(ask(method, path, endless(path), declared))
     assert (status, error["code"], taken) == (413, "payload_too_large", 0)
 
 

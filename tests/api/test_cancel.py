@@ -256,7 +256,8 @@ def test_a_streamed_response_is_cancelled_by_its_id(stage: Stage, tools: list[An
 
 
 def test_the_cases_are_all_relayed_paths() -> None:
-    assert list(dict.fromkeys(case.path for case in CASES)) == [row.path for row in ROUTES]
+    """A form needs a model that hears: tests/api/test_transcriptions.py."""
+    assert list(dict.fromkeys(case.path for case in CASES)) == [row.path for row in ROUTES if not row.is_form]
     for case in CASES:
         row = next(row for row in ROUTES if row.path == case.path)
         assert case.has("decode") == row.generates, case

@@ -103,8 +103,9 @@ def test_errors_have_the_form_of_the_path(path: str, api: object) -> None:
 def test_the_schema_says_what_the_row_says(path: str) -> None:
     app = Documented()
     operation = app.openapi()["paths"][path]["post"]
-    body = operation["requestBody"]["content"]["application/json"]["schema"]
     route = SERVED[path]
+    kind = "multipart/form-data" if route.is_form else "application/json"
+    body = operation["requestBody"]["content"][kind]["schema"]
     assert route.summary
     assert operation["summary"] == route.summary
     assert body["required"] == list(route.takes)

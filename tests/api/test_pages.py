@@ -22,7 +22,7 @@ FIREFOX = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/201001
 VIEWER = files("supervisor.api") / "viewer"
 LOOKS_ONLY = {
     *("/openapi.json", "/docs", "/docs/start.js", "/docs/viewer.js", "/docs/viewer.css"),
-    *("/health", "/v1/models", "/v1/models/{model:path}", "/models", "/models/sse", "/running"),
+    *("/", "/ready", "/health", "/v1/models", "/v1/models/{model:path}", "/models", "/models/sse", "/running"),
     *("/api/v1/status", "/api/v1/toolcalls", "/api/v1/models", "/api/v1/logs", "/api/v1/requests", "/api/v1/events"),
     "/api/v1/keys",
     *("/api/v1/disk", "/api/v1/devices", "/api/v1/logs/level"),

@@ -17,6 +17,7 @@ from supervisor.errors import ModelLoadFailed, SupervisorError
 PASSING = {
     *(
         "ShuttingDown",
+        "NotReady",
         "ModelLoadFailed",
         "LoadCancelled",
         "HubBusy",

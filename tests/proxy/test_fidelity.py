@@ -21,7 +21,7 @@ WRITTEN = {
 }
 """Members that a parser and a writer would write in another way."""
 PADDING = b'"padding": "%b"' % (b"x" * DIRECT)  # so that the body is not parsed as a whole
-AS_WRITTEN = [row for row in ROUTES if row.form is None or not row.form.always]
+AS_WRITTEN = [row for row in ROUTES if not row.is_form and (row.form is None or not row.form.always)]
 
 
 class Engine(_Engine):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from supervisor.core.models.registry import ModelEntry, Registry, Source
+from supervisor.core.requests.keys import Key, KeyRules
+from supervisor.core.requests.scopes import Scope
 from supervisor.errors import InvalidRequest, ModelNotFound
 from supervisor.proxy.naming import Naming, split_query
 
@@ -43,3 +47,32 @@ def test_a_query_is_read_and_the_rest_passed_on() -> None:
     assert split_query(b"a=1&model=a%20b%26c&b=%2F") == ("a b&c", "a=1&b=%2F")
     assert split_query(b"") == ("", "")
     assert naming().entry(None, b"model=a+b%26c").id == "a b&c"
+
+
+LIMITED = {
+    "none": None,
+    "manages": KeyRules("m", frozenset({Scope.MANAGE, Scope.INFER})),
+    "infers": KeyRules("i", frozenset({Scope.INFER})),
+    "sees some": KeyRules("s", frozenset({Scope.MANAGE, Scope.INFER}), ("o*",)),
+}
+
+
+@pytest.mark.parametrize(
+    ("rules", "adds"), [*zip(LIMITED.values(), (True, True, False, False), strict=True)], ids=LIMITED
+)
+def test_a_model_is_added_for_those_who_may_load_it(rules: KeyRules | None, adds: bool) -> None:
+    added: list[str] = []
+
+    async def add(name: str) -> str | None:
+        added.append(name)
+        return "one" if name == "o/new:Q4_0" else None
+
+    key = None if rules is None else Key(rules, b"", 0.0)
+    asked = Naming(REGISTRY, lambda: (), lambda: None, add)
+    if adds:
+        assert asyncio.run(asked.wanted("o/new:Q4_0", b"", key)).id == "one"
+    for name in ("o/other:Q4_0", *([] if adds else ["o/new:Q4_0"])):
+        with pytest.raises(ModelNotFound):
+            asyncio.run(asked.wanted(name, b"", key))
+    assert added == (["o/new:Q4_0", "o/other:Q4_0"] if adds else [])
+    assert asyncio.run(asked.wanted("one", b"", key)).id == "one"

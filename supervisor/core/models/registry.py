@@ -218,6 +218,10 @@ class Registry:
             raise self._ambiguous(name, fitting)
         return self.find(fitting[0] if fitting else name)
 
+    def was_forgotten(self, name: str) -> bool:
+        """Return whether a model of this id was dropped of late, of which it is told why."""
+        return name in self._forgotten
+
     def only(self, loaded: Collection[str]) -> ModelEntry | None:
         """Return the only model that a request without a name can mean, if there is just one.
 

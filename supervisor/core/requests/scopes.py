@@ -76,7 +76,8 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(MANAGE, "DELETE /api/v1/keys/{name}", "POST /api/v1/keys/{name}/rotate"),
     *_rows(MANAGE, "POST /models", "DELETE /models", "POST /models/load", "POST /models/unload"),
     *_rows(MANAGE, "GET /unload", "POST /api/models/unload", "POST /api/models/unload/{model:path}"),
-    *_rows(ANY, "GET /health", "GET /openapi.json", "GET /docs"),
+    *_rows(READ, "GET /ready", all_models=True),
+    *_rows(ANY, "GET /", "GET /health", "GET /openapi.json", "GET /docs"),
     *_rows(ANY, "GET /docs/start.js", "GET /docs/viewer.js", "GET /docs/viewer.css"),
 )
 """Every path of the daemon but those below UPSTREAM."""
@@ -89,8 +90,6 @@ LOOKS: Final = frozenset({"/health", "/v1/health", "/metrics", "/slots", "/props
 """Paths of an engine whose `GET` only looks at it: it neither loads the model nor keeps it."""
 
 _USES: Final = frozenset({
-    ("POST", "/v1/audio/transcriptions"),
-    ("POST", "/audio/transcriptions"),
     ("GET", "/lora-adapters"),  # it loads the model
 })
 
@@ -100,7 +99,7 @@ def needed(method: str, path: str) -> Row:
     if path.startswith(UPSTREAM):
         return BELOW
     method = "GET" if method == "HEAD" else method
-    found = _WHOLE.get((method, path.rstrip("/")))
+    found = _WHOLE.get((method, path.rstrip("/") or "/"))
     if found is not None:
         return found
     return next((row for start, row in _BEGINNINGS if row.method == method and path.startswith(start)), _HIDDEN)

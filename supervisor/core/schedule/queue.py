@@ -153,13 +153,23 @@ def _full(state: State, model: Model) -> Failure | None:
         what = f"{limits.max_waiting} requests wait already"
     else:
         return None
-    slots = sum(capacity(state, engine) for engine in model.engines if engine.state is EngineState.READY) or 1
-    expected = len(model.waiting) * (model.busy_seconds or _SOONEST) / slots
-    return Failure(
-        "queue_full",
-        f"{what}, which is the limit; repeat the request later.",
-        retry_after=float(math.ceil(min(max(expected, _SOONEST), _LATEST))),
-    )
+    slots = sum(capacity(state, engine) for engine in model.engines if engine.state is EngineState.READY)
+    load = 0.0 if slots else state.reload_seconds(model)
+    retry = retry_seconds(len(model.waiting), slots or UNKNOWN_SLOTS, model.busy_seconds, load)
+    return Failure("queue_full", f"{what}, which is the limit; repeat the request later.", retry_after=retry)
+
+
+def retry_seconds(waiting: int, slots: int, busy_seconds: float | None, load_seconds: float) -> float:
+    """Return the whole seconds after which a refused request has a chance: when those that wait have been served.
+
+    Args:
+        waiting: requests before it, itself included.
+        slots: requests that are served at a time.
+        busy_seconds: what one takes, as of late; None: not known.
+        load_seconds: what is left of a load that they wait for; 0: the model is loaded.
+    """
+    expected = load_seconds + waiting * (busy_seconds or _SOONEST) / slots
+    return float(math.ceil(min(max(expected, _SOONEST), _LATEST)))
 
 
 def capacity(state: State, engine: Engine) -> int:

@@ -30,6 +30,7 @@ class ModelView:
 
     Attributes:
         failed_at: when the `failure` was, by the scheduler's clock.
+        wanted: it was asked for by command, or is to be brought back, and is not ready yet.
         expires_at: when its last idle engine ends for its idleness, by the same clock; None: not as things are.
     """
 
@@ -41,6 +42,7 @@ class ModelView:
     engines: tuple[EngineView, ...] = ()
     failed_at: float | None = None
     expires_at: float | None = None
+    wanted: bool = False
 
 
 def view_of(state: State, model: Model) -> ModelView:
@@ -55,6 +57,7 @@ def view_of(state: State, model: Model) -> ModelView:
         engines=tuple(_engine_view(state, engine) for engine in model.engines),
         failed_at=model.failed_at if model.failure else None,
         expires_at=_expires_at(state, model),
+        wanted=model.wanted_since is not None,
     )
 
 

@@ -22,8 +22,9 @@ from supervisor.core.stream.completions import CompletionFold
 from supervisor.core.stream.fold import Collector, StreamFold
 from supervisor.core.stream.raw_completions import RawFold
 from supervisor.core.stream.responses import ResponsesFold
+from supervisor.core.stream.transcripts import TranscriptFold
 
-Kind = Literal["chat", "completion", "responses", "raw"]
+Kind = Literal["chat", "completion", "responses", "raw", "transcript"]
 """Of answers that can be folded from a stream. `raw`: the engine's own form, not OpenAI's."""
 
 
@@ -59,12 +60,16 @@ class OutgoingRequest:
                 return ResponsesFold()
             case "raw":
                 return RawFold(self.fields)
+            case "transcript":
+                return TranscriptFold()
 
 
 def outgoing_request(kind: Kind | None, body: Mapping[str, object]) -> OutgoingRequest:
     """Return the plan for a client's parsed JSON body; an empty one where nothing can be folded (`kind` is None)."""
     if kind is None or not _well_formed(body):
         return OutgoingRequest()
+    if kind == "transcript":  # a form's fields are texts, and progress is asked for with a boolean
+        return OutgoingRequest() if body.get("stream") else OutgoingRequest({"stream": True}, kind=kind)
     if body.get("stream"):
         if body.get("return_progress"):
             return OutgoingRequest()
@@ -160,6 +165,7 @@ _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
         (lambda body: not is_one(body.get("n")), "the answers of several choices cannot be told apart"),
         _INDENTED,
     ),
+    "transcript": (),
     "raw": (
         _MANY,
         _STOPPED,

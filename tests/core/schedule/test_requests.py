@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from supervisor.core.schedule import ModelPolicy, SchedulerLimits
 from supervisor.core.schedule.events import (
     CheckRoom,
@@ -18,6 +20,7 @@ from supervisor.core.schedule.events import (
     UnloadAsked,
 )
 from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.core.schedule.queue import retry_seconds
 from tests.core.schedule.toy import Bench, ToyPlan, grants, refusals, starts, stops
 
 
@@ -177,3 +180,31 @@ def test_a_request_that_is_served_at_once_brings_up_what_its_model_lacks() -> No
     bench.tell(PolicyChanged())
     commands = bench.arrive(1, "a")
     assert (grants(commands), starts(commands)) == ([(1, 1)], [(2, "a")])
+
+
+@pytest.mark.parametrize(
+    ("waiting", "slots", "busy", "load", "seconds"),
+    [
+        (3, 1, 8.0, 0.0, 24.0),
+        (3, 4, 8.0, 0.0, 6.0),
+        (3, 4, 8.0, 30.0, 36.0),
+        (1, 1, 0.01, 0.0, 1.0),
+        (8, 4, None, 0.0, 2.0),
+        (512, 1, 60.0, 0.0, 60.0),
+        (1, 3, 10.0, 0.0, 4.0),
+    ],
+)
+def test_the_time_to_come_back_is_that_of_those_who_wait(
+    waiting: int, slots: int, busy: float | None, load: float, seconds: float
+) -> None:
+    assert retry_seconds(waiting, slots, busy, load) == seconds
+
+
+def test_a_full_queue_before_a_load_counts_the_load() -> None:
+    bench = Bench(limits=SchedulerLimits(max_waiting_model=2))
+    bench.arrive(1, "a")
+    bench.arrive(2, "a")
+    (refusal,) = bench.arrive(3, "a")
+    assert isinstance(refusal, RefuseRequest)
+    assert refusal.failure.retry_after is not None
+    assert refusal.failure.retry_after > 10

@@ -1,0 +1,80 @@
+"""Paths of other programs that are not here, each with the path of ours that does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_CHAT: Final = "POST /v1/chat/completions"
+_TEXT: Final = "POST /v1/completions"
+_EMBED: Final = "POST /v1/embeddings"
+_MODELS: Final = "GET /v1/models"
+_PULL: Final = "POST /api/v1/models"
+_LOAD: Final = "POST /api/v1/models/load"
+_UNLOAD: Final = "POST /api/v1/models/unload"
+_STATUS: Final = "GET /api/v1/status"
+_ENGINE: Final = "/upstream/MODEL"
+
+ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
+    "Ollama": {
+        "/api/chat": _CHAT,
+        "/api/generate": _TEXT,
+        "/api/embed": _EMBED,
+        "/api/embeddings": _EMBED,
+        "/api/tags": _MODELS,
+        "/api/ps": "GET /running",
+        "/api/show": "GET /api/v1/models",
+        "/api/pull": _PULL,
+        "/api/delete": "DELETE /api/v1/models",
+        "/api/version": _STATUS,
+    },
+    "llama-swap": {
+        "/logs": "GET /api/v1/logs",
+        "/logs/stream": "GET /api/v1/logs",
+        "/api/events": "GET /api/v1/events",
+        "/ui": "GET /docs",
+    },
+    "LM Studio": {
+        "/api/v0/models": _MODELS,
+        "/api/v0/chat/completions": _CHAT,
+        "/api/v0/completions": _TEXT,
+        "/api/v0/embeddings": _EMBED,
+        "/api/v1/chat": _CHAT,
+        "/api/v1/models/download": _PULL,
+    },
+    "LocalAI": {
+        "/readyz": "GET /ready",
+        "/healthz": "GET /health",
+        "/models/apply": _PULL,
+        "/backend/monitor": _STATUS,
+        "/backend/shutdown": _UNLOAD,
+        "/system": _STATUS,
+        "/swagger": "GET /docs",
+    },
+    "vLLM": {
+        "/ping": "GET /health",
+        "/version": _STATUS,
+        "/server_info": _STATUS,
+        "/load": "GET /api/v1/requests",
+        "/v2/rerank": "POST /v1/rerank",
+        "/sleep": _UNLOAD,
+        "/wake_up": _LOAD,
+        "/is_sleeping": "GET /api/v1/models",
+    },
+    "llama-server": {
+        "/v1/health": "GET /health",
+        "/metrics": f"GET {_ENGINE}/metrics",
+        "/v1/systemone": f"POST {_ENGINE}/v1/systemone",
+        "/v1/stream": f"GET {_ENGINE}/v1/stream",
+        "/v1/streams/lookup": f"POST {_ENGINE}/v1/streams/lookup",
+    },
+}
+"""Program → its paths → method and path of ours."""
+
+_OURS: Final = {path: (program, ours) for program, paths in ELSEWHERE.items() for path, ours in paths.items()}
+
+
+def ours_for(path: str) -> str | None:
+    """Return a sentence that says which path of ours does what a path of another program does; None for any other."""
+    found = _OURS.get(path.rstrip("/"))
+    return None if found is None else f"What it does in {found[0]}, {found[1]} does here."

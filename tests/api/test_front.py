@@ -1,0 +1,135 @@
+"""What a client finds that comes to the front door: where it is, whether the daemon is ready, and where else to go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from supervisor import __version__
+from supervisor.core.requests.elsewhere import ELSEWHERE, ours_for
+from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.routes import served_routes
+
+KEY = "a-key-for-this-test"
+WITH_KEY = {"authorization": f"Bearer {KEY}"}
+STREAMS = {"/api/v1/events", "/models/sse", "/api/v1/logs"}
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[RunningDaemon]:
+    """A daemon that has no engine: nobody here needs one."""
+    with scratch_home() as home, running_daemon(home, Path("/nonexistent")) as running:
+        yield running
+
+
+def test_a_program_gets_json_and_a_browser_a_page_with_the_same_links(daemon: RunningDaemon) -> None:
+    told = daemon.http.get("/").json()
+    assert (told["name"], told["version"]) == ("llama-supervisor", __version__)
+    page = daemon.http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+    assert f"llama-supervisor {__version__}" in page.text
+    assert re.findall(r'<a href="([^"]+)"', page.text) == list(told["links"].values())
+    for link in told["links"].values():
+        assert daemon.http.get(link).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "ours"), [(path, ours) for paths in ELSEWHERE.values() for path, ours in paths.items()]
+)
+def test_a_path_of_another_program_says_where_to_go(daemon: RunningDaemon, path: str, ours: str) -> None:
+    for method in ("GET", "POST"):
+        error = daemon.http.request(method, path).json()["error"]
+        assert error["code"] == "route_not_found"
+        assert error["message"] == f"There is no {method} {path}. {ours_for(path)}"
+        assert ours in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "instead"),
+    [
+        ("GET", "/v1/chat/completions", "There is POST {path}."),
+        ("GET", "/api/v1/plan", "There is POST {path}."),
+        ("POST", "/health", "There is GET {path}."),
+        ("GET", "/nowhere", "See /docs."),
+    ],
+)
+def test_another_method_says_which_one_there_is(daemon: RunningDaemon, method: str, path: str, instead: str) -> None:
+    answer = daemon.http.request(method, path)
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == f"There is no {method} {path}. {instead.format(path=path)}"
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime", "/v1/models", "/upstream/demo/v1/realtime", "/v1/chat/completions"])
+def test_a_websocket_is_refused_in_words(daemon: RunningDaemon, path: str) -> None:
+    upgrade = {
+        "connection": "Upgrade",
+        "upgrade": "WebSocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "eA==",
+    }
+    answer = daemon.http.get(path, headers=upgrade)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+    assert "no websockets" in answer.json()["error"]["message"]
+
+
+def test_another_upgrade_is_answered_as_if_it_were_not_wanted(daemon: RunningDaemon) -> None:
+    assert daemon.http.get("/health", headers={"connection": "Upgrade", "upgrade": "h2c"}).json() == {"status": "ok"}
+
+
+def paths() -> list[str]:
+    found = {route.path for route in served_routes() if "GET" in (route.methods or ())}
+    return sorted(path for path in found - STREAMS - {"/"} if "{" not in path)
+
+
+@pytest.mark.parametrize("path", paths())
+def test_a_slash_at_the_end_changes_nothing(daemon: RunningDaemon, path: str) -> None:
+    plain = daemon.http.get(path)
+    for slashes in ("/", "//"):
+        assert daemon.http.get(f"{path}{slashes}").status_code == plain.status_code == 200
+
+
+def test_a_daemon_that_loads_nothing_is_ready(daemon: RunningDaemon) -> None:
+    assert daemon.http.get("/ready").json() == {"status": "ready"}
+    assert daemon.http.get("/health", params={"ready": ""}).json() == {"status": "ok"}
+
+
+@pytest.mark.engine
+def test_a_daemon_is_ready_when_its_preloads_are_loaded(engine_binary: Path, talker: Path) -> None:
+    models = {"first": {"file": str(talker), "preload": True}, "later": {"file": str(talker)}}
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as daemon:
+        wait_until(lambda: daemon.http.get("/ready").status_code == 200, "the daemon is ready")
+        assert (daemon.model("first")["state"], daemon.model("later")["state"]) == ("ready", "unloaded")
+        daemon.http.post("/api/v1/models/unload", json={"model": "first"})
+        assert daemon.http.get("/ready").status_code == 200
+
+
+@pytest.mark.engine
+def test_a_preload_that_fails_is_missing_until_it_is_loaded(engine_binary: Path, talker: Path, tmp_path: Path) -> None:
+    file = tmp_path / "first.gguf"
+    file.write_bytes(b"GGUF and nothing more")
+    settings = {"models": {"first": {"file": str(file), "preload": True}}}
+    with (
+        scratch_home() as home,
+        running_daemon(home, engine_binary, settings, env={"SUPERVISOR_API_KEY": KEY}) as daemon,
+    ):
+        assert daemon.http.get("/ready").status_code == 401
+
+        def said() -> str:
+            answer = daemon.http.get("/ready", headers=WITH_KEY)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+            assert int(answer.headers["retry-after"]) >= 1
+            message: str = answer.json()["error"]["message"]
+            return message
+
+        wait_until(lambda: "first (failed: gguf_invalid)" in said(), "the load fails")
+        plain = daemon.http.get("/health", params={"ready": ""})
+        assert (plain.status_code, "first" in plain.text) == (503, False)
+        assert daemon.http.get("/health").status_code == 200
+        file.write_bytes(talker.read_bytes())
+        load = daemon.http.post("/api/v1/models/load", json={"target": "first"}, headers=WITH_KEY)
+        assert load.status_code == 200
+        assert daemon.http.get("/health", params={"ready": ""}).status_code == 200
