@@ -128,7 +128,7 @@ def read_endpoint(where: Places) -> Endpoint | None:
         certificate = found.get("certificate")
         shown = None if certificate is None else str(certificate)
         return Endpoint(str(found["url"]), int(found["pid"]), str(found["secret"]), shown)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

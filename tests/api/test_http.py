@@ -32,6 +32,7 @@ OURS = {
     "connection",
     "cache-control",
     "x-accel-buffering",
+    "x-request-id",
 }
 
 

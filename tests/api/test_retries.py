@@ -25,7 +25,7 @@ PASSING = {
         "DownloadFailed",
     ),
     *("EngineLost", "EngineHung", "EngineStreamInvalid", "EngineStartFailed", "EngineStalled"),
-    *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull"),
+    *("RequestTimeout", "Overloaded", "QueueFull", "BodiesFull", "RateLimited"),
     *("TooManyConnections", "TooManyReaders", "TooManyDownloads"),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from supervisor.core.gguf import GgufHeader
 from supervisor.core.options import LaunchOptions
@@ -29,28 +28,9 @@ def facts_of(header: GgufHeader, projector: str | None = None) -> ModelFacts:
     return ModelFacts(bool(header.pooling_type), encoder, projector, _thinks(header))
 
 
-@dataclass(frozen=True, slots=True)
-class _Family:
-    """A family of models that were not made to reason by default, though their templates begin with a thought.
-
-    Attributes:
-        architecture: of llama.cpp.
-        below: the width from which on its models do.
-    """
-
-    architecture: str
-    below: int
-
-
-_PLAIN: Final = (
-    _Family("qwen35", 4096),  # Qwen3.5 and 3.6 of less than 9 billion parameters
-)
-
-
 def _thinks(header: GgufHeader) -> bool | None:
     width = header.integer(f"{header.architecture}.embedding_length")
-    plain = any(one.architecture == header.architecture and width and width < one.below for one in _PLAIN)
-    return False if plain else None
+    return False if width and width < lookup(header.architecture or "").thinks_from else None
 
 
 def serves_embeddings(options: LaunchOptions, facts: ModelFacts) -> bool:

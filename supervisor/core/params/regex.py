@@ -23,7 +23,7 @@ MOST_ELEMENTS: Final = 1000
 """Of the grammar, with every repetition written out."""
 
 _MOST_DEPTH: Final = 32
-_REPEATS: Final = re.compile(r"\*|\+|\?|\{(\d*)(,?)(\d*)\}")
+_REPEATS: Final = re.compile(r"\*|\+|\?|\{(\d*+)(,?)(\d*+)\}")
 _RUN: Final = re.compile(r"[^\\.\[\](){}*+?^$|]+(?![*+?{])")  # characters of which none is repeated
 _GROUP: Final = re.compile(r"\((?:\?(?::|P?<[A-Za-z_]\w*>))?(?!\?)")
 _HEX: Final = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})")

@@ -21,6 +21,7 @@ from typing import Final
 Payload = bytes | Sequence[bytes | memoryview]
 """A request's body: in one, or in pieces that are sent one after the other."""
 
+_WHOLE_MARK: Final = re.compile(rb'"([0-9A-Za-z]{1,64}):(\d{1,9}):"')
 _WHOLE_CHARACTERS: Final = re.compile(r"(?:[^\\]|\\u[0-9a-fA-F]{4}|\\[^u])*+")
 _BYTES_OF_A_CHARACTER: Final = 12  # two escapes of six
 _WHOLE: Final = b":"  # behind the marker of a whole field
@@ -55,7 +56,8 @@ class Outline:
 
     def hidden(self) -> Iterator[memoryview]:
         """Yield the fields that were left out as a whole."""
-        whole = {int(found[1]) for found in re.finditer(rb'"%b:(\d+):"' % self._marker.encode(), self.text)}
+        marker = self._marker.encode()
+        whole = {int(found[2]) for found in _WHOLE_MARK.finditer(self.text) if found[1] == marker}
         return (self._body[start:stop] for number, (start, stop) in enumerate(self._spans) if number in whole)
 
     def pieces(self, payload: bytes) -> Payload:

@@ -317,9 +317,10 @@ ROWS: Final = (
             recurrent_rule=RecurrentRule.INTERVAL,
             kv=KvRule.TRUNK_ATTENTION,
             rollback=True,
+            thinks_from=thinks_from,
             mtp=True,
         )
-        for name in ("qwen35", "qwen35moe")
+        for name, thinks_from in (("qwen35", 4096), ("qwen35moe", 0))  # Qwen3.5 and 3.6 of less than 9 billion
     ),
     Architecture(
         "qwen4exp",

@@ -191,6 +191,8 @@ class Architecture:
         indexer: which layers own index keys.
         compress_ratios: `attention.compress_ratios` is read.
         rollback: its recurrent state can be rolled back, so speculative decoding keeps copies.
+        thinks_from: models of a smaller embedding length were not made to reason where nobody says so, though their
+            templates begin with a thought; 0: nothing is known of that.
         mtp: its NextN blocks can be loaded for speculative decoding; elsewhere they are left out always.
         encoder: embeds text rather than generating it.
         causal: False: never causal, whatever the header says.
@@ -229,6 +231,7 @@ class Architecture:
     indexer: IndexerRule | None = None
     compress_ratios: bool = False
     rollback: bool = False
+    thinks_from: int = 0
     mtp: bool = False
     encoder: bool = False
     causal: bool = True

@@ -7,7 +7,7 @@ and it ends an answer only once a line has ended, so it never ends one without l
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -19,9 +19,7 @@ Cuttable: TypeAlias = Literal["chat", "completion", "raw"]
 
 _PROGRESS: Final = b'"prompt_progress"'
 _INDEX: Final = re.compile(rb'"index":(\d{1,9})\b')
-_ENDED: Final = re.compile(
-    rb'"finish_reason":"\w+","index":(\d{1,9})\b|"index":(\d{1,9})\b[^{}]*"(?:finish_reason":"|stop":true)'
-)
+_ENDS: Final = (b'"finish_reason":"', b'"stop":true')
 _HEAD: Final = ("id", "created", "model", "object", "system_fingerprint")
 
 
@@ -62,8 +60,9 @@ class Cutoff:
         self._texts += piece.count(b"data: {") - piece.count(_PROGRESS)
         if self._ending.kind != "chat":  # whose calls have indexes, too
             self._begun.update(map(int, _INDEX.findall(piece)))
-        if b'"finish_reason":"' in piece or b'"stop":true' in piece:
-            self._ended.update(int(one or other) for one, other in _ENDED.findall(piece))
+        if _ENDS[0] in piece or _ENDS[1] in piece:
+            for event in piece.split(b"\n\n"):
+                self._ended.update(_ended_in(event))
 
     def end(self) -> bytes:
         """Return the events that end the stream."""
@@ -101,6 +100,19 @@ class Cutoff:
         progress = _object(self._progress, "prompt_progress").get("prompt_progress")
         read = progress.get("total") if isinstance(progress, Mapping) else None
         return read if isinstance(read, int) else 0, max(0, self._texts)
+
+
+def _ended_in(event: bytes) -> Iterator[int]:
+    """Yield the indexes of the choices that an event ends."""
+    if _ENDS[0] not in event and _ENDS[1] not in event:
+        return
+    told = _object(event, "choices") or _object(event, "stop")
+    choices = told.get("choices", [told])
+    for choice in choices if isinstance(choices, list) else ():
+        ends = isinstance(choice, dict) and (choice.get("finish_reason") or choice.get("stop"))
+        index = choice.get("index", 0) if ends else None
+        if isinstance(index, int):
+            yield index
 
 
 def _object(piece: bytes, key: str) -> Mapping[str, object]:
