@@ -35,6 +35,7 @@ NOT_ARCHITECTURES: Mapping[str, str] = {
     "gguf/kind.py": "the mark of a projector, before its header is read",
     "repository/names.py": "marks in the names of files",
     "options/launch.py": "words that llama-server takes as values",
+    "params/engine.py": "likewise",
 }
 """Where in the core a word may be the name of an architecture, and why."""
 
