@@ -79,6 +79,21 @@ def check_unseen(texts: Sequence[bytes | memoryview]) -> None:
         )
 
 
+def check_sent(body: ClientJson, text: bytes, fields: Mapping[str, object]) -> None:
+    """Refuse what a request became, where it names media by addresses that nobody has fetched. Raise MediaUrlRefused.
+
+    body: before. text, fields: what the engine gets.
+    """
+    if text is body.text or has_no_places(text):
+        return
+    for place in places(fields):
+        if is_address(body.whole(place.text, MOST_URL + 1)):
+            raise MediaUrlRefused(
+                "The address of the medium stands where none is expected. Send the medium itself, as a data: URL.",
+                param=place.shown,
+            )
+
+
 def _named(body: ClientJson) -> Sequence[Place]:
     """Return the places of a request that hold addresses."""
     check_unseen(tuple(body.unseen()))

@@ -15,8 +15,9 @@ from starlette.types import ASGIApp, Message
 
 from supervisor.core.requests.media import FetchRules
 from supervisor.core.routes import SERVED
-from supervisor.proxy.bodies import Bodies
-from supervisor.proxy.media import Media
+from supervisor.errors import MediaUrlRefused
+from supervisor.proxy.bodies import Bodies, ClientJson
+from supervisor.proxy.media import Media, check_sent
 from supervisor.proxy.relay import RelayEndpoint
 from supervisor.proxy.upstream import upstream_endpoint
 from tests.proxy.test_bodies import MIB, _Engine, ask, pieces_of, relaying_to
@@ -126,6 +127,40 @@ def test_messages(server: MediaServer) -> None:
     found = engine_gets("/upstream/m/v1/messages/count_tokens", {"messages": messages[:1]})
     expected = {"type": "base64", "media_type": "image/png", "data": DATA.partition(",")[2]}
     assert found["messages"][0]["content"][0]["source"] == expected
+
+
+SECRET = "http://127.0.0.1:1/inside"
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/upstream/m/v1/messages"])
+@pytest.mark.parametrize("source", [{"url": SECRET}, {"type": "file", "url": SECRET}, {"type": "URL", "url": SECRET}])
+def test_a_source_of_another_type_is_no_address(path: str, source: dict[str, Any]) -> None:
+    part = {"type": "image", "source": source}
+    result = {"type": "tool_result", "tool_use_id": "1", "content": [part]}
+    for more in ({}, {"tools": [{"name": "f", "input_schema": {}}]}):
+        request = {"messages": [{"role": "user", "content": [{"type": "text", "text": "?"}, part, result]}], **more}
+        _, found = asked(path, json.dumps({"model": "m", **request}).encode())
+        assert "inside" not in json.dumps([json.loads(body) for _, body in found])
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": TOOLS}], ids=["a chat", "a chat with tools"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/m/v1/chat/completions"])
+def test_a_message_that_looks_like_a_part_is_looked_into(path: str, more: dict[str, Any]) -> None:
+    request = chat(SECRET, **more)
+    request["messages"][0] |= {"type": "image_url", "image_url": DATA}
+    error = refused(path, json.dumps({"model": "m", **request}).encode(), FetchRules())
+    assert (error["code"], error["param"]) == ("media_url_refused", "messages.0.content.0.image_url.url")
+
+
+def test_what_a_request_becomes_names_no_media_that_nobody_fetched() -> None:
+    text = json.dumps({"messages": []}).encode()
+    body = ClientJson(text, {"messages": []}, len(text), Bodies(MIB, MIB))
+    became = chat(SECRET)
+    with pytest.raises(MediaUrlRefused) as raised:
+        check_sent(body, json.dumps(became).encode(), became)
+    assert raised.value.param == "messages.0.content.0.image_url.url"
+    check_sent(body, json.dumps(chat(DATA)).encode(), chat(DATA))
+    check_sent(body, text, became)  # the client's own, which has been looked at
 
 
 def test_sound(server: MediaServer) -> None:

@@ -110,8 +110,9 @@ def places(fields: Mapping[str, object]) -> Iterator[Place]:
         elif isinstance(value, dict):
             found = tuple(_of_part(value, path))
             yield from found
-            if not found:
-                waiting += _below(value, path)
+            taken = {place.path for place in found}
+            # what looks like a part may be a message, whose `type` no engine reads
+            waiting += [one for one in _below(value, path) if one[1] not in taken]
 
 
 def _below(value: Mapping[str, object], path: Path) -> Iterable[tuple[object, Path]]:
