@@ -238,6 +238,12 @@ def route_of(path: str) -> Route | None:
     return SERVED.get(path)
 
 
+def makes_vectors(path: str) -> bool:
+    """Return whether an engine's path makes vectors or ranks of its prompt."""
+    route = SERVED.get(path)
+    return route is not None and route.vectors
+
+
 def kind_of(path: str) -> Kind | None:
     """Return the kind of answer that an engine's path gives, if it can be folded."""
     route = route_of(path)

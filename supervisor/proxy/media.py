@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,13 +13,17 @@ from supervisor.core.requests.media import (
     FetchRules,
     Place,
     check_scheme,
+    ends_with_a_medium,
     has_no_places,
     is_address,
+    may_hold_media,
     may_name_media,
     places,
     put_in,
 )
+from supervisor.core.routes import makes_vectors
 from supervisor.core.stream.outgoing import set_fields
+from supervisor.engines.client import EngineClient
 from supervisor.errors import InvalidRequest, MediaUrlRefused, SupervisorError
 from supervisor.proxy.bodies import ClientJson, Room
 from supervisor.proxy.fetching import Fetch, Resolve, resolved
@@ -92,6 +97,32 @@ def check_sent(body: ClientJson, text: bytes, fields: Mapping[str, object]) -> N
                 "The address of the medium stands where none is expected. Send the medium itself, as a data: URL.",
                 param=place.shown,
             )
+
+
+async def check_ending(client: EngineClient, path: str, body: ClientJson) -> None:
+    """Refuse vectors of a content that ends with a medium, unless the model's tokenizer adds an end behind it.
+
+    llama-server b11434 has no token then of which it could tell the vector, and aborts. Raise InvalidRequest.
+    """
+    if not makes_vectors(path) or not await body.work(partial(_may_end_with_a_medium, body)):
+        return
+    without, ended = [await _tokens(client, add_special=special) for special in (False, True)]
+    if without[-1:] == ended[-1:]:
+        raise InvalidRequest(
+            "A content of the request ends with an image, sound or video, of which this model's engine makes no vector "
+            "without a text behind it. Add a part with a text."
+        )
+
+
+def _may_end_with_a_medium(body: ClientJson) -> bool:
+    return ends_with_a_medium(body.fields) or any(map(may_hold_media, body.unseen()))
+
+
+async def _tokens(client: EngineClient, *, add_special: bool) -> Sequence[object]:
+    asked = json.dumps({"content": "a", "add_special": add_special}).encode()
+    async with client.post("/tokenize", asked) as answer:
+        tokens = (await answer.json_object()).get("tokens")
+        return tokens if isinstance(tokens, list) else ()
 
 
 def _named(body: ClientJson) -> Sequence[Place]:

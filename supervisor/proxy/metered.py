@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import needed_of_engine
-from supervisor.core.routes import route_of
+from supervisor.core.routes import makes_vectors
 from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.meter import Meter, TailMeter
 from supervisor.engines.client import EngineResponse
@@ -86,8 +86,7 @@ def metered(key: Key | None, asked: Mapping[str, object] | None = None, path: st
     """
     if key is None:
         return UNMETERED
-    route = route_of(path)
-    untold = -(-size // _BYTES_OF_A_TOKEN) if route is not None and route.vectors else 0
+    untold = -(-size // _BYTES_OF_A_TOKEN) if makes_vectors(path) else 0
     one = asked is not None and asks_for_one(asked) and not isinstance(asked.get("prompt"), list)
     return Metered(key, several=not one, untold=untold)
 

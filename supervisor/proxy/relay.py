@@ -37,7 +37,7 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
-from supervisor.proxy.media import Media, check_sent
+from supervisor.proxy.media import Media, check_ending, check_sent
 from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
@@ -213,6 +213,7 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
 
 
 async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
+    await check_ending(lease.client, job.prepared.path, job.body)
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
     with metered(job.key, job.prepared.asked, job.prepared.path, job.body.size) as meter:

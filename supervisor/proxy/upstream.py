@@ -24,7 +24,7 @@ from supervisor.core.engine_output.errors import error_in
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import LOOKS
-from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
+from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, makes_vectors, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
@@ -36,7 +36,7 @@ from supervisor.pool.pool import Lease
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
-from supervisor.proxy.media import check_sent, check_unseen
+from supervisor.proxy.media import check_ending, check_sent, check_unseen
 from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, check_spent, key_of, metered, told
 from supervisor.proxy.naming import seen_by, split_query
 from supervisor.proxy.patience import Patience
@@ -131,16 +131,18 @@ class UpstreamEndpoint:
             options = self.relaying.registry.find(model).options
             await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
             call = replace(call, content_type=JSON)  # as a form it could name another action
-        generates, key = call.method == "POST" and _generates(target), key_of(scope)
-        if generates and said is None and key is not None:
-            raise InvalidRequest("The request body is no JSON that can be read here, so nobody could count its tokens.")
+        posts, key = call.method == "POST", key_of(scope)
+        generates, vectors = posts and _generates(target), posts and makes_vectors(target)
+        if said is None and (vectors or (generates and key is not None)):
+            raise InvalidRequest("The request body is no JSON that can be read here (docs/relay.md).")
         generation = await said.work(partial(_generation, call, target, said, key)) if said and generates else None
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
                 asked = None if generation is None else generation.prepared.asked
                 with metered(key, asked, target, room.size) as meter:
-                    acquire = self._acquire(model, Patience.of(scope), key if generates else None)
+                    spender = key if generates or vectors else None
+                    acquire = self._acquire(model, Patience.of(scope), spender, (target, said))
                     await self._with_lease(request, (call, acquire), generation, (responder, meter))
             except asyncio.CancelledError:
                 error = request.was_cancelled()
@@ -177,12 +179,18 @@ class UpstreamEndpoint:
                     raise
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
-    def _acquire(self, model: str, patience: Patience | None, spender: Key | None) -> Callable[[], Awaitable[Lease]]:
+    def _acquire(
+        self, model: str, patience: Patience | None, spender: Key | None, asked: tuple[str, ClientJson | None]
+    ) -> Callable[[], Awaitable[Lease]]:
+        path, said = asked
+
         async def acquire() -> Lease:
             lease = await self.relaying.pool.acquire(model)
             try:
                 check_spent(spender)
-            except SupervisorError:
+                if said is not None:
+                    await check_ending(lease.client, path, said)
+            except BaseException:
                 lease.release()
                 raise
             return lease

@@ -12,6 +12,7 @@ from supervisor.core.requests.media import (
     FetchRules,
     address_of,
     check_scheme,
+    ends_with_a_medium,
     has_no_places,
     is_address,
     may_be_reached,
@@ -150,6 +151,22 @@ def test_every_form_is_seen_and_filled(form: str) -> None:
         )
     else:
         assert json.dumps(filled) == before.replace(URL, DATA)
+
+
+ENDINGS: tuple[tuple[dict[str, Any], bool], ...] = (
+    ({"input": "a"}, False),
+    ({"input": ["a", [1, 2], {"content": "a"}, {"content": [5, {}]}]}, False),
+    ({"input": {"content": [CHAT_PART, {"type": "text", "text": "a"}]}}, False),
+    ({"input": {"content": [CHAT_PART, {"type": "text", "text": ""}]}}, True),
+    ({"input": ["a", {"content": [CHAT_PART]}], "content": "a"}, True),
+    ({"content": [{"content": [{"type": "text", "text": "a"}, CHAT_PART]}]}, True),
+    ({"input": "a", "content": [{"content": [CHAT_PART]}]}, False),
+)
+
+
+@pytest.mark.parametrize(("fields", "ends"), ENDINGS)
+def test_a_content_ends_with_a_medium_that_has_no_text_behind_it(fields: dict[str, Any], ends: bool) -> None:
+    assert ends_with_a_medium(fields) is ends
 
 
 def test_what_an_unread_request_says_of_media_is_noticed_in_every_spelling() -> None:

@@ -183,7 +183,8 @@ def test_sound(server: MediaServer) -> None:
 )
 def test_paths_that_generate_nothing(server: MediaServer, path: str) -> None:
     part = {"type": "image_url", "image_url": {"url": server.url()}}
-    found = engine_gets(path, {"input": [{"content": [part]}], "messages": [{"content": [part]}]})
+    parts = [part, {"type": "text", "text": "behind it"}]
+    found = engine_gets(path, {"input": [{"content": parts}], "messages": [{"content": parts}]})
     assert found["input"][0]["content"][0]["image_url"]["url"] == DATA
     assert found["messages"][0]["content"][0]["image_url"]["url"] == DATA
 
