@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
@@ -14,7 +15,9 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from supervisor.core.requests.media import FetchRules
+from supervisor.core.requests.outline import Payload
 from supervisor.core.routes import SERVED
+from supervisor.engines.client import EngineResponse
 from supervisor.errors import MediaUrlRefused
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.media import Media, check_sent
@@ -253,6 +256,38 @@ def test_media_count_as_a_part_of_the_body(server: MediaServer) -> None:
 )
 def test_what_only_an_engine_can_read_may_name_no_media(body: bytes) -> None:
     assert refused("/upstream/m/x", body)["code"] == "invalid_request"
+
+
+class _Noting(_Engine):
+    """An engine that notes as what each body comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: list[str] = []
+
+    def send(
+        self, method: str, target: str, body: Payload, content_type: str
+    ) -> AbstractAsyncContextManager[EngineResponse]:
+        self.kinds.append(content_type)
+        return super().send(method, target, body, content_type)
+
+
+@pytest.mark.parametrize("path", ["/upstream/m/completion", "/upstream/m/v1/embeddings", "/upstream/m/x"])
+@pytest.mark.parametrize("size", [0, 300_000], ids=["small", "large"])
+def test_what_was_read_as_json_is_no_form_for_the_engine(path: str, size: int) -> None:
+    """A text that the daemon leaves out may hold the parts of a form."""
+    form = b"\r\n--x\r\ncontent-disposition: form-data; name=prompt\r\n\r\nhello\r\n--x--\r\n" if size else b""
+    body = b'{"prompt": "' + b"x" * size + form + b'", "input": "a"}'
+    headers = [(b"content-type", b"multipart/form-data; boundary=x")]
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+
+    async def run() -> list[str]:
+        engine, bodies = _Noting(), Bodies(64 * MIB, 64 * MIB)
+        await ask(app_for(engine, bodies, path, RULES), pieces_of(body), scope={**scope, "headers": headers})
+        assert len(engine.asked) == 1
+        return engine.kinds
+
+    assert asyncio.run(run()) == ["application/json"]
 
 
 def test_parts_that_nobody_looks_into_may_name_no_media(server: MediaServer) -> None:
