@@ -27,6 +27,7 @@ from supervisor.engines.client import EngineClient
 from supervisor.errors import InvalidRequest, MediaUrlRefused, SupervisorError
 from supervisor.proxy.bodies import ClientJson, Room
 from supervisor.proxy.fetching import Fetch, Resolve, resolved
+from supervisor.system.aside import aside
 
 _MOST = 32  # addresses of one request
 _AT_ONCE = 4  # of one request
@@ -34,7 +35,10 @@ _ALL_AT_ONCE = 32
 
 
 class Media:
-    """The media of all requests. `rules`: those in force now."""
+    """The media of all requests. `rules`: those in force now.
+
+    They are fetched beside the loop that relays: a server that sends chunks of one byte would hold it up for seconds.
+    """
 
     def __init__(self, rules: Callable[[], FetchRules] = FetchRules, resolve: Resolve = resolved) -> None:
         self._rules = rules
@@ -63,7 +67,7 @@ class Media:
 
         async def one(place: Place) -> None:
             async with own, self._turns:
-                result[place.text] = data = await fetch.data_url(place)
+                result[place.text] = data = await aside(partial(fetch.data_url, place))
                 room.take(len(data))
 
         try:

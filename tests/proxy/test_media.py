@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from ipaddress import ip_network
@@ -222,6 +223,52 @@ def test_too_many_addresses_are_refused(server: MediaServer) -> None:
         refused("/v1/chat/completions", json.dumps({"model": "m", **chat(*urls)}).encode())["code"]
         == "media_url_refused"
     )
+
+
+def test_media_are_fetched_beside_the_loop_that_relays(server: MediaServer) -> None:
+    """What a server sends makes steps long, and others would wait for each."""
+    threads: list[int] = []
+
+    async def resolve(host: str) -> Sequence[str]:
+        threads.append(threading.get_ident())
+        return ("127.0.0.1",)
+
+    async def run() -> int:
+        body = json.dumps(chat(server.url())).encode()
+        bodies = Bodies(MIB, MIB)
+        with bodies.room() as room:
+            request = ClientJson(body, json.loads(body), len(body), bodies)
+            await Media(lambda: RULES, resolve).put_in(request, room)
+        return threading.get_ident()
+
+    own = asyncio.run(run())
+    assert len(threads) == 1
+    assert own not in threads
+
+
+def test_a_client_that_leaves_ends_the_fetching() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def resolve(host: str) -> Sequence[str]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ()
+
+    async def run() -> None:
+        body = json.dumps(chat("http://example.invalid/")).encode()
+        bodies = Bodies(MIB, MIB)
+        with bodies.room() as room:
+            request = ClientJson(body, json.loads(body), len(body), bodies)
+            fetching = asyncio.ensure_future(Media(lambda: RULES, resolve).put_in(request, room))
+            assert await asyncio.to_thread(begun.wait, PATIENCE)
+            fetching.cancel()
+            await asyncio.wait([fetching])
+        assert await asyncio.to_thread(ended.wait, PATIENCE)
+
+    asyncio.run(run())
 
 
 def test_media_count_as_a_part_of_the_body(server: MediaServer) -> None:
