@@ -40,7 +40,7 @@ from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
 from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
-from supervisor.core.text.loglevel import LogLevel
+from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.system.certificates import TlsFiles
 
@@ -84,6 +84,7 @@ class ServerSettings(_Strict):
     fetch_max_mib: FetchedMebibytes = 16
     fetch_timeout: Seconds = 20
     log_level: LogLevel = "info"
+    log_format: LogFormat = "text"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
 

@@ -18,7 +18,7 @@ import structlog
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.current import Current
 from supervisor.config.load import Start
-from supervisor.core.text.loglevel import LogLevel
+from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
 from supervisor.daemon.lock import (
@@ -64,14 +64,13 @@ class DaemonOptions:
     port: int | None = None
     engine: str | None = None
     insecure: bool = False
-    log_format: logs.LogFormat = "text"
+    log_format: LogFormat | None = None
     log_level: LogLevel | None = None
 
     def on(self, settings: Settings) -> Settings:
-        """Return the settings with the level of the log that is wanted here."""
-        if self.log_level is None:
-            return settings
-        server = settings.server.model_copy(update={"log_level": self.log_level})
+        """Return the settings with the level and the form of the log that are wanted here."""
+        wanted = {"log_level": self.log_level, "log_format": self.log_format}
+        server = settings.server.model_copy(update={name: value for name, value in wanted.items() if value is not None})
         return settings.model_copy(update={"server": server})
 
 
@@ -81,10 +80,11 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     own_log = OutputLog(None)
     current = Current(options.on(Settings()))  # until the configuration is read, which may have to be logged
     control = logs.LogControl(current.view(_log_settings), LogFile(where.daemon_log))
-    logs.configure(options.log_format, own_log.write, control)
+    logs.configure(None, own_log.write, control)
     configured = _configured(options, env, where)
     settings = configured.settings
     current.take_over(settings)
+    _tell_file(configured)
     check_bind(settings.server, insecure=options.insecure)
     shares = file_shares(allow_many_files())
     host = settings.server.host
@@ -98,7 +98,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
         with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
             source = Source(
                 configured.path,
-                partial(_configured, options, env, where),
+                partial(_configured_again, options, env, where),
                 partial(_check, host, insecure=options.insecure),
                 time.time,
             )
@@ -117,14 +117,23 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     file = find_config(options.config, env, Path.cwd(), where.config)
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
     settings = load_settings(file, env, start)
-    if file is not None:
-        _log.info("config_file", path=str(file))
     return Configured(options.on(settings), file)
+
+
+def _configured_again(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
+    return _tell_file(_configured(options, env, where))
+
+
+def _tell_file(configured: Configured) -> Configured:
+    """Log which file it is: for the first time when the form of the log is known."""
+    if configured.path is not None:
+        _log.info("config_file", path=str(configured.path))
+    return configured
 
 
 def _log_settings(settings: Settings) -> logs.LogSettings:
     server = settings.server
-    return logs.LogSettings(server.log_level, server.log_max_mib << 20, server.log_files)
+    return logs.LogSettings(server.log_level, server.log_max_mib << 20, server.log_files, format=server.log_format)
 
 
 async def _serve(world: World, engines: Engines) -> None:
