@@ -16,6 +16,7 @@ from tests.support import (
     dialect_table,
     error_table,
     leaving,
+    man_page,
     module_table,
     option_tables,
     parameter_table,
@@ -29,6 +30,7 @@ from tests.test_house import FLOORS
 MADE: tuple[Made, ...] = (
     *option_tables.PARTS,
     cli_page.VERBS_AND_OPTIONS,
+    man_page.MAN,
     dialect_table.TABLE,
     error_table.TABLE,
     error_table.TREE,
