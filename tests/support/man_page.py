@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 
-from supervisor import __version__
 from supervisor.cli.registry import VERBS, Registry
 from tests.support import cli_page
 from tests.support.made import ROOT, Made
@@ -32,7 +31,7 @@ def page(verbs: Registry = VERBS) -> str:
     shared = cli_page.shared_groups(parts.values())
     lines = [
         '.\\" Made by `python -m tests.support.pages`.',
-        f'.TH LLAMA-SUPERVISOR 1 "" "llama-supervisor {__version__}" "User Commands"',
+        '.TH LLAMA-SUPERVISOR 1 "" "llama-supervisor" "User Commands"',
         *_section("NAME", "llama-supervisor, supervisor \\- run many llama.cpp models on one machine"),
         *_section("SYNOPSIS", ".B supervisor", ".I VERB", "[", ".I options", "]"),
         *_section(
@@ -48,15 +47,22 @@ def page(verbs: Registry = VERBS) -> str:
     lines.append(".SH OPTIONS OF SEVERAL VERBS")
     for title, rows in shared.items():
         lines += [f".SS {escaped(title[:1].upper() + title[1:])}", *_rows(rows)]
-    lines += [".SH ENVIRONMENT", *_pairs(_ENVIRONMENT), ".SH EXIT STATUS", *_pairs(_EXIT.findall(cli_page.PAGE.read_text("utf-8")))]
+    lines += [
+        ".SH ENVIRONMENT",
+        *_pairs(_ENVIRONMENT),
+        ".SH EXIT STATUS",
+        *_pairs(_EXIT.findall(cli_page.PAGE.read_text("utf-8"))),
+    ]
     return "\n".join(lines) + "\n"
 
 
 def escaped(text: str) -> str:
     """Return a text as roff shows it: no letter of it is a command."""
     plain = _LINK.sub(r"\1", _MARKUP.sub(r"\1", text)).replace("\\|", "|")
-    found = plain.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("…", "...").replace("–", "\\(en")
-    return f"\\&{found}" if found.startswith((".", "'")) else found
+    found = (
+        plain.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("…", "...").replace("–", "\\(en")
+    )
+    return f"\\&{found}" if found.startswith(".") else found
 
 
 def _section(title: str, *lines: str) -> list[str]:
