@@ -13,7 +13,7 @@ SupervisorError                     internal_error
 │  ├─ DaemonVersionMismatch         version_mismatch
 │  ├─ DaemonAlreadyRunning          daemon_already_running
 │  ├─ AddressInUse                  address_in_use
-│  ├─ SocketUnusable                socket_unusable
+│  ├─ PassedSocketUnusable          passed_socket_unusable
 │  ├─ InsecureBind                  insecure_bind
 │  ├─ Overloaded                    overloaded
 │  │  ├─ QueueFull                  queue_full

@@ -41,10 +41,10 @@ class AddressInUse(DaemonError):
     code = "address_in_use"
 
 
-class SocketUnusable(DaemonError):
+class PassedSocketUnusable(DaemonError):
     """The service manager passed a socket that the daemon cannot serve."""
 
-    code = "socket_unusable"
+    code = "passed_socket_unusable"
 
 
 class InsecureBind(DaemonError):

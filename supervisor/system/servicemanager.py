@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 from supervisor.core.environment import MANAGERS
-from supervisor.errors import SocketUnusable
+from supervisor.errors import PassedSocketUnusable
 
 _FIRST = 3  # the number of the first descriptor that is passed
 _MICROSECONDS = 1e-6
@@ -39,13 +39,13 @@ class ServiceManager:
     def listener(self) -> socket.socket | None:
         """Return the socket that was passed; None where none was. To be called once, as it then belongs to the caller.
 
-        Raises SocketUnusable where it is not one TCP socket that listens.
+        Raises PassedSocketUnusable where it is not one TCP socket that listens.
         """
         if self.variables.get("LISTEN_PID") != str(os.getpid()):
             return None
         passed = _number(self.variables.get("LISTEN_FDS"))
         if passed > 1:
-            raise SocketUnusable(f"The service manager passed {passed} sockets; give its unit one ListenStream=.")
+            raise PassedSocketUnusable(f"The service manager passed {passed} sockets; give its unit one ListenStream=.")
         return _adopted(_FIRST) if passed else None
 
     @property
@@ -95,12 +95,12 @@ def _adopted(number: int) -> socket.socket:
     try:
         found = socket.socket(fileno=number)
     except OSError as error:
-        raise SocketUnusable(f"The socket that the service manager passed is none ({error.strerror}).") from None
+        raise PassedSocketUnusable(f"The socket that the service manager passed is none ({error.strerror}).") from None
     found.set_inheritable(False)
     found.setblocking(False)
     if found.family not in {socket.AF_INET, socket.AF_INET6} or not _listens(found):
         found.close()
-        raise SocketUnusable(
+        raise PassedSocketUnusable(
             "The socket that the service manager passed is no TCP socket that listens. In its unit write "
             "ListenStream=ADDRESS:PORT and Accept=no."
         )

@@ -139,9 +139,12 @@ def test_the_socket_is_one_that_the_daemon_takes() -> None:
 
 def test_the_agent_of_launchd_runs_what_the_program_has() -> None:
     agent = plistlib.loads((PACKAGING / "launchd" / "llama-supervisor.plist").read_bytes())
-    program, *words = agent["ProgramArguments"]
-    assert Path(program).name == "supervisor"
-    serves(words)
+    shell, option, line = agent["ProgramArguments"]
+    assert (shell, option) == ("/bin/sh", "-c")
+    words = shlex.split(line)
+    assert words[0] == "exec", "launchd has to know the daemon itself"
+    assert Path(words[1]).name == "supervisor"
+    serves(words[2 : next(at for at, word in enumerate(words) if word.startswith("2>>"))])
     assert agent["KeepAlive"] == {"SuccessfulExit": False}, "`supervisor stop` ends it for good"
     assert agent["ExitTimeOut"] > Settings().server.drain
 

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from supervisor.core.environment import MANAGERS, for_builds, for_downloads, for_engines, for_python
-from supervisor.errors import SocketUnusable
+from supervisor.errors import PassedSocketUnusable
 from supervisor.system.servicemanager import ServiceManager
 from tests.support.daemon import environment, scratch_home
 from tests.support.patience import PATIENCE
@@ -175,7 +175,7 @@ def test_a_socket_of_another_kind_is_refused(home: Path, manager: FakeManager) -
         passed.listen()
         with started(home, manager, passed) as process:
             assert process.wait(PATIENCE) == 1
-    assert b"[socket_unusable]" in (home / "log").read_bytes()
+    assert b"[passed_socket_unusable]" in (home / "log").read_bytes()
 
 
 def test_a_background_daemon_is_not_the_one_that_the_manager_started(home: Path, manager: FakeManager) -> None:
@@ -268,7 +268,7 @@ def test_sockets_of_others_are_left_alone(variables: dict[str, str]) -> None:
 
 
 def test_two_sockets_are_refused_with_what_to_do() -> None:
-    with pytest.raises(SocketUnusable, match="passed 2 sockets; give its unit one ListenStream="):
+    with pytest.raises(PassedSocketUnusable, match="passed 2 sockets; give its unit one ListenStream="):
         ServiceManager({"LISTEN_FDS": "2", "LISTEN_PID": str(os.getpid())}).listener()
 
 

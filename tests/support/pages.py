@@ -23,6 +23,7 @@ from tests.support import (
     plan_example,
     route_table,
     state_diagram,
+    trouble_page,
 )
 from tests.support.made import ROOT, Made
 from tests.test_house import FLOORS
@@ -39,6 +40,7 @@ MADE: tuple[Made, ...] = (
     *leaving.TABLES,
     Made(module_table.PAGE, module_table.TABLE, partial(module_table.table, FLOORS)),
     state_diagram.DIAGRAM,
+    trouble_page.ERRORS,
     plan_example.PLAN,
 )
 
