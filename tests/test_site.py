@@ -17,7 +17,7 @@ import yaml
 from releasing import site
 from supervisor.cli.main import build_parser
 from supervisor.cli.registry import VERBS
-from tests.support import trouble_page
+from tests.support import reference_pages, trouble_page
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -145,3 +145,25 @@ def _help_of(verb: str) -> str:
     found = re.search(rf"^### {verb}\n.*?(?=^### )", page, re.MULTILINE | re.DOTALL)
     shared = page[page.index("## Options of several verbs") :]
     return (found[0] if found else "") + shared
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "boolean"}, "`true`, `false`"),
+        ({"type": "integer", "minimum": 1, "maximum": 5}, "whole number from 1 to 5"),
+        ({"type": "integer", "minimum": 1, "maximum": 2**31 - 1}, "whole number from 1"),
+        ({"type": "number", "exclusiveMinimum": 0}, "number above 0"),
+        ({"type": ["string", "null"]}, "text or null"),
+        ({"enum": ["on", "off"]}, "`on`, `off`"),
+        ({"anyOf": [{"type": "null"}, {"type": "string", "pattern": r"\$\{[^{}]+\}"}]}, "null"),
+        (
+            {"type": "array", "items": {"$ref": "#/components/schemas/ModelStatus"}},
+            "list of [ModelStatus](#modelstatus)",
+        ),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "text, by name"),
+        ({"type": "string", "pattern": "^[0-9]{1,15} ?[kKmM]$"}, "text as `32k`"),
+    ],
+)
+def test_the_reference_says_in_words_what_a_value_is(schema: dict[str, Any], words: str) -> None:
+    assert reference_pages.value(schema) == words
