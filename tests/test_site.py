@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -17,6 +18,8 @@ import yaml
 from releasing import site
 from supervisor.cli.main import build_parser
 from supervisor.cli.registry import VERBS
+from supervisor.config import Settings
+from supervisor.config.settings import ModelSettings
 from tests.support import reference_pages, trouble_page
 from tests.support.paths import ROOT
 
@@ -167,3 +170,30 @@ def _help_of(verb: str) -> str:
 )
 def test_the_reference_says_in_words_what_a_value_is(schema: dict[str, Any], words: str) -> None:
     assert reference_pages.value(schema) == words
+
+
+RECIPES = "\n".join(path.read_text("utf-8") for path in sorted((DOCS / "recipes").glob("*.md")))
+
+
+def test_recipes_name_the_address_of_the_daemon() -> None:
+    named = set(re.findall(r"127\.0\.0\.1:(\d+)", RECIPES))
+    assert named == {str(Settings().server.port), "3000"}, "3000 is Open WebUI's"
+
+
+@pytest.mark.parametrize("text", re.findall(r"```json\n(.*?)```", RECIPES, re.DOTALL))
+def test_files_of_other_programs_can_be_read(text: str) -> None:
+    assert json.loads(text)
+
+
+def test_every_setting_that_stands_for_one_of_ollama_is_there() -> None:
+    rows = re.findall(r"^\| `OLLAMA_\w+` \| (.*) \|$", RECIPES, re.MULTILINE)
+    keys = [key for row in rows for key in re.findall(r"`([\w.]+)`", row)]
+    assert len(keys) > 8
+    known = {f"{section}.{key}" for section in ("server", "queue") for key in getattr(Settings(), section).model_dump()}
+    assert [key for key in keys if key not in known | ModelSettings.model_fields.keys()] == []
+
+
+def test_a_recipe_names_files_that_are_there() -> None:
+    found = set(re.findall(r"packaging/[\w./-]+\w", RECIPES))
+    assert len(found) > 3
+    assert [name for name in found if not (ROOT / name).exists()] == []
