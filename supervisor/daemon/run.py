@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import time
 from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass
@@ -18,6 +19,7 @@ import structlog
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.current import Current
 from supervisor.config.load import Start
+from supervisor.config.settings import ServerSettings
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
@@ -89,9 +91,9 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     current.take_over(settings)
     shares = file_shares(allow_many_files())
     passed = manager.listener()
-    host = settings.server.host if passed is None else passed.getsockname()[0]
-    _check(host, settings, insecure=options.insecure)
-    with daemon_lock(where), passed or listen(host, settings.server.port, shares.backlog) as listener:
+    server = _reached_at(settings.server, passed)
+    check_bind(server, insecure=options.insecure)
+    with daemon_lock(where), passed or listen(server.host, server.port, shares.backlog) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         keep_newest(where.engine_logs(), _ENGINE_LOGS)
@@ -102,13 +104,21 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
             source = Source(
                 configured.path,
                 partial(_configured, options, env, where),
-                partial(_check, host, insecure=options.insecure),
+                partial(_check, server.host, insecure=options.insecure),
                 time.time,
             )
-            door = Door(listener, shares, host, certificates_of(settings.server))
+            door = Door(listener, shares, server.host, certificates_of(settings.server))
             world = World(current, source, where, env, prober, learning, own_log, control, door, keys)
             runner.run(_serve(world, build_engines(world), manager))
     return 0
+
+
+def _reached_at(server: ServerSettings, passed: socket.socket | None) -> ServerSettings:
+    """Return the settings with the address of the socket that was passed, if any: it counts in place of theirs."""
+    if passed is None:
+        return server
+    host, port = passed.getsockname()[:2]
+    return server.model_copy(update={"host": host, "port": port})
 
 
 def _check(host: str, settings: Settings, *, insecure: bool) -> None:

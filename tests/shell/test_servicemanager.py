@@ -14,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 import httpx
 import psutil
@@ -79,7 +79,12 @@ def listening(host: str = "127.0.0.1") -> socket.socket:
 
 @contextlib.contextmanager
 def started(
-    home: Path, manager: FakeManager, passed: socket.socket | None = None, *args: str, config: str = "{}", **env: str
+    home: Path,
+    manager: FakeManager,
+    passed: socket.socket | BinaryIO | None = None,
+    *args: str,
+    config: str = "{}",
+    **env: str,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon started as a manager does it; ended by its pid."""
     (home / "test.yaml").write_text(config)
@@ -169,12 +174,35 @@ def test_a_socket_that_others_reach_needs_a_key_whatever_the_configuration_says(
             manager.hear_of("READY")
 
 
-def test_a_socket_of_another_kind_is_refused(home: Path, manager: FakeManager) -> None:
-    with socket.socket(socket.AF_UNIX) as passed:
-        passed.bind(str(home / "s"))
-        passed.listen()
-        with started(home, manager, passed) as process:
-            assert process.wait(PATIENCE) == 1
+def unix_socket(home: Path) -> socket.socket:
+    one = socket.socket(socket.AF_UNIX)
+    one.bind(str(home / "s"))
+    one.listen()
+    return one
+
+
+def datagram_socket(_home: Path) -> socket.socket:
+    one = socket.socket(type=socket.SOCK_DGRAM)
+    one.bind(("127.0.0.1", 0))
+    return one
+
+
+def connected_socket(_home: Path) -> socket.socket:
+    """What comes with `Accept=yes`."""
+    with listening() as listener:
+        return socket.create_connection(listener.getsockname())
+
+
+def no_socket(home: Path) -> BinaryIO:
+    return (home / "file").open("wb")
+
+
+@pytest.mark.parametrize("make", [unix_socket, datagram_socket, connected_socket, no_socket])
+def test_a_socket_of_another_kind_is_refused(
+    home: Path, manager: FakeManager, make: Callable[[Path], socket.socket | BinaryIO]
+) -> None:
+    with make(home) as passed, started(home, manager, passed) as process:
+        assert process.wait(PATIENCE) == 1
     assert b"[passed_socket_unusable]" in (home / "log").read_bytes()
 
 
