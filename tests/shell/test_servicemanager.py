@@ -219,6 +219,7 @@ def test_a_background_daemon_is_not_the_one_that_the_manager_started(home: Path,
         subprocess.run([*command, "stop"], env=env, check=True, capture_output=True, timeout=PATIENCE)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has abstract addresses")
 def test_a_manager_at_an_abstract_address_is_told() -> None:
     with contextlib.closing(FakeManager(f"@llama-supervisor-test-{os.getpid()}")) as manager:
         ServiceManager({"NOTIFY_SOCKET": manager.path}).tell("READY=1")
