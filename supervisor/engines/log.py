@@ -59,7 +59,7 @@ class OutputLog:
 
     def note(self, text: str) -> None:
         """Take a line of the daemon's own, which is no output of the engine. Never raise, as `write`."""
-        self._take(one_line(text))
+        self._take(text if text.isprintable() else one_line(text))
 
     def _take(self, text: str) -> None:
         self._ring.append(text[:_RING_LINE])
