@@ -121,6 +121,17 @@ def _reached_at(server: ServerSettings, passed: socket.socket | None) -> ServerS
     return server.model_copy(update={"host": host, "port": port})
 
 
+def _configured_again(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
+    return _tell_file(_configured(options, env, where))
+
+
+def _tell_file(configured: Configured) -> Configured:
+    """Log which file it is: for the first time when the form of the log is known."""
+    if configured.path is not None:
+        _log.info("config_file", path=str(configured.path))
+    return configured
+
+
 def _check(host: str, settings: Settings, *, insecure: bool) -> None:
     """Raise where the daemon could not run with these settings; another host counts from the next start on."""
     check_bind(settings.server.model_copy(update={"host": host}), insecure=insecure)
@@ -131,17 +142,6 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
     settings = load_settings(file, env, start)
     return Configured(options.on(settings), file)
-
-
-def _configured_again(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
-    return _tell_file(_configured(options, env, where))
-
-
-def _tell_file(configured: Configured) -> Configured:
-    """Log which file it is: for the first time when the form of the log is known."""
-    if configured.path is not None:
-        _log.info("config_file", path=str(configured.path))
-    return configured
 
 
 def _log_settings(settings: Settings) -> logs.LogSettings:
