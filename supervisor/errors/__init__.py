@@ -86,6 +86,7 @@ SupervisorError                     internal_error
    ├─ KeyRefused                    key_refused
    ├─ HostNotAllowed                host_not_allowed
    ├─ OriginNotAllowed              origin_not_allowed
+   ├─ RecordNotFound                record_not_found
    ├─ RequestNotFound               request_not_found
    ├─ RouteNotFound                 route_not_found
    ├─ TimeLimit                     time_limit

@@ -9,8 +9,8 @@ from typing import Final
 from starlette.types import Scope
 
 from supervisor.core.history.records import CLIENT_GONE, LONGEST, Finished, Spent
+from supervisor.core.requests.keys import Key
 from supervisor.errors import SupervisorError
-from supervisor.proxy.metered import key_of
 from supervisor.system.requestid import current_id
 
 Observer = Callable[[Finished], None]
@@ -19,26 +19,31 @@ Observer = Callable[[Finished], None]
 _NOTHING: Final = Spent()
 
 
+def ignored(record: Finished) -> None:
+    """Tell nobody."""
+
+
 class Account:
     """Of a request that arrives now, on a path of the table.
 
     Attributes:
-        model: the one that it means, once that is known.
+        key: what limits it. model: the one that it means, once that is known. stream: its client wants one.
+        calls: tool calls in its answer.
     """
 
     __slots__ = (
-        *("_at", "_began", "_client", "_code", "_first", "_key", "_observer", "_path", "_queued", "_spent", "_status"),
-        *("calls", "model", "stream"),
+        *("_at", "_began", "_client", "_code", "_first", "_observer", "_path", "_queued", "_spent", "_status"),
+        *("calls", "key", "model", "stream"),
     )
 
-    def __init__(self, observer: Observer, path: str, scope: Scope) -> None:
+    def __init__(self, observer: Observer, path: str, scope: Scope, key: Key | None) -> None:
         self._observer = observer
         self._path = path
         self._at, self._began = time.time(), time.perf_counter()
-        key = key_of(scope)
-        self._key = None if key is None else key.rules.name
+        self.key = key
         self._client = _agent(scope)
-        self._status, self._code = 200, None
+        self._status = 200
+        self._code: str | None = None
         self._queued: float | None = None
         self._first: float | None = None
         self._spent = _NOTHING
@@ -71,19 +76,27 @@ class Account:
         if not in_stream:
             self._status = error.status
 
-    def client_left(self) -> None:
-        """Note that nobody heard the end."""
-        self._status, self._code = CLIENT_GONE, "client_gone"
+    def __enter__(self) -> Account:
+        return self
 
-    def close(self) -> None:
-        """Tell the observer."""
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        """Note how it ended, and tell the observer."""
+        if isinstance(error, SupervisorError):
+            self.failed(error)
+        elif error is not None:
+            self._left()
+        key = None if self.key is None else self.key.rules.name
         self._observer(
             Finished(
-                *(self._at, current_id() or "", self._path, self.model, self._key, self._client, self.stream),
+                *(self._at, current_id() or "", self._path, self.model, key, self._client, self.stream),
                 *(self._status, self._code, time.perf_counter() - self._began, self._queued, self._first, self._spent),
                 self.calls,
             )
         )
+
+    def _left(self) -> None:
+        """Note that nobody hears the end."""
+        self._status, self._code = CLIENT_GONE, "client_gone"
 
 
 def _agent(scope: Scope) -> str:

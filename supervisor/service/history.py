@@ -16,6 +16,7 @@ from typing import TypeVar
 import structlog
 
 from supervisor.core.history.records import Finished, LoadRecord
+from supervisor.errors import StoreUnusable
 from supervisor.store.database import Database
 from supervisor.store.history import HistoryTable
 
@@ -77,10 +78,13 @@ class History:
             self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self._hand_over)
 
     async def ask(self, question: Callable[[HistoryTable], T]) -> T:
-        """Answer a question by what is written, and by what is pending. Raises sqlite3.Error."""
+        """Answer a question by what is written, and by what is pending. Raises StoreUnusable."""
         if self._requests or self._loads:
             self._hand_over()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, question, self._table)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, question, self._table)
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"The history cannot be read: {error}.") from error
 
     def close(self) -> None:
         """Write what is pending, and close the file."""

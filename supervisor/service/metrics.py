@@ -1,31 +1,29 @@
-"""Count what ends, look at what is, and write both down for Prometheus. A scrape wakes no model and keeps none."""
+"""The page for Prometheus: what was counted, and what is at the moment. A scrape wakes no model and keeps none."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from supervisor.core.devices import Device
 from supervisor.core.history import metrics
-from supervisor.core.history.metrics import METRICS, Metric
-from supervisor.core.history.records import Finished, LoadRecord
+from supervisor.core.history.metrics import Metric
 from supervisor.proxy.counts import Counts
 from supervisor.service.enginemetrics import EngineMetrics
 from supervisor.service.status import ModelStatus
+from supervisor.service.tallies import Tallies
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-UNKNOWN: Final = "-"
-"""The label of a request whose model is not known."""
-
 _LAG_EVERY_S = 1.0
 
+Rows = Iterable[tuple[tuple[str, ...], float]]
 Family = CounterMetricFamily | GaugeMetricFamily
 
 
@@ -43,52 +41,17 @@ class Looked:
 class Metrics:
     """The metrics of one daemon, as the table of `core/history/metrics` has them."""
 
-    def __init__(self, looked: Looked, engines: EngineMetrics) -> None:
+    def __init__(self, tallies: Tallies, looked: Looked, engines: EngineMetrics) -> None:
         self._engines = engines
-        self._registry = CollectorRegistry()
-        self._made = {one.name: _made(one, self._registry) for one in METRICS if one not in _LOOKED_AT}
+        self._registry = tallies.registry
         self._lag = _Lag()
         self._registry.register(_Present(looked, self._lag, engines))
         ProcessCollector(registry=self._registry)
 
-    def count(self, one: Finished) -> None:
-        """Count a request that has ended."""
-        model, spent = one.model or UNKNOWN, one.spent
-        self._add(metrics.REQUESTS, (model, one.path, str(one.status)))
-        if one.code is not None:
-            self._add(metrics.ERRORS, (model, one.code))
-        per_token = spent.tokens_per_second
-        for metric, figure in (
-            (metrics.PROMPT_TOKENS, spent.prompt_tokens),
-            (metrics.CACHED_TOKENS, spent.cached_tokens),
-            (metrics.COMPLETION_TOKENS, spent.completion_tokens),
-            (metrics.PROMPT_SECONDS, _seconds(spent.prompt_ms)),
-            (metrics.PREDICTED_SECONDS, _seconds(spent.predicted_ms)),
-        ):
-            if figure:
-                self._add(metric, (model,), figure)
-        for metric, seconds in (
-            (metrics.REQUEST_SECONDS, one.seconds),
-            (metrics.QUEUE_SECONDS, one.queued),
-            (metrics.FIRST_TOKEN_SECONDS, one.first),
-            (metrics.TOKEN_SECONDS, 1 / per_token if per_token else None),
-        ):
-            if seconds is not None:
-                self._observe(metric, model, seconds)
-
-    def count_load(self, one: LoadRecord) -> None:
-        """Count what happened to an engine."""
-        self._add(metrics.ENGINE_EVENTS, (one.model, one.event))
-        if one.code is not None:
-            self._add(metrics.ENGINE_FAILURES, (one.model, one.code))
-        if one.seconds is not None:
-            self._observe(metrics.LOAD_SECONDS, one.model, one.seconds)
-
     async def text(self) -> bytes:
         """Return the page."""
         await self._engines.look()
-        text: bytes = generate_latest(self._registry)
-        return text
+        return generate_latest(self._registry)  # type: ignore[no-any-return, no-untyped-call]
 
     def start(self) -> None:
         """Begin to watch the loop."""
@@ -98,12 +61,6 @@ class Metrics:
         """End what runs."""
         self._lag.close()
         self._engines.close()
-
-    def _add(self, metric: Metric, labels: tuple[str, ...], amount: float = 1) -> None:
-        self._made[metric.name].labels(*labels).inc(amount)
-
-    def _observe(self, metric: Metric, model: str, seconds: float) -> None:
-        self._made[metric.name].labels(model).observe(seconds)
 
 
 class _Present(Collector):
@@ -117,7 +74,7 @@ class _Present(Collector):
     def collect(self) -> Iterator[Any]:
         """Yield a family for each metric that is looked at."""
         statuses = list(self._looked.statuses())
-        rows = {
+        rows: dict[Metric, Rows] = {
             metrics.MODEL_STATE: [((one.id, one.state), 1) for one in statuses],
             metrics.SLOTS: [((one.id,), one.n_slots) for one in statuses if one.n_slots],
             metrics.LEASES: [((one.id,), one.leases) for one in statuses],
@@ -136,14 +93,7 @@ class _Present(Collector):
         yield from self._engines.families()
 
 
-_LOOKED_AT: Final = frozenset({
-    *(metrics.MODEL_STATE, metrics.SLOTS, metrics.LEASES, metrics.WAITING, metrics.RSS, metrics.MEMORY),
-    *(metrics.DEVICE_TOTAL, metrics.DEVICE_FREE, metrics.TOOL_CALLS, metrics.INFLIGHT, metrics.HISTORY_DROPPED),
-    metrics.LOOP_LAG,
-})
-
-
-def _family(metric: Metric, rows: Iterable[tuple[tuple[str, ...], float]]) -> Family:
+def _family(metric: Metric, rows: Rows) -> Family:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     found: Family = kind(metrics.PREFIX + metric.name, metric.help, labels=metric.labels)
     for labels, figure in rows:
@@ -164,23 +114,6 @@ def _calls(counts: Mapping[str, Counts]) -> Iterator[tuple[tuple[str, ...], floa
         yield (model, "recovered"), one.recovered.total()
         yield (model, "repaired"), one.repaired.total()
         yield (model, "left_as_text"), one.left_as_text.total()
-
-
-class _Made(Protocol):
-    def labels(self, *values: str) -> Any:
-        """Return the one of these labels."""
-
-
-def _made(metric: Metric, registry: CollectorRegistry) -> _Made:
-    name = metrics.PREFIX + metric.name
-    if metric.kind == "histogram":
-        return Histogram(name, metric.help, metric.labels, registry=registry, buckets=metric.buckets)
-    kind = Counter if metric.kind == "counter" else Gauge
-    return kind(name, metric.help, metric.labels, registry=registry)
-
-
-def _seconds(ms: float | None) -> float | None:
-    return None if ms is None else ms / 1000
 
 
 class _Lag:

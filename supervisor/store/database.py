@@ -37,9 +37,7 @@ class Database:
         self._lock = threading.RLock()
 
     @classmethod
-    def open(
-        cls, path: Path, clock: Callable[[], float] = time.time, migrations: Migrations = MIGRATIONS
-    ) -> Self:
+    def open(cls, path: Path, clock: Callable[[], float] = time.time, migrations: Migrations = MIGRATIONS) -> Self:
         """Open it for writing, by one process; create it where it is missing, and anew where it is damaged.
 
         Raises StoreTooNew for one that a later version made, StoreUnusable where it cannot be written to.

@@ -83,7 +83,8 @@ class HistoryTable:
             for table in ("requests", "loads"):
                 connection.execute(f"DELETE FROM {table} WHERE at < ?", (before,))
                 connection.execute(
-                    f"DELETE FROM {table} WHERE id <= (SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?)", (most,)
+                    f"DELETE FROM {table} WHERE id <= (SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                    (most,),
                 )
 
     def clear(self) -> int:

@@ -1,4 +1,4 @@
-"""The metrics at `/metrics`: a row each, from which what is counted, docs/metrics.md and the checks of the dashboard come.
+"""The metrics at `/metrics`: a row each, from which the counters, docs/metrics.md and the dashboard's checks come.
 
 Labels have few values: a model is an id of the catalogue, a path a row of the table of paths, a code one of ours.
 """
@@ -15,7 +15,7 @@ PREFIX: Final = "supervisor_"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One of them. `name`: without PREFIX, and of a counter without `_total`. `buckets`: upper bounds of a histogram."""
+    """One of them. `name`: without PREFIX and a counter's `_total`. `buckets`: upper bounds of a histogram."""
 
     name: str
     kind: Kind
@@ -39,7 +39,11 @@ REQUEST_SECONDS: Final = Metric(
     "request_seconds", "histogram", "From a request's arrival to its end.", ("model",), _SECONDS
 )
 QUEUE_SECONDS: Final = Metric(
-    "queue_seconds", "histogram", "From a request's arrival until it has an engine, loads included.", ("model",), _SECONDS
+    "queue_seconds",
+    "histogram",
+    "From arrival until there is an engine, loads included.",
+    ("model",),
+    _SECONDS,
 )
 FIRST_TOKEN_SECONDS: Final = Metric(
     "time_to_first_token_seconds", "histogram", "From a request's arrival to the first token.", ("model",), _SECONDS
@@ -53,7 +57,9 @@ COMPLETION_TOKENS: Final = Metric("completion_tokens", "counter", "Tokens that w
 PROMPT_SECONDS: Final = Metric("prompt_processing_seconds", "counter", "Engines' time for prompts.", ("model",))
 PREDICTED_SECONDS: Final = Metric("generation_seconds", "counter", "Engines' time for generated tokens.", ("model",))
 ENGINE_EVENTS: Final = Metric(
-    "engine_events", "counter", "What happened to engines: started, ready, stopped, gone, …, by the log's names.",
+    "engine_events",
+    "counter",
+    "What happened to engines: started, ready, stopped, gone, …, by the log's names.",
     ("model", "event"),
 )
 ENGINE_FAILURES: Final = Metric(
@@ -63,7 +69,9 @@ LOAD_SECONDS: Final = Metric(
     "load_seconds", "histogram", "From an engine's start until it is ready.", ("model",), _LOAD_SECONDS
 )
 TOOL_CALLS: Final = Metric(
-    "tool_calls", "counter", "Tool calls in watched answers: native, recovered, repaired, or left as text.",
+    "tool_calls",
+    "counter",
+    "Tool calls in watched answers: native, recovered, repaired, or left as text.",
     ("model", "kind"),
 )
 MODEL_STATE: Final = Metric("model_state", "gauge", "1 for the state that a model is in.", ("model", "state"))
@@ -71,20 +79,30 @@ SLOTS: Final = Metric("slots", "gauge", "Requests that a model's engines take at
 LEASES: Final = Metric("slots_busy", "gauge", "Requests that a model's engines are answering.", ("model",))
 WAITING: Final = Metric("queue_length", "gauge", "Requests that wait for an engine of the model.", ("model",))
 MEMORY: Final = Metric(
-    "model_memory_bytes", "gauge", "What a model's engines hold on a device: planned, or as the engine told.",
+    "model_memory_bytes",
+    "gauge",
+    "What a model's engines hold on a device: planned, or as the engine told.",
     ("model", "device", "kind"),
 )
 RSS: Final = Metric("model_resident_bytes", "gauge", "Resident memory of a model's processes.", ("model",))
-DEVICE_FREE: Final = Metric("device_free_bytes", "gauge", "Memory of a device that is free, at the last look.", ("device",))
+DEVICE_FREE: Final = Metric("device_free_bytes", "gauge", "Free memory of a device, at the last look.", ("device",))
 DEVICE_TOTAL: Final = Metric("device_total_bytes", "gauge", "Memory of a device.", ("device",))
 LOOP_LAG: Final = Metric("loop_lag_seconds", "gauge", "The longest delay of the daemon's loop since the last scrape.")
 HISTORY_DROPPED: Final = Metric("history_dropped", "counter", "Records that the history could not take in time.")
 INFLIGHT: Final = Metric("requests_in_flight", "gauge", "Requests that wait or are being answered.")
 
-METRICS: Final[tuple[Metric, ...]] = (
-    *(REQUESTS, ERRORS, REQUEST_SECONDS, QUEUE_SECONDS, FIRST_TOKEN_SECONDS, TOKEN_SECONDS, INFLIGHT, WAITING),
-    *(PROMPT_TOKENS, CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_SECONDS, PREDICTED_SECONDS, TOOL_CALLS),
-    *(MODEL_STATE, SLOTS, LEASES, ENGINE_EVENTS, ENGINE_FAILURES, LOAD_SECONDS),
+COUNTED: Final[tuple[Metric, ...]] = (
+    *(REQUESTS, ERRORS, REQUEST_SECONDS, QUEUE_SECONDS, FIRST_TOKEN_SECONDS, TOKEN_SECONDS),
+    *(PROMPT_TOKENS, CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_SECONDS, PREDICTED_SECONDS),
+    *(ENGINE_EVENTS, ENGINE_FAILURES, LOAD_SECONDS),
+)
+"""Those that are counted when something ends."""
+
+PRESENT: Final[tuple[Metric, ...]] = (
+    *(INFLIGHT, WAITING, MODEL_STATE, SLOTS, LEASES, TOOL_CALLS),
     *(MEMORY, RSS, DEVICE_FREE, DEVICE_TOTAL, LOOP_LAG, HISTORY_DROPPED),
 )
+"""Those that are looked at when somebody asks."""
+
+METRICS: Final[tuple[Metric, ...]] = (*COUNTED, *PRESENT)
 """All of them, in the order of the page."""

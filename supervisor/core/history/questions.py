@@ -102,9 +102,7 @@ def _over_time(samples: Sequence[Sample], since: float, until: float, buckets: i
 
 def _sums(samples: Sequence[Sample]) -> dict[str, Any]:
     speeds = [
-        one.completion_tokens / one.predicted_ms * 1000
-        for one in samples
-        if one.completion_tokens and one.predicted_ms
+        one.completion_tokens / one.predicted_ms * 1000 for one in samples if one.completion_tokens and one.predicted_ms
     ]
     return {
         "requests": len(samples),

@@ -49,7 +49,7 @@ class Finished:
         at: when it arrived, seconds since 1970.
         path: the row of the table of paths, not what the client wrote. model: an id of the catalogue, or None.
         key: the name of its key. client: its User-Agent.
-        status, code: the answer's status, and the error's code; of an error in a stream that had begun, the latter alone.
+        status, code: the answer's status, and the error's code; of an error in a stream, the latter alone.
         seconds: from its arrival to its end. queued: until it had an engine. first: until the first token.
         calls: tool calls in the answer.
     """
