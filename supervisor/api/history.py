@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import StreamingResponse
 
-from supervisor.api.answers import Forgotten, HistoryPage, HistoryRow, HistorySummary, LoadPage, shaped, written
+from supervisor.api.answers import shaped, written
+from supervisor.api.historyforms import Forgotten, HistoryPage, HistoryRow, HistorySummary, LoadPage
 from supervisor.api.services import HistoryOf
 from supervisor.core.history.questions import MOST_BUCKETS, MOST_ROWS, Wanted, summary
 from supervisor.errors import RecordNotFound
@@ -64,7 +65,7 @@ async def requests(history: HistoryOf, wanted: WantedOf, limit: Limit = 100) -> 
 async def summed(
     history: HistoryOf, wanted: WantedOf, buckets: Annotated[int, Query(ge=1, le=MOST_BUCKETS)] = 60
 ) -> dict[str, Any]:
-    """What they come to: in all, by model, and over the time from `since` (an hour ago) to `until` (now)."""
+    """Sum them up: in all, by model, and over the time from `since` (an hour ago) to `until` (now)."""
     until = time.time() if wanted.until is None else wanted.until
     since = until - _HOUR_S if wanted.since is None else wanted.since
     asked = replace(wanted, since=since, until=until)
@@ -73,7 +74,7 @@ async def summed(
 
 @router.get("/loads", **shaped(LoadPage))
 async def loads(history: HistoryOf, model: Name = None, before: Number = None, limit: Limit = 100) -> dict[str, Any]:
-    """What happened to engines: starts, ends, failures with their reason; newest first."""
+    """List what happened to engines: starts, ends, failures with their reason; newest first."""
     found = await history.ask(lambda table: table.loads(model, before, limit + 1))
     shown = [{"id": number, **one.to_json()} for number, one in found[:limit]]
     return {"loads": shown, "next": _next(found, limit)}

@@ -45,7 +45,7 @@ from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
 from supervisor.store import Database
-from supervisor.store.history import HISTORY_MIGRATIONS
+from supervisor.store.history import HistoryTable
 from supervisor.store.keyfile import KeyFile
 from supervisor.system import logs
 from supervisor.system.logfile import LogFile
@@ -102,7 +102,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
         keys = Keys(KeyFile(where.key_file), current.view(lambda settings: bool(settings.server.api_keys)))
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
-        history = History(Database.open(where.history, migrations=HISTORY_MIGRATIONS), current.view(_kept), time.time)
+        history = History(HistoryTable.open(where.history), current.view(_kept), time.time)
         with (
             contextlib.closing(learning),
             contextlib.closing(history),

@@ -87,8 +87,8 @@ SupervisorError                     internal_error
    ├─ KeyRefused                    key_refused
    ├─ HostNotAllowed                host_not_allowed
    ├─ OriginNotAllowed              origin_not_allowed
-   ├─ RecordNotFound                record_not_found
    ├─ RequestNotFound               request_not_found
+   ├─ RecordNotFound                record_not_found
    ├─ RouteNotFound                 route_not_found
    ├─ TimeLimit                     time_limit
    ├─ MediaNotFetched               media_not_fetched

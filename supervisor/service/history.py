@@ -17,7 +17,6 @@ import structlog
 
 from supervisor.core.history.records import Finished, LoadRecord
 from supervisor.errors import StoreUnusable
-from supervisor.store.database import Database
 from supervisor.store.history import HistoryTable
 
 _log = structlog.get_logger()
@@ -43,7 +42,7 @@ class History:
     """The history of one daemon.
 
     Args:
-        database: its file, open; closed by `close`.
+        table: where it is kept; closed by `close`.
         kept: as it is set at the moment.
         clock: seconds since 1970.
 
@@ -51,9 +50,8 @@ class History:
         dropped: records that were lost.
     """
 
-    def __init__(self, database: Database, kept: Callable[[], Kept], clock: Callable[[], float]) -> None:
-        self._database = database
-        self._table = HistoryTable(database)
+    def __init__(self, table: HistoryTable, kept: Callable[[], Kept], clock: Callable[[], float]) -> None:
+        self._table = table
         self._kept = kept
         self._clock = clock
         self._requests: list[Finished] = []
@@ -91,7 +89,7 @@ class History:
         if self._timer is not None:
             self._timer.cancel()
         self._thread.submit(self._write, self._requests, self._loads)
-        self._thread.submit(self._database.close)
+        self._thread.submit(self._table.close)
         self._thread.shutdown()
 
     def _hand_over(self) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from supervisor.core.devices import Device
@@ -20,7 +20,6 @@ from supervisor.service.enginemetrics import EngineMetrics
 from supervisor.service.status import ModelStatus
 from supervisor.service.tallies import Tallies
 
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _LAG_EVERY_S = 1.0
 
 Rows = Iterable[tuple[tuple[str, ...], float]]
@@ -51,7 +50,7 @@ class Metrics:
     async def text(self) -> bytes:
         """Return the page."""
         await self._engines.look()
-        return generate_latest(self._registry)  # type: ignore[no-any-return, no-untyped-call]
+        return generate_latest(self._registry)  # type: ignore[no-any-return, no-untyped-call]  # the library has no types here
 
     def start(self) -> None:
         """Begin to watch the loop."""

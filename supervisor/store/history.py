@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Self
 
 from supervisor.core.history.questions import MOST_SUMMED, Sample, Wanted
 from supervisor.core.history.records import LONGEST, Finished, LoadRecord, Spent
 from supervisor.store.database import Database
 from supervisor.store.migrations import Migrations
 
-HISTORY_MIGRATIONS: Final[Migrations] = (
+_MIGRATIONS: Final[Migrations] = (
     (
         """CREATE TABLE requests (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -70,6 +71,20 @@ class HistoryTable:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open the file for writing; create it where it is missing. Raises StoreTooNew, StoreUnusable."""
+        return cls(Database.open(path, migrations=_MIGRATIONS))
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return one in memory."""
+        return cls(Database.empty(_MIGRATIONS))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
 
     def add(self, requests: Sequence[Finished], loads: Sequence[LoadRecord]) -> None:
         """Append records."""
