@@ -196,6 +196,13 @@ class MemoryWatchSettings(_Strict):
     share: SomePortion | None = 0.5
 
 
+class HistorySettings(_Strict):
+    """What is kept of requests that have ended: for how many days (0: nothing), and how many of them at most."""
+
+    days: Annotated[float, Field(ge=0, le=3650, allow_inf_nan=False)] = 30
+    max_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
+
+
 class Settings(_Strict):
     """The whole file."""
 
@@ -210,6 +217,7 @@ class Settings(_Strict):
     defaults: DefaultSettings = DefaultSettings()
     kv_store: KvStoreSettings = KvStoreSettings()
     memory_watch: MemoryWatchSettings = MemoryWatchSettings()
+    history: HistorySettings = HistorySettings()
     restore: Flag = False
     models: Annotated[dict[Name, ModelSettings], Field(max_length=10_000)] = Field(default_factory=dict)
     groups: Annotated[dict[Name, GroupSettings], Field(max_length=10_000)] = Field(default_factory=dict)

@@ -40,10 +40,12 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.service.history import History, Kept
 from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
 from supervisor.store import Database
+from supervisor.store.history import HistoryTable
 from supervisor.store.keyfile import KeyFile
 from supervisor.system import logs
 from supervisor.system.logfile import LogFile
@@ -100,7 +102,12 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
         keys = Keys(KeyFile(where.key_file), current.view(lambda settings: bool(settings.server.api_keys)))
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
-        with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
+        history = History(HistoryTable.open(where.history), current.view(_kept), time.time)
+        with (
+            contextlib.closing(learning),
+            contextlib.closing(history),
+            asyncio.Runner(loop_factory=loop_factory()) as runner,
+        ):
             source = Source(
                 configured.path,
                 partial(_configured_again, options, env, where),
@@ -108,7 +115,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
                 time.time,
             )
             door = Door(listener, shares, server.host, certificates_of(settings.server))
-            world = World(current, source, where, env, prober, learning, own_log, control, door, keys)
+            world = World(current, source, where, env, prober, learning, own_log, control, door, keys, history)
             runner.run(_serve(world, build_engines(world), manager))
     return 0
 
@@ -142,6 +149,10 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
     settings = load_settings(file, env, start)
     return Configured(options.on(settings), file)
+
+
+def _kept(settings: Settings) -> Kept:
+    return Kept(settings.history.days, settings.history.max_rows)
 
 
 def _log_settings(settings: Settings) -> logs.LogSettings:

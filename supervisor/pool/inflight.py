@@ -97,6 +97,9 @@ class Inflight:
     def __iter__(self) -> Iterator[InflightRequest]:
         return iter(tuple(self._requests.values()))
 
+    def __len__(self) -> int:
+        return len(self._requests)
+
     @contextmanager
     def entered(self, model: ModelId, path: str, *, stream: bool) -> Iterator[InflightRequest]:
         """Enter a request that the present task answers within the block."""
