@@ -37,11 +37,11 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.media import Media
 from supervisor.proxy.metered import key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
-from supervisor.proxy.server import transport_of
 from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -88,7 +88,7 @@ class RelayEndpoint:
         try:
             with self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
-                await while_connected(receive, self._answer(scope, body, room, responder))
+                await while_connected(scope, receive, self._answer(scope, body, room, responder))
         except ClientGone:
             return
         except SupervisorError as error:
