@@ -291,8 +291,10 @@ class EngineResponse:
             return
         try:
             self._parser.feed_data(data)
-            self._check_head(len(data))
-            self._pour()
+            if not self._has_head:
+                self._check_head(len(data))
+            elif self._parts and self._sink is not None:
+                self._full = not self._sink(self._take())
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._broken = EngineUnreachable(f"The engine's answer is not HTTP: {error}.")
         except Exception as error:  # noqa: BLE001 - the sink's own: for who called `pipe`
@@ -304,8 +306,8 @@ class EngineResponse:
             self._wake()
 
     def _check_head(self, size: int) -> None:
-        """Count the bytes that arrived before the head was complete."""
-        self._head_size += 0 if self._has_head else size
+        """Count bytes that arrived before the head was complete."""
+        self._head_size += size
         if self._head_size > _LONGEST_HEAD and self._broken is None:
             self._broken = EngineUnreachable(f"The engine's answer has a head of more than {_LONGEST_HEAD} bytes.")
 
