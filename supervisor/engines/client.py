@@ -170,6 +170,11 @@ class EngineResponse:
         self._listener = listener if before is None else partial(_tell, before, listener)
         return self
 
+    @property
+    def is_over(self) -> bool:
+        """True if all of the body has come and was taken."""
+        return self._complete and not self._parts
+
     async def read_some(self) -> bytes:
         """Return all that has arrived since the last time, after waiting for something; empty at the end.
 

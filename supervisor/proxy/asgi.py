@@ -117,6 +117,7 @@ class Responder:
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last piece of the body."""
+        self.said = self.said or bool(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
         self.ended = True
 

@@ -63,6 +63,10 @@ class _Engine:
     async def json_object(self) -> dict[str, object]:
         return {}
 
+    @property
+    def is_over(self) -> bool:
+        return not self._parts
+
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
 
