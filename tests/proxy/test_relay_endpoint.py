@@ -218,3 +218,11 @@ def test_of_a_long_path_the_beginning_is_listed() -> None:
             return next(iter(inflight)).path
 
     assert len(asyncio.run(listed())) < 1000
+
+
+def test_the_last_event_and_the_end_are_one_message() -> None:
+    sent = asyncio.run(ask(_Engine([b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"]), stream=True))
+    assert [(one.get("body"), one.get("more_body")) for one in sent[1:]] == [
+        (b'data: {"choices":[]}\n\n', True),
+        (b"data: [DONE]\n\n", False),
+    ]
