@@ -18,7 +18,7 @@ from supervisor.core.requests.media import (
     places,
     put_in,
 )
-from supervisor.core.stream.outgoing import set_fields
+from supervisor.core.text.members import set_fields
 from supervisor.errors import InvalidRequest, MediaUrlRefused, SupervisorError
 from supervisor.proxy.bodies import ClientJson, Room
 from supervisor.proxy.fetching import Fetch, Resolve, resolved

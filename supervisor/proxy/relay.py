@@ -27,8 +27,10 @@ from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.apis import RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
 from supervisor.core.stream.responses import answer_id
+from supervisor.core.text.foreignjson import escaped
+from supervisor.core.text.members import set_fields, without
 from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
@@ -202,8 +204,8 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
         return body
     asked = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
     asked.update(fields)
-    text = json.dumps(asked).encode() if fitted.dropped else set_fields(body.text, fields)
-    return replace(body, text=text, fields=asked)
+    text = without(body.text, fitted.dropped) if fitted.dropped else body.text
+    return replace(body, text=set_fields(text, fields), fields=asked)
 
 
 async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
@@ -311,7 +313,7 @@ class _Job:
     def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}
         if changed is not None:
-            return self.body.payload(json.dumps({**changed, **changes}).encode())
+            return self.body.payload(escaped({**changed, **changes}))
         return self.body.payload(set_fields(self.prepared.body, changes))
 
     @property

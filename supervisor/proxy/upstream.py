@@ -27,8 +27,9 @@ from supervisor.core.requests.scopes import LOOKS
 from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
 from supervisor.core.text.foreignjson import written
+from supervisor.core.text.members import set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
