@@ -23,7 +23,7 @@ from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
-from supervisor.core.requests.access import AccessRules
+from supervisor.core.requests.access import RulesByAddress
 from supervisor.core.requests.elsewhere import ours_for
 from supervisor.core.routes import SERVED, UPSTREAM, asked_of
 from supervisor.errors import EncodingNotSupported, InvalidRequest, MethodNotAllowed, RouteNotFound, SupervisorError
@@ -46,7 +46,7 @@ class Proxied:
     upstream: ASGIApp
 
 
-def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules], admit: Admit) -> Guard:
+def create_app(services: Services, proxied: Proxied, rules: Callable[[], RulesByAddress], admit: Admit) -> Guard:
     """The application. `rules`: who may use it, asked for every request. `admit`: by the key of the request."""
     return Guard(_Dispatch(framework(services), proxied), rules, admit)
 

@@ -15,6 +15,7 @@ from supervisor.config.base import (
     Flag,
     HeaderCount,
     HeaderKibibytes,
+    Listens,
     Mebibytes,
     Name,
     Names,
@@ -38,6 +39,7 @@ from supervisor.core.devices.reserves import Reserves
 from supervisor.core.gguf.ggml import CacheType
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
+from supervisor.core.requests.access import host_and_port
 from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogLevel
@@ -59,6 +61,7 @@ class ServerSettings(_Strict):
 
     host: Name = DEFAULT_HOST
     port: Port = DEFAULT_PORT
+    listen: Listens = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
@@ -86,6 +89,10 @@ class ServerSettings(_Strict):
     log_level: LogLevel = "info"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
+
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Return host and port of every address to listen on, the main one first."""
+        return ((self.host, self.port), *map(host_and_port, self.listen))
 
     def tls_files(self) -> TlsFiles | None:
         """Return the files for TLS; None where plain HTTP is spoken."""

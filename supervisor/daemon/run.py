@@ -18,6 +18,7 @@ import structlog
 from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.current import Current
 from supervisor.config.load import Start
+from supervisor.config.settings import ServerSettings
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
@@ -28,7 +29,7 @@ from supervisor.daemon.lock import (
     endpoint_file,
     file_shares,
     has_terminal,
-    listen,
+    listen_on,
 )
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.daemon.tls import Certificates, certificates_of
@@ -87,8 +88,9 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     current.take_over(settings)
     check_bind(settings.server, insecure=options.insecure)
     shares = file_shares(allow_many_files())
-    host = settings.server.host
-    with daemon_lock(where), listen(host, settings.server.port, shares.backlog) as listener:
+    addresses = settings.server.addresses()
+    with daemon_lock(where), contextlib.ExitStack() as open_to:
+        listeners = listen_on(addresses, shares.backlog, open_to)
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         keep_newest(where.engine_logs(), _ENGINE_LOGS)
@@ -99,18 +101,19 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
             source = Source(
                 configured.path,
                 partial(_configured, options, env, where),
-                partial(_check, host, insecure=options.insecure),
+                partial(_check, settings.server, insecure=options.insecure),
                 time.time,
             )
-            door = Door(listener, shares, host, certificates_of(settings.server))
+            door = Door(listeners, shares, [host for host, _ in addresses], certificates_of(settings.server))
             world = World(current, source, where, env, prober, learning, own_log, control, door, keys)
             runner.run(_serve(world, build_engines(world)))
     return 0
 
 
-def _check(host: str, settings: Settings, *, insecure: bool) -> None:
-    """Raise where the daemon could not run with these settings; another host counts from the next start on."""
-    check_bind(settings.server.model_copy(update={"host": host}), insecure=insecure)
+def _check(first: ServerSettings, settings: Settings, *, insecure: bool) -> None:
+    """Raise where the daemon could not run with these settings; other addresses count from the next start on."""
+    kept = {"host": first.host, "listen": first.listen}
+    check_bind(settings.server.model_copy(update=kept), insecure=insecure)
 
 
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
@@ -139,13 +142,13 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     engines, identity = daemon.engines, daemon.identity
     certificates = world.door.certificates
     server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
-    serving = asyncio.create_task(server.serve(sockets=[world.door.listener]))
+    serving = asyncio.create_task(server.serve(sockets=list(world.door.listeners)))
     await _first_loads(world.current.settings, engines, daemon.readiness)
     shown = partial(_leaf, certificates)
     with endpoint_file(world.places, identity.url, identity.started_at, identity.secret, shown) as tell:
         renewed = None if certificates is None else certificates.watch(tell)
         with _watching(daemon.reloader, engines, stop, renewed), _keeping(world.keys):
-            _log.info("daemon_ready", url=identity.url, pid=os.getpid())
+            _log.info("daemon_ready", url=identity.url, pid=os.getpid(), **_several(world.door.urls))
             gc.freeze()  # what is there now stays: collections need not look at it
             asked = asyncio.ensure_future(stop.asked.wait())
             await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -159,6 +162,10 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     server.leave()
     await serving
     await world.keys.flush()
+
+
+def _several(urls: list[str]) -> dict[str, list[str]]:
+    return {"urls": urls} if len(urls) > 1 else {}
 
 
 def _leaf(certificates: Certificates | None) -> str | None:

@@ -34,7 +34,7 @@ from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreac
 from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.pool.pool import Lease
-from supervisor.proxy.answers import Changed, StreamBroken, fold
+from supervisor.proxy.answers import Changed, StreamBroken, fold, pass_whole
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
 from supervisor.proxy.media import check_unseen
@@ -46,10 +46,12 @@ from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
+_REFUSED = 400  # the statuses from here on tell of an error
 _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
 _AWAITED = frozenset({"/props", "/slots"})  # what they tell of an engine that comes up is worth waiting for
 _FORMS = ("/audio/transcriptions",)  # whose bodies are forms, with the medium itself in them
+_OWN_PATH = "supervisor.own_path"  # in the scope of a request to a path of ours, whose errors have our form
 _Ends: TypeAlias = tuple[Responder, Unmetered]  # of an answer: who gets it, and who counts it
 
 
@@ -72,7 +74,9 @@ def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
         target = f"{UPSTREAM}{quote(model, safe='')}{path}"
         rest = split_query(query)[1].encode("latin-1")
         await upstream(
-            {**scope, "path": unquote(target), "raw_path": target.encode(), "query_string": rest}, receive, send
+            {**scope, "path": unquote(target), "raw_path": target.encode(), "query_string": rest, _OWN_PATH: True},
+            receive,
+            send,
         )
 
     return serve
@@ -80,12 +84,18 @@ def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
 
 @dataclass(frozen=True)
 class _Call:
-    """A request as the engine gets it. `target`: path and query, percent-encoded as the client sent it."""
+    """A request as the engine gets it.
+
+    Attributes:
+        target: path and query, percent-encoded as the client sent it.
+        own_path: it came to a path of ours.
+    """
 
     method: str
     target: str
     content_type: str
     body: Payload
+    own_path: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,7 +133,7 @@ class UpstreamEndpoint:
         (model, target), (body, said) = where, await self._with_media(where[1], given, room)
         query = scope.get("query_string", b"").decode("latin-1")
         kind = header(scope, b"content-type").decode("latin-1") or JSON
-        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body)
+        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body, _OWN_PATH in scope)
         if scope["method"] == "GET" and (target in LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
@@ -290,6 +300,9 @@ async def _pass_on(
             upstream = meter.hears(response)
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)
+            if call.own_path and upstream.status >= _REFUSED:
+                await pass_whole(upstream, responder, None)
+                return ""
             return await _as_it_is(upstream, responder)
     except (EngineUnreachable, StreamBroken) as error:
         if responder.started:
