@@ -130,7 +130,7 @@ class UpstreamEndpoint:
         room: Room,
         responder: Responder,
     ) -> None:
-        (model, target), (body, said) = where, await self._with_media(where[1], given, room)
+        (model, target), (body, said) = where, given
         query = scope.get("query_string", b"").decode("latin-1")
         kind = header(scope, b"content-type").decode("latin-1") or JSON
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body, _OWN_PATH in scope)
@@ -142,10 +142,13 @@ class UpstreamEndpoint:
             await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
             call = replace(call, content_type=JSON)  # as a form it could name another action
         generates = said is not None and call.method == "POST" and _generates(target)
-        generation = await said.work(partial(_generation, call, target, said)) if said and generates else None
-        stream = generation is not None and generation.stream
+        stream = generates and said is not None and said.fields.get("stream") is True
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
+                with request.fetches():
+                    body, said = await self._with_media(target, given, room)
+                call = replace(call, body=body)
+                generation = await said.work(partial(_generation, call, target, said)) if said and generates else None
                 with metered(key_of(scope), None if generation is None else generation.prepared.asked) as meter:
                     acquire = self._acquire(model, Patience.of(scope))
                     await self._with_lease(request, (call, acquire), generation, (responder, meter))
@@ -258,11 +261,6 @@ class _Generation:
     prepared: Prepared
     plan: OutgoingRequest
     api: Api
-
-    @property
-    def stream(self) -> bool:
-        """True if the client wants a stream."""
-        return self.prepared.asked.get("stream") is True
 
     async def answer(self, upstream: EngineResponse, responder: Responder) -> str:
         """Send what the client asked for; return the error of a failed device. Raise StreamBroken without an end."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.media_server import media_server
+from tests.support.patience import PATIENCE
 from tests.support.projector import write_projector
 
 pytestmark = pytest.mark.engine
@@ -62,3 +65,27 @@ def test_by_default_nothing_inside_is_reached(daemon: RunningDaemon) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, "media_url_refused")
             assert answer.json()["error"]["param"] == "messages.0.content.0.image_url.url"
     assert server.asked == []
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/seeing/v1/chat/completions"])
+def test_a_request_whose_picture_is_on_its_way_is_listed_and_can_be_cancelled(seeing: RunningDaemon, path: str) -> None:
+    asked_for, leaves = threading.Event(), threading.Event()
+
+    def never(_handler: object) -> None:
+        asked_for.set()
+        leaves.wait(PATIENCE)
+
+    with media_server() as server, ThreadPoolExecutor(1) as thread:
+        server.answers["/slow.png"] = never
+        body = {"model": "seeing", "stream": True, **picture(server.url("/slow.png"))}
+        answer = thread.submit(seeing.http.post, path, json=body)
+        try:
+            assert asked_for.wait(PATIENCE)
+            (one,) = seeing.http.get("/api/v1/requests").json()["requests"]
+            assert (one["model"], one["path"], one["state"], one["stream"]) == ("seeing", path, "fetching", True)
+            assert seeing.http.delete(f"/api/v1/requests/{one['id']}").json()["state"] == "fetching"
+            told = answer.result(PATIENCE)
+        finally:
+            leaves.set()
+        assert (told.status_code, told.json()["error"]["code"]) == (499, "request_cancelled")
+        assert seeing.http.get("/api/v1/requests").json()["requests"] == []
