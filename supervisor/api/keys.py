@@ -11,7 +11,7 @@ from pydantic import Field
 
 from supervisor.api.answers import shaped
 from supervisor.api.services import KeysOf
-from supervisor.config.base import Moment, Positive, Strict, Tokens
+from supervisor.config.base import Moment, Positive, Strict, TokenBudget
 from supervisor.core.requests.keys import KeyRules
 from supervisor.core.requests.scopes import Scope
 from supervisor.service.keys import KeyStatus
@@ -33,7 +33,7 @@ class NewKey(Strict):
     expires_at: Moment | None = None
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
-    token_budget: Tokens | None = None
+    token_budget: TokenBudget | None = None
 
     def rules(self) -> KeyRules:
         """Return what the key may do."""

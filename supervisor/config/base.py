@@ -136,7 +136,7 @@ Portion = Annotated[float, Field(ge=0, le=MOST_SHARE, allow_inf_nan=False), _NUM
 SomePortion = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False), _NUMBER]
 Probability = Annotated[float, Field(ge=0, le=1), _NUMBER]
 Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False), _NUMBER]  # seconds since 1970
-Tokens = Annotated[int, Field(ge=1, le=1 << 53), _NUMBER]
+TokenBudget = Annotated[int, Field(ge=1, le=1 << 53), _NUMBER]
 Priority = Annotated[int, Field(ge=-30, le=30), _NUMBER]
 
 # ── texts, lists, mappings ───────────────────────────────────────────────────────────────────────────────────────

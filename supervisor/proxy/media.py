@@ -14,6 +14,7 @@ from supervisor.core.requests.media import (
     check_scheme,
     has_no_places,
     is_address,
+    is_local_file,
     may_name_media,
     places,
     put_in,
@@ -36,13 +37,14 @@ class Media:
         self._resolve = resolve
         self._turns = asyncio.Semaphore(_ALL_AT_ONCE)
 
-    async def put_in(self, body: ClientJson, room: Room) -> ClientJson:
+    async def put_in(self, body: ClientJson, room: Room, *, files: bool) -> ClientJson:
         """Return the request with its media in the place of their addresses.
 
+        files: the engine has a folder of media; `file://` addresses are left to it, which looks nowhere else.
         Raises MediaUrlRefused, MediaNotFetched, MediaTooLarge; InvalidRequest where parts of a request that may name
         media are too large to be looked at; PayloadTooLarge and BodiesFull where the media are too much.
         """
-        found = await body.work(partial(_named, body))
+        found = await body.work(partial(_named, body, files=files))
         if not found:
             return body
         rules = self._rules()
@@ -79,13 +81,13 @@ def check_unseen(texts: Sequence[bytes | memoryview]) -> None:
         )
 
 
-def _named(body: ClientJson) -> Sequence[Place]:
-    """Return the places of a request that hold addresses."""
+def _named(body: ClientJson, *, files: bool) -> Sequence[Place]:
+    """Return the places of a request that hold addresses of what is to be fetched."""
     check_unseen(tuple(body.unseen()))
     if has_no_places(body.text):
         return ()
     whole = (replace(place, text=body.whole(place.text, MOST_URL + 1)) for place in places(body.fields))
-    found = [place for place in whole if is_address(place.text)]
+    found = [place for place in whole if is_address(place.text) and not (files and is_local_file(place.text))]
     if len(found) > _MOST:
         raise MediaUrlRefused(f"The request names more than {_MOST} addresses; send fewer at once.")
     return found

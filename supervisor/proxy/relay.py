@@ -16,6 +16,7 @@ from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
 from supervisor.core.params.settings import RequestSettings
@@ -119,7 +120,7 @@ class RelayEndpoint:
         """Return the request with all that it names by an address, and as the engine gets it."""
         if not self.route.is_form:
             with request.fetches():
-                body = await self.relaying.media.put_in(body, room)
+                body = await self.relaying.media.put_in(body, room, files=has_media_folder(entry.options))
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         several = entry.policy.replicas_max > 1
         return _Ready(body, prepared, await body.work(partial(affinity_of, asked, body.heads)) if several else None)

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import error_in
+from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import LOOKS
@@ -146,7 +147,7 @@ class UpstreamEndpoint:
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
                 with request.fetches():
-                    body, said = await self._with_media(target, given, room)
+                    body, said = await self._with_media(model, target, given, room)
                 call = replace(call, body=body)
                 generation = await said.work(partial(_generation, call, target, said)) if said and generates else None
                 with metered(key_of(scope), None if generation is None else generation.prepared.asked) as meter:
@@ -160,9 +161,9 @@ class UpstreamEndpoint:
                     raise error from None
 
     async def _with_media(
-        self, path: str, given: tuple[Payload, ClientJson | None], room: Room
+        self, model: str, path: str, given: tuple[Payload, ClientJson | None], room: Room
     ) -> tuple[Payload, ClientJson | None]:
-        """Return a request that names no media by their addresses: nothing is fetched by an engine."""
+        """Return a request that names no media by addresses of a network: nothing is fetched by an engine."""
         body, said = given
         if said is None:
             if not path.endswith(_FORMS):
@@ -170,7 +171,8 @@ class UpstreamEndpoint:
             return given
         if said.content_type != JSON:
             return given
-        filled = await self.relaying.media.put_in(said, room)
+        files = has_media_folder(self.relaying.registry.find(model).options)
+        filled = await self.relaying.media.put_in(said, room, files=files)
         return given if filled is said else (filled.payload(filled.text), filled)
 
     async def _look(self, model: str, call: _Call, responder: Responder) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
-from tests.support.media_server import media_server
+from tests.support.media_server import media_server, png
 from tests.support.patience import PATIENCE
 from tests.support.projector import write_projector
 
@@ -26,7 +26,12 @@ def seeing(engine_binary: Path, talker: Path) -> Iterator[RunningDaemon]:
     """A daemon whose model takes pictures, and that may fetch them from this machine."""
     with scratch_home() as home:
         projector = write_projector(home / "eyes.gguf", 128)
-        models = {"seeing": {"file": str(talker), "mmproj": str(projector), "ctx_size": 8192}}
+        model = {"file": str(talker), "mmproj": str(projector), "ctx_size": 8192}
+        folder = home / "pictures"
+        (folder / "new").mkdir(parents=True)
+        for file in (folder / "new/a.png", home / "outside.png"):
+            file.write_bytes(png())
+        models = {"seeing": model, "album": {**model, "extra_args": ["--media-path", str(folder)]}}
         with running_daemon(home, engine_binary, {"models": models, "server": HERE}) as running:
             yield running
 
@@ -56,6 +61,35 @@ def test_what_may_not_be_fetched_is_not_asked_for(seeing: RunningDaemon, path: s
             answer = seeing.http.post(path, json={"model": "seeing", **picture(url)})
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, "media_url_refused")
     assert server.asked == []
+
+
+ALBUM = ("/v1/chat/completions", "/upstream/album/v1/chat/completions")
+
+
+@pytest.mark.parametrize("path", ALBUM)
+def test_a_picture_of_the_model_s_folder_is_read_by_its_engine(seeing: RunningDaemon, path: str) -> None:
+    for url in ("file://new/a.png", "file:///new//a.png"):
+        answer = seeing.http.post(path, json={"model": "album", **picture(url)})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["message"]["content"] == HELLO
+
+
+@pytest.mark.parametrize("path", ALBUM)
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("file://../outside.png", "invalid_request"),
+        ("file://new/b.png", "invalid_request"),
+        ("FILE://new/a.png", "media_url_refused"),
+        (" file://new/a.png", "media_url_refused"),
+        ("file:new/a.png", "media_url_refused"),
+    ],
+)
+def test_nothing_else_is(seeing: RunningDaemon, path: str, url: str, code: str) -> None:
+    answer = seeing.http.post(path, json={"model": "album", **picture(url)})
+    assert answer.status_code == 400
+    told = answer.json()["error"]["code"]
+    assert told == (400 if path.startswith("/upstream/") and code == "invalid_request" else code)
 
 
 def test_by_default_nothing_inside_is_reached(daemon: RunningDaemon) -> None:

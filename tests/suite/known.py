@@ -15,9 +15,6 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
         "security.py::test_cors_proxy*",
     ),
     "Another origin than those of `server.allowed_origins` is refused.": ("security.py::test_cors_o*",),
-    "A picture is sent, or fetched by the daemon; no client names a file of the machine (`--media-path`).": (
-        "security.py::test_local_media_file*",
-    ),
     "The form of Google's cloud (`/predict`) is not served.": ("compat_gcp.py::*",),
     "A model that is idle leaves whole (`ttl`); an engine never sleeps, so `/props` says nothing of it.": (
         "sleep.py::*",
@@ -26,7 +23,6 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "Engines always serve `/slots`; the daemon and a router's tests have no way to switch it off.": (
         "basic.py::test_server_slots",
     ),
-    "The daemon listens at one address.": ("basic.py::test_server_multiple_addresses",),
     "The built-in model is listed, too.": (
         "basic.py::test_server_models",
         "basic.py::test_server_model_aliases_and_tags",
