@@ -18,6 +18,7 @@ from tests.support.projector import write_projector
 
 pytestmark = pytest.mark.engine
 
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 HERE = {"fetch_urls": "all", "fetch_allow": ["127.0.0.0/8"]}
 
 
@@ -69,9 +70,10 @@ ALBUM = ("/v1/chat/completions", "/upstream/album/v1/chat/completions")
 @pytest.mark.parametrize("path", ALBUM)
 def test_a_picture_of_the_model_s_folder_is_read_by_its_engine(seeing: RunningDaemon, path: str) -> None:
     for url in ("file://new/a.png", "file:///new//a.png"):
-        answer = seeing.http.post(path, json={"model": "album", **picture(url)})
-        assert answer.status_code == 200, answer.text
-        assert answer.json()["choices"][0]["message"]["content"] == HELLO
+        for more in ({}, {"thinking": False, "tools": [TOOL]}):
+            answer = seeing.http.post(path, json={"model": "album", **picture(url), **more})
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["choices"][0]["message"]["content"] == HELLO
 
 
 @pytest.mark.parametrize("path", ALBUM)
@@ -90,6 +92,26 @@ def test_nothing_else_is(seeing: RunningDaemon, path: str, url: str, code: str) 
     assert answer.status_code == 400
     told = answer.json()["error"]["code"]
     assert told == (400 if path.startswith("/upstream/") and code == "invalid_request" else code)
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embeddings", "/upstream/seeing/v1/embeddings"])
+def test_a_vector_of_nothing_but_a_picture_ends_no_engine(seeing: RunningDaemon, path: str) -> None:
+    """llama-server aborts where no token stands behind the last picture, and takes everybody's answers with it."""
+    seeing.load("seeing")
+    engine = seeing.model("seeing")["pid"]
+    with media_server() as server:
+        part = {"type": "image_url", "image_url": {"url": server.url()}}
+        for content in ([part], [{"type": "text", "text": "a"}, part, {"type": "text", "text": ""}]):
+            answer = seeing.http.post(path, json={"model": "seeing", "input": [{"content": content}]})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+        hidden = {"model": "seeing", "input": [{"content": [part], "x": [[1]] * 70_000}]}
+        assert seeing.http.post(path, json=hidden).status_code == 400
+        unread = b'{"model": "seeing", "input": [{"content": [{"type": "image_url"}]}], "x": 1' + b"0" * 5000 + b"}"
+        assert seeing.http.post(path, content=unread).status_code == 400
+        behind = [part, {"type": "text", "text": "a"}]
+        answer = seeing.http.post(path, json={"model": "seeing", "input": [{"content": behind}]})
+        assert answer.status_code == 200, answer.text
+    assert seeing.model("seeing")["pid"] == engine
 
 
 def test_by_default_nothing_inside_is_reached(daemon: RunningDaemon) -> None:
