@@ -39,7 +39,6 @@ from supervisor.core.devices.reserves import Reserves
 from supervisor.core.gguf.ggml import CacheType
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
-from supervisor.core.requests.access import host_and_port
 from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogLevel
@@ -92,7 +91,7 @@ class ServerSettings(_Strict):
 
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Return host and port of every address to listen on, the main one first."""
-        return ((self.host, self.port), *map(host_and_port, self.listen))
+        return ((self.host, self.port), *map(_host_and_port, self.listen))
 
     def tls_files(self) -> TlsFiles | None:
         """Return the files for TLS; None where plain HTTP is spoken."""
@@ -240,3 +239,9 @@ class Settings(_Strict):
 
 def _bytes(mebibytes: dict[str, int]) -> dict[str, int]:
     return {name: count << 20 for name, count in mebibytes.items()}
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of `host:port`; the host of `[::1]:80` has no brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from supervisor.core.requests.access import AccessRules, RulesByAddress, host_and_port
+from supervisor.config.settings import ServerSettings
+from supervisor.core.requests.access import AccessRules, RulesByAddress
 from tests.support.daemon import environment, running_daemon, scratch_home, wait_until
 from tests.support.patience import PATIENCE
 
@@ -98,4 +99,5 @@ def test_the_address_of_a_connection_decides_and_any_address_goes_by_its_port() 
 
 
 def test_an_address_has_two_parts() -> None:
-    assert (host_and_port("[::1]:80"), host_and_port("a:0")) == (("::1", 80), ("a", 0))
+    server = ServerSettings(host="a", port=1, listen=("[::1]:80", "b:0"))
+    assert server.addresses() == (("a", 1), ("::1", 80), ("b", 0))

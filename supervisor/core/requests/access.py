@@ -87,12 +87,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Return the parts of `host:port`; the host of `[::1]:80` has no brackets."""
-    host, _, port = address.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
 def check(rules: AccessRules, headers: Mapping[str, str]) -> RequestError | None:
     """Return the reason to turn a request away before its key is looked at, or None. Header names are in lower case."""
     host = headers.get("host", "")
