@@ -146,7 +146,7 @@ class MethodNotAllowed(RequestError):
     code = "method_not_allowed"
     status = 405
 
-    def __init__(self, message: str, *, allow: str) -> None:
+    def __init__(self, message: str, *, allow: str = "") -> None:
         super().__init__(message)
         self.allow = allow
 
