@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
 from supervisor.core.params.settings import RequestSettings
@@ -26,8 +27,10 @@ from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.apis import RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
 from supervisor.core.stream.responses import answer_id
+from supervisor.core.text.foreignjson import escaped
+from supervisor.core.text.members import set_fields, without
 from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
@@ -106,20 +109,25 @@ class RelayEndpoint:
         key = account.key
         entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
-        if not self.route.is_form:
-            body = await self.relaying.media.put_in(body, room)
-        prepared, asked = await body.work(partial(self._prepared, body, entry))
-        plan = outgoing_request(kind_of(prepared.path), prepared.asked)
-        plan = plan if key is None else plan.telling(prepared.asked)
-        with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
-            several = entry.policy.replicas_max > 1
-            affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
-            acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
+        with self.relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request:
+            ready = await _unless_cancelled(request, self._ready(request, entry, body, room))
+            acquire = partial(self.relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
             if patience is not None:
                 acquire = partial(patience.while_it_lasts, acquire)
-            limit = limit_of(entry.requests, entry.id)
-            job = _Job(request, acquire, plan, prepared, body, self.route.api, account, limit)
+            limit, prepared = limit_of(entry.requests, entry.id), ready.prepared
+            plan = outgoing_request(kind_of(prepared.path), prepared.asked)
+            plan = plan if key is None else plan.telling(prepared.asked)
+            job = _Job(request, acquire, plan, prepared, ready.body, self.route.api, account, limit)
             await self._cancellable(job, responder)
+
+    async def _ready(self, request: InflightRequest, entry: ModelEntry, body: ClientJson, room: Room) -> _Ready:
+        """Return the request with all that it names by an address, and as the engine gets it."""
+        if not self.route.is_form:
+            with request.fetches():
+                body = await self.relaying.media.put_in(body, room, files=has_media_folder(entry.options))
+        prepared, asked = await body.work(partial(self._prepared, body, entry))
+        several = entry.policy.replicas_max > 1
+        return _Ready(body, prepared, await body.work(partial(affinity_of, asked, body.heads)) if several else None)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -144,11 +152,13 @@ class RelayEndpoint:
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
-        if (self.route.generates or self.route.prompts) and not self.route.is_form:  # whose fields are texts
+        if self.route.is_form:  # its fields are texts, whose form the engine judges
+            body = _with(body, entry.requests.missing_in_form(body.fields))
+        elif self.route.generates or self.route.prompts:
             body = _fitted(body, entry.requests)
         prepared = self.relaying.tool_calls.prepare(self.route.path, body, entry)
         if not self.route.is_form:
-            check_sent(body, prepared.body, prepared.asked)
+            check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
         return prepared, body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
@@ -203,6 +213,10 @@ class RelayEndpoint:
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
 
 
+def _with(body: ClientJson, fields: Mapping[str, object]) -> ClientJson:
+    return replace(body, text=set_fields(body.text, fields), fields={**body.fields, **fields}) if fields else body
+
+
 def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
     """Return the request with the model's defaults, and with its parameters under llama-server's names.
 
@@ -210,12 +224,10 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
     """
     fitted = fit(body.fields, opaque=body.opaque)
     fields = {**settings.missing(body.fields), **fitted.fields}
-    if not fields and not fitted.dropped:
-        return body
-    asked = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
-    asked.update(fields)
-    text = json.dumps(asked).encode() if fitted.dropped else set_fields(body.text, fields)
-    return replace(body, text=text, fields=asked)
+    if fitted.dropped:
+        kept = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
+        body = replace(body, text=without(body.text, fitted.dropped), fields=kept)
+    return _with(body, fields)
 
 
 async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
@@ -282,6 +294,26 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
     job.prepared.way.again(why, goes_on=responder.said or job.has_kept)
 
 
+async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, object, _Ready]) -> _Ready:
+    """Return the result of work for a request. Raise RequestCancelled where somebody cancels the request."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        error = request.was_cancelled()
+        if error is None:
+            raise
+        raise error from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A request that may be asked of an engine. affinity: the key of its conversation, where there are several."""
+
+    body: ClientJson
+    prepared: Prepared
+    affinity: str | None
+
+
 @dataclass(slots=True)
 class _Job:
     """A request on its way to an engine.
@@ -324,7 +356,7 @@ class _Job:
     def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}
         if changed is not None:
-            return self.body.payload(json.dumps({**changed, **changes}).encode())
+            return self.body.payload(escaped({**changed, **changes}))
         return self.body.payload(set_fields(self.prepared.body, changes))
 
     @property
