@@ -21,7 +21,6 @@ from supervisor.system.owned import inner_folder
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, Json, chunk, model
 from tests.support.gguf_bytes import STRING, header, pair
-from tests.support.patience import PATIENCE
 
 WAIT_SECONDS = 15.0
 PROMPT = "\x1b[?2004h"
