@@ -327,7 +327,8 @@ class Runner:
         self._line = line or self._line
         if self._terminal:
             self._draw()
-        elif self._fetched - self._told >= PACKAGES_A_LINE:
+            return
+        if self._fetched - self._told >= PACKAGES_A_LINE:
             self._told = self._fetched
             say(f"  {self._fetched} of {self._packages} packages")
         if line.startswith(LAST_STEP):

@@ -13,8 +13,6 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  #
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 """Does what a verb is for and returns the exit code."""
 
-_SHORTEST, _LONGEST = 0.1, 3600.0  # seconds
-
 
 def add_common(parser: argparse.ArgumentParser) -> None:
     """Add the options every verb understands."""
@@ -58,17 +56,6 @@ def positive(text: str) -> int:
 def count(text: str) -> int:
     """Parse an integer of at least 0. Raises argparse.ArgumentTypeError."""
     return ranged(text, 0, 2**31 - 1)
-
-
-def seconds(text: str) -> float:
-    """Parse a length of time from 0.1 s to an hour, `5` or `2m`. Raises argparse.ArgumentTypeError."""
-    try:
-        value = units.seconds(text)
-    except ValueError:
-        value = 0.0
-    if not _SHORTEST <= value <= _LONGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time from 0.1 s to 1 h, such as 5 or 2m")
-    return value
 
 
 def tokens(text: str, low: int = 0, high: int = 2**31 - 1) -> int:

@@ -256,6 +256,18 @@ def test_ctrl_c_keeps_what_came_and_a_stopped_answer_can_be_tried_again(cli: Cli
     assert json.loads((cli.folder / "talk.json").read_text())["messages"] == [user("talk"), assistant("Fine.")]
 
 
+def test_a_conversation_is_saved_in_the_state_folder_and_clean_removes_it(cli: Cli, ready: FakeDaemon) -> None:
+    with Chat(cli, "chat", "a") as chat:
+        chat.say("One?", "a script.")
+        chat.say("/save", "saved to")
+        chat.leave()
+    (saved,) = (cli.state / "chats").glob("a-*.md")
+    assert "## user\n\nOne?" in saved.read_text()
+    (cli.state / "endpoint.json").unlink()
+    assert cli("clean", "--keep-environment", "--yes").code == 0
+    assert not cli.state.exists()
+
+
 @pytest.mark.engine
 def test_a_conversation_with_a_real_model(real: Cli) -> None:
     assert real("start", "--port", "0").code == 0

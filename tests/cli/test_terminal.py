@@ -12,7 +12,9 @@ import struct
 import subprocess
 import termios
 import time
-from typing import Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, Self
 
 import pyte
 import pytest
@@ -21,16 +23,27 @@ from supervisor.system.owned import inner_folder
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, Json, chunk, model
 from tests.support.gguf_bytes import STRING, header, pair
+from tests.support.patience import PATIENCE
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = PATIENCE
 PROMPT = "\x1b[?2004h"
 """What the line editor of `chat` writes when it begins to read."""
+
+
+class Command(Protocol):
+    """What can be started: its command line for some arguments, its variables, the folder it runs in."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The whole command line."""
 
 
 class Terminal:
     """A command on a pseudo-terminal; `shown` is everything it printed, `screen` what a person has before them."""
 
-    def __init__(self, cli: Cli, *arguments: str, rows: int = 60, **env: str) -> None:
+    def __init__(self, cli: Command, *arguments: str, rows: int = 60, **env: str) -> None:
         self._master, slave = pty.openpty()
         self.shown, self._seen = "", 0
         width = int(env.get("COLUMNS", "100"))
@@ -69,10 +82,14 @@ class Terminal:
 
     def see(self, *texts: str) -> None:
         """Read until all of them are on the screen, each within one line."""
+        self.wait_until(lambda: all(any(text in line for line in self.screen.display) for text in texts), texts)
+
+    def wait_until(self, condition: Callable[[], bool], wanted: object = "it") -> None:
+        """Read until the condition holds."""
         until = time.monotonic() + WAIT_SECONDS  # of a screen that is drawn again and again
-        while not all(any(text in line for line in self.screen.display) for text in texts):
+        while not condition():
             if not self._read() or time.monotonic() > until:
-                pytest.fail(f"{texts!r} never came; on the screen: {self.lines}")
+                pytest.fail(f"{wanted!r} never came; on the screen: {self.lines}")
 
     @property
     def lines(self) -> list[str]:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import seconds
 from supervisor.cli.picture import Choice, Snapshot, View, picture
 from supervisor.cli.prose import columns, is_terminal
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import print_json
 from supervisor.cli.watching import Order, Watch, cancel, look, pin, unload
+from supervisor.core.text import units
 
 VERB = Verb(
     summary="show devices, models and requests, live",
@@ -26,11 +26,12 @@ chosen request. Where there is no terminal, the state now is printed once.""",
     ),
 )
 
+_SHORTEST, _LONGEST = 0.1, 3600.0  # seconds
 _MOST_LINES = 1 << 20  # where the picture does not have to fit a screen
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--every", type=seconds, default=1.0, metavar="SECONDS", help="between looks (default: 1)")
+    parser.add_argument("--every", type=_seconds, default=1.0, metavar="SECONDS", help="between looks (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,3 +86,14 @@ def _pressed(key: str, snapshot: Snapshot, view: View, watch: Watch) -> tuple[Vi
         case _:
             pass
     return view, None
+
+
+def _seconds(text: str) -> float:
+    """Parse a length of time from 0.1 s to an hour, `5` or `2m`. Raises argparse.ArgumentTypeError."""
+    try:
+        value = units.seconds(text)
+    except ValueError:
+        value = 0.0
+    if not _SHORTEST <= value <= _LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time from 0.1 s to 1 h, such as 5 or 2m")
+    return value
