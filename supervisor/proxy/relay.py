@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -21,17 +21,11 @@ from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
 from supervisor.core.params.settings import RequestSettings
 from supervisor.core.recovery import AskAgain
-from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.routes import SERVED, Route, kind_of
-from supervisor.core.stream.apis import RESPONSES, Api
-from supervisor.core.stream.filter import StreamFilter
-from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
-from supervisor.core.stream.responses import answer_id
-from supervisor.core.text.foreignjson import escaped
+from supervisor.core.stream.outgoing import outgoing_request
 from supervisor.core.text.members import set_fields, without
-from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
+from supervisor.engines.client import EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
@@ -39,8 +33,9 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.account import Account, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.exchange import transport_of
+from supervisor.proxy.job import Job
 from supervisor.proxy.media import Media, check_ending, check_sent
 from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
@@ -117,7 +112,7 @@ class RelayEndpoint:
             limit, prepared = limit_of(entry.requests, entry.id), ready.prepared
             plan = outgoing_request(kind_of(prepared.path), prepared.asked)
             plan = plan if key is None else plan.telling(prepared.asked)
-            job = _Job(request, acquire, plan, prepared, ready.body, self.route.api, account, limit)
+            job = Job(request, acquire, plan, prepared, ready.body, self.route.api, account, limit)
             await self._cancellable(job, responder)
 
     async def _ready(self, request: InflightRequest, entry: ModelEntry, body: ClientJson, room: Room) -> _Ready:
@@ -129,7 +124,7 @@ class RelayEndpoint:
         several = entry.policy.replicas_max > 1
         return _Ready(body, prepared, await body.work(partial(affinity_of, asked, body.heads)) if several else None)
 
-    async def _cancellable(self, job: _Job, responder: Responder) -> None:
+    async def _cancellable(self, job: Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
         try:
             await self._tries(job, responder)
@@ -167,7 +162,7 @@ class RelayEndpoint:
             return None
         return partial(self.relaying.waiting.wait, request=request, responder=responder)
 
-    async def _tries(self, job: _Job, responder: Responder) -> None:
+    async def _tries(self, job: Job, responder: Responder) -> None:
         """Answer; once more where an engine died, and as often as the watch asks for it."""
         again = True
         while True:
@@ -179,7 +174,7 @@ class RelayEndpoint:
             except AskAgain as why:
                 await _keep(job, why, responder)
 
-    async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
+    async def _try(self, job: Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine. Raise _TryAgain where it died before the client had a byte."""
         job.request.is_with(None)
         lease = await job.acquire()
@@ -206,7 +201,7 @@ class RelayEndpoint:
         finally:
             lease.release()
 
-    async def _end_stream(self, job: _Job, responder: Responder, error: SupervisorError) -> None:
+    async def _end_stream(self, job: Job, responder: Responder, error: SupervisorError) -> None:
         assert job.filtered is not None  # what was sent came through it
         job.account.failed(error, in_stream=True)
         _, envelope, _ = self.relaying.render_error(error)
@@ -230,7 +225,7 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
     return _with(body, fields)
 
 
-async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
+async def _ask(job: Job, lease: Lease, responder: Responder) -> None:
     await check_ending(lease.client, job.prepared.path, job.body)
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
@@ -242,7 +237,7 @@ async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
             await _answer(job, answer, filtered, responder)
 
 
-async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
+async def _ask_within(job: Job, lease: Lease, responder: Responder) -> None:
     """Answer, but not for longer than the model allows. Raise TimeLimit where there is nothing to be ended."""
     assert job.limit is not None  # who has none is not asked within it
     try:
@@ -253,7 +248,7 @@ async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
             await _cut(job, job.limit, responder)
 
 
-async def _cut(job: _Job, limit: Limit, responder: Responder) -> None:
+async def _cut(job: Job, limit: Limit, responder: Responder) -> None:
     """End an answer in the middle."""
     ending, way = limit.end(), job.prepared.way
     filtered = job.filtered or job.new_filter()
@@ -269,7 +264,7 @@ async def _cut(job: _Job, limit: Limit, responder: Responder) -> None:
         await folded(folding, responder, way.said)
 
 
-async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
+async def _answer(job: Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
     way = job.prepared.way
     if job.folding is None:
         job.folding = job.plan.new_fold()
@@ -282,7 +277,7 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
         await fold(upstream, job.folding, responder, through, way.said)
 
 
-async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
+async def _keep(job: Job, why: AskAgain, responder: Responder) -> None:
     """Keep what the client keeps of an answer that is asked for once more."""
     if not why.keeps:
         job.folding = None
@@ -312,73 +307,6 @@ class _Ready:
     body: ClientJson
     prepared: Prepared
     affinity: str | None
-
-
-@dataclass(slots=True)
-class _Job:
-    """A request on its way to an engine.
-
-    filtered: the way of the answer's bytes in the present try; relayed: its first part, which sees the engine's.
-    folding: what becomes of them for a client that wants one object; limit: of its time; has_kept: something of an
-    earlier try is in it.
-    """
-
-    request: InflightRequest
-    acquire: Callable[[], Awaitable[Lease]]
-    plan: OutgoingRequest
-    prepared: Prepared
-    body: ClientJson
-    api: Api
-    account: Account
-    limit: Limit | None = None
-    relayed: StreamFilter | None = None
-    filtered: Filter | None = None
-    folding: StreamFold | None = None
-    has_kept: bool = False
-
-    async def question(self, client: EngineClient) -> tuple[str, Payload]:
-        """Return path and body of the request to the engine."""
-        prepared, way = self.prepared, self.prepared.way
-        changed = await way.changed(client)
-        raw = await way.raw_payload(client, changed) if way.raw else None
-        if self.limit is not None:
-            path = prepared.path if raw is None else COMPLETION_PATH
-            self.limit.begin(path, {**prepared.asked, **self.plan.changes, **prepared.needs})
-        if raw is not None:
-            return COMPLETION_PATH, raw
-        return prepared.path, await self.body.work(partial(self._payload, changed))
-
-    def sent(self, client: EngineClient, path: str, payload: Payload) -> EngineRequest:
-        """Return the request to the engine."""
-        kind = self.body.content_type
-        return client.post(path, payload) if kind == JSON else client.send("POST", path, payload, kind)
-
-    def _payload(self, changed: Mapping[str, object] | None) -> Payload:
-        changes = {**self.plan.changes, **self.prepared.needs}
-        if changed is not None:
-            return self.body.payload(escaped({**changed, **changes}))
-        return self.body.payload(set_fields(self.prepared.body, changes))
-
-    @property
-    def heard(self) -> Callable[[bytes], bool] | None:
-        """Take from the first events the answer's id, by which the client may end it; None: it may not."""
-        return self._note_answer if self.api is RESPONSES else None
-
-    def _note_answer(self, events: bytes) -> bool:
-        self.request.is_known_as(answer_id(events))
-        return self.request.answer is not None
-
-    def new_filter(self) -> Filter:
-        """Return the way of the bytes of the next try's answer."""
-        way = self.prepared.way
-        self.relayed = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
-        self.filtered = way.stream(self.relayed)
-        return self.filtered
-
-    def broken_by(self, error: Exception) -> str:
-        """Return the engine's message where its answer ended because its device failed."""
-        said = error.said if isinstance(error, StreamBroken) else ""
-        return said or ("" if self.relayed is None else self.relayed.broken)
 
 
 class _TryAgain(Exception):
