@@ -56,6 +56,7 @@ FLOORS: tuple[str, ...] = (
     "planning",
     "proxy",
     "service",
+    "ui",
     "api",
     "daemon",
     "cli",

@@ -39,6 +39,7 @@ from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting
 from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
+from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
 from supervisor.service.keys import Keys
@@ -46,6 +47,7 @@ from supervisor.service.launcher import Launcher
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
 from supervisor.service.looks import Looks
+from supervisor.service.memory import Memory
 from supervisor.service.pinning import Pinning
 from supervisor.service.pulls import Pulls
 from supervisor.service.readiness import Readiness
@@ -175,6 +177,8 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             added=added,
             pinning=Pinning(registry, pool, pins, statuses),
             plans=plans,
+            memory=Memory(built.lookout, pool),
+            configuration=Configuration(reloader, registry, world.env),
             disk=Disk(fetcher.hub, registry, pool, pulls),
             pulls=pulls,
             requests=requests,

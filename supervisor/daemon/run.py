@@ -9,15 +9,15 @@ import os
 import signal
 import time
 from collections.abc import Coroutine, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-from supervisor.config import Settings, find_config, load_settings
+from supervisor.config import Settings, find_config
 from supervisor.config.current import Current
-from supervisor.config.load import Start
+from supervisor.config.load import Loaded, Start, load
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
@@ -74,6 +74,11 @@ class DaemonOptions:
         server = settings.server.model_copy(update={"log_level": self.log_level})
         return settings.model_copy(update={"server": server})
 
+    def over(self, loaded: Loaded) -> Loaded:
+        """Return what was loaded with that level, which does not come from the file."""
+        said = frozenset({("server", "log_level")} if self.log_level is not None else ())
+        return replace(loaded, settings=self.on(loaded.settings), overridden=loaded.overridden | said)
+
 
 def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
@@ -97,7 +102,7 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
         with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
             source = Source(
-                configured.path,
+                configured,
                 partial(_configured, options, env, where),
                 partial(_check, host, insecure=options.insecure),
                 time.time,
@@ -116,10 +121,10 @@ def _check(host: str, settings: Settings, *, insecure: bool) -> None:
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
-    settings = load_settings(file, env, start)
+    loaded = options.over(load(file, env, start))
     if file is not None:
         _log.info("config_file", path=str(file))
-    return Configured(options.on(settings), file)
+    return Configured(loaded.settings, file, loaded)
 
 
 def _log_settings(settings: Settings) -> logs.LogSettings:
