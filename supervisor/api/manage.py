@@ -113,7 +113,7 @@ async def devices(plans: PlansOf, again: bool = False) -> dict[str, Any]:
 
 @router.get("/memory", **shaped(MemoryShown))
 async def memory(memory: MemoryOf) -> dict[str, Any]:
-    """What holds the memory of each device: models by part, other programs, what is free."""
+    """Tell what holds the memory of each device: models by part, other programs, what is free."""
     return await memory.shown()
 
 

@@ -40,7 +40,7 @@ export function ModelActions({ model, onError, small }) {
   return html`
     ${idle && small && html`<a class="button" href=${placeOf(model.id)}>Plan</a>`}
     ${!idle &&
-    html`<${Act} class=${kind} aria-label=${`${verb} ${model.id}`} onError=${onError} run=${() => post(`/api/v1/models/${verb}`, { model: model.id })}>${verb === "pin" ? "Pin" : "Unpin"}</${Act}>`}
+    html`<${Act} class=${kind} aria-label=${`${verb === "pin" ? "Pin" : "Unpin"} ${model.id}`} onError=${onError} run=${() => post(`/api/v1/models/${verb}`, { model: model.id })}>${verb === "pin" ? "Pin" : "Unpin"}</${Act}>`}
     ${!idle &&
     html`<${Act} class=${`${kind} danger`} onError=${onError} aria-label=${`${COMING.has(model.state) ? "Cancel loading" : "Unload"} ${model.id}`} run=${() => unload(model.id)}>
       ${COMING.has(model.state) ? "Cancel" : "Unload"}

@@ -10,14 +10,11 @@ export const PARTS = [
   ["compute_bytes", "compute", "compute"],
   ["other_bytes", "other", "projector, draft"],
 ];
-const AROUND = [
-  ["elsewhere", "other programs"],
-  ["reserve", "kept back"],
-  ["free", "free"],
-];
 
-export function Legend({ also = [] }) {
-  const all = [...PARTS.map(([, kind, name]) => [kind, name]), ...AROUND, ...also];
+/** What the colours mean. `elsewhere`: the name of what is not ours. */
+export function Legend({ elsewhere = "other programs" }) {
+  const around = [["elsewhere", elsewhere], ["reserve", "kept back"], ["free", "free"]];
+  const all = [...PARTS.map(([, kind, name]) => [kind, name]), ...around];
   return html`<ul class="legend" aria-hidden="true">
     ${all.map(([kind, name]) => html`<li key=${kind}><span class=${`key ${kind}`}></span>${name}</li>`)}
   </ul>`;
@@ -87,7 +84,7 @@ export function PlanBars({ plan, devices }) {
   const sizes = new Map((devices ?? []).map((one) => [one.name, one.total_bytes]));
   return html`<div class="planned device">
     ${plan.parts.map((part) => html`<${PlannedBar} key=${part.name} part=${part} total=${sizes.get(part.name)} />`)}
-    <${Legend} />
+    <${Legend} elsewhere="in use already" />
   </div>`;
 }
 
@@ -101,7 +98,7 @@ function PlannedBar({ part, total }) {
   const mine = part.total_bytes + part.left_bytes;
   const segments = PARTS.map(([field, kind, name]) => ({ kind, bytes: parts[field], title: name }));
   segments.push({ kind: "reserve", bytes: part.reserve_bytes, title: "kept back for the engine" });
-  segments.push({ kind: "elsewhere", bytes: Math.max(0, (total ?? mine) - mine), title: "in use, or kept back" });
+  segments.push({ kind: "elsewhere", bytes: Math.max(0, (total ?? mine) - mine), title: "in use already, or kept back" });
   segments.push({ kind: "free", bytes: part.left_bytes, title: "left free" });
   const told = segments.filter((one) => one.bytes > 0).map((one) => `${one.title} ${bytes(one.bytes)}`);
   return html`<section class="device" aria-label=${`Plan for ${part.name}`}>

@@ -28,6 +28,7 @@ export function resume() {
 function pause() {
   following?.abort();
   following = null;
+  put({ connected: false });
   clearTimeout(timer);
   timer = 0;
 }

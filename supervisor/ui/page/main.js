@@ -63,7 +63,7 @@ function Side({ page, state }) {
   const models = [...state.models.values()].filter((one) => one.state === "ready").length;
   const counts = { models, requests: state.requests.size };
   return html`<header class="side">
-    <a class="brand" href="#/overview"><img src="/ui/icon.svg" alt="" /><span>llama-supervisor</span></a>
+    <a class="brand" href="#/overview" aria-label="llama-supervisor"><img src="/ui/icon.svg" alt="" /><span>llama-supervisor</span></a>
     <nav aria-label="Pages">
       <ul class="menu">
         ${Object.entries(PAGES).map(

@@ -37,7 +37,7 @@ function Search({ models }) {
     <header><h2 id="search">Plan and load</h2><span class="small muted">Nothing is loaded or downloaded before you say so.</span></header>
     <form class="row end" onSubmit=${submit} role="search">
       <label class="grow">A model's name, a file, <code>owner/repo</code> or <code>owner/repo:quant</code> of the hub
-        <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} autocomplete="off" spellcheck="false" autofocus />
+        <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} autocomplete="off" spellcheck="false" />
       </label>
       <button class="main" disabled=${!text.trim()}>Plan</button>
     </form>

@@ -77,7 +77,7 @@ function Choices({ chosen, choose, plan }) {
   const at = sizes.reduce((best, one, index) => (Math.abs(one - size) < Math.abs(sizes[best] - size) ? index : best), 0);
   return html`<fieldset>
     <legend class="unseen">What is chosen for the plan</legend>
-    <label class="grow">Context of all slots: ${count(size)} tokens${chosen.ctx_size ? "" : ", chosen automatically"}
+    <label class="whole">Context of all slots: ${count(size)} tokens${chosen.ctx_size ? "" : ", chosen automatically"}
       <input type="range" min="0" max=${sizes.length - 1} value=${at} disabled=${!native}
         aria-valuetext=${`${count(size)} tokens`} onInput=${(event) => choose("ctx_size", sizes[event.target.value])} />
     </label>

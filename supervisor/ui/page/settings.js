@@ -71,6 +71,7 @@ function Configuration({ status }) {
   const [answer, setAnswer] = useState(null);
   const [error, setError] = useState(null);
   const [words, setWords] = useState("");
+  const [defaults, setDefaults] = useState(false);
   const [said, setSaid] = useState("");
   const loadedAt = status?.config.loaded_at;
   useEffect(() => {
@@ -84,7 +85,9 @@ function Configuration({ status }) {
     await refreshStatus();
   };
   const wanted = words.toLowerCase();
-  const values = (answer?.values ?? []).filter((row) => row.key.toLowerCase().includes(wanted));
+  const values = (answer?.values ?? []).filter(
+    (row) => row.key.toLowerCase().includes(wanted) && (defaults || row.origin !== "default"),
+  );
   return html`<section class="card" aria-labelledby="configuration">
     <header>
       <h2 id="configuration">Configuration</h2>
@@ -92,12 +95,13 @@ function Configuration({ status }) {
     </header>
     <div class="row end">
       <label class="grow">Only keys with<input type="search" value=${words} onInput=${(event) => setWords(event.target.value)} /></label>
+      <label class="check"><input type="checkbox" checked=${defaults} onChange=${() => setDefaults(!defaults)} />Defaults too</label>
       <${Act} run=${reload} onError=${setError}>Read the file again</${Act}>
     </div>
     <${Problem} error=${error ?? status?.config.error} title=${error ? "" : "The last reload was refused"} />
     ${said && html`<p role="status">${said}</p>`}
     ${status?.config.restart_needed.length > 0 && html`<p class="warn">Counts from the next start on: ${status.config.restart_needed.join(", ")}</p>`}
-    ${answer && html`<${SettingsTable} values=${values} path=${answer.path} />`}
+    ${answer && (values.length ? html`<${SettingsTable} values=${values} path=${answer.path} />` : html`<p class="empty">Nothing is set; the defaults count.</p>`)}
   </section>`;
 }
 
