@@ -1,4 +1,4 @@
-// All models, and the search for one to load.
+// All models, and the search for one to load. Without words it offers what is on disk and not in the table below.
 
 import { html, useEffect, useState } from "./preact.js";
 import { get } from "./api.js";
@@ -36,7 +36,7 @@ function Search({ models }) {
   return html`<section class="card" aria-labelledby="search">
     <header><h2 id="search">Plan and load</h2><span class="small muted">Nothing is loaded or downloaded before you say so.</span></header>
     <form class="row end" onSubmit=${submit} role="search">
-      <label class="grow">A model's name, a file, <code>owner/repo</code> or <code>owner/repo:quant</code> of the hub
+      <label class="grow">A model's name, a file, or owner/repo:quant of the hub
         <input type="search" value=${text} onInput=${(event) => setText(event.target.value)} autocomplete="off" spellcheck="false" />
       </label>
       <button class="main" disabled=${!text.trim()}>Plan</button>
@@ -66,7 +66,7 @@ function matching(text, models, disk) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (...names) => words.every((word) => names.some((name) => name.toLowerCase().includes(word)));
   const known = models
-    .filter((one) => fits(one.id, ...one.aliases))
+    .filter((one) => words.length && fits(one.id, ...one.aliases))
     .map((one) => ({ target: one.id, name: one.id, state: one.state, told: "" }));
   const taken = new Set(models.flatMap((one) => [one.id, one.path, one.hub]));
   const files = disk

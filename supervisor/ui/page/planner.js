@@ -9,6 +9,7 @@ import { Code, Problem, useCalm } from "./widgets.js";
 
 const CACHE_TYPES = ["f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "f32"];
 const LEAST = 1024;
+const USUAL = 131072; // what the slider goes to until a plan says what the model was trained for
 const CALM_MS = 120; // a choice that is still changing is not planned yet
 
 export function Planner({ target, onLoad, busy, loaded }) {
@@ -68,18 +69,18 @@ function stops(native) {
 }
 
 function Choices({ chosen, choose, plan }) {
-  const [native, setNative] = useState(null);
+  const [native, setNative] = useState(USUAL);
   useEffect(() => {
     if (plan) setNative(Math.max(plan.native_ctx, LEAST));
   }, [plan?.native_ctx]);
-  const sizes = useMemo(() => stops(native ?? 32768), [native]);
-  const size = chosen.ctx_size ?? plan?.ctx_size ?? LEAST;
-  const at = sizes.reduce((best, one, index) => (Math.abs(one - size) < Math.abs(sizes[best] - size) ? index : best), 0);
+  const sizes = useMemo(() => stops(native), [native]);
+  const size = chosen.ctx_size ?? plan?.ctx_size ?? null;
+  const at = sizes.reduce((best, one, index) => (Math.abs(one - (size ?? LEAST)) < Math.abs(sizes[best] - (size ?? LEAST)) ? index : best), 0);
   return html`<fieldset>
     <legend class="unseen">What is chosen for the plan</legend>
-    <label class="whole">Context of all slots: ${count(size)} tokens${chosen.ctx_size ? "" : ", chosen automatically"}
-      <input type="range" min="0" max=${sizes.length - 1} value=${at} disabled=${!native}
-        aria-valuetext=${`${count(size)} tokens`} onInput=${(event) => choose("ctx_size", sizes[event.target.value])} />
+    <label class="whole">Context of all slots: ${size === null ? "automatic" : `${count(size)} tokens${chosen.ctx_size ? "" : ", chosen automatically"}`}
+      <input type="range" min="0" max=${sizes.length - 1} value=${at}
+        aria-valuetext=${size === null ? "automatic" : `${count(size)} tokens`} onInput=${(event) => choose("ctx_size", sizes[event.target.value])} />
     </label>
     ${[["cache_type_k", "Type of K"], ["cache_type_v", "Type of V"]].map(
       ([name, told]) => html`<label key=${name}>${told}
@@ -102,7 +103,8 @@ function Outcome({ plan, devices }) {
       </div>
       <${Shortages} shortages=${plan.shortages} />`;
   }
-  const where = plan.devices.length ? plan.devices.join(", ") : "CPU";
+  const onHost = plan.parts.at(-1).layers > 0 || !plan.devices.length ? ["CPU"] : [];
+  const where = [...plan.devices, ...onHost].join(", ");
   const total = plan.parts.reduce((sum, part) => sum + part.total_bytes, 0);
   return html`<div class="note" role="status">
       <strong>It fits on ${where}: ${bytes(total)} with ${tokens(plan.request_ctx)} tokens per request</strong>
