@@ -47,12 +47,12 @@ def main() -> int:
 def _models(home: Path) -> dict[str, Any]:
     scripted = ScriptedModels(home)
     poem = scripted(_POEM, think="Four lines, then, and they should rhyme.", n_ctx=131072)
-    endless = scripted("and on it goes, ", endless=True)
+    endless = scripted("and on it goes, ", endless=True, n_ctx=131072)
     return {
         "assistant": {"file": str(write_weighty(home / "assistant.gguf", poem, 16, 40)), "device": ["Vulkan0"]},
         "coder": {"file": str(write_weighty(home / "coder.gguf", poem, 12, 24)), "device": ["Vulkan1"], "pin": True},
         "poet": {"file": str(poem), "device": []},
-        "narrator": {"file": str(endless), "device": [], "ctx_size": 16384},
+        "narrator": {"file": str(endless), "device": [], "ctx_size": 131072},
         "qwen3-8b": {"file": str(write_subject("qwen3-8b", home))},
         "llama-3.3-70b": {"file": str(write_subject("llama-3.3-70b", home))},
     }
@@ -63,9 +63,10 @@ def _streams(daemon: RunningDaemon, model: str, number: int) -> Iterator[None]:
     """So many requests that go on for the length of the block."""
     body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
     with contextlib.ExitStack() as stack:
-        for _ in range(number):
-            answer = stack.enter_context(daemon.http.stream("POST", "/v1/chat/completions", json=body))
-            next(answer.iter_lines())
+        answers = [daemon.http.stream("POST", "/v1/chat/completions", json=body) for _ in range(number)]
+        told = [stack.enter_context(one).iter_lines() for one in answers]  # kept: an answer is closed with it
+        for lines in told:
+            next(lines)
         yield
 
 
