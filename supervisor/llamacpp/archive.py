@@ -10,9 +10,11 @@ import asyncio
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Self
+from typing import IO, Any, Literal, cast
 
 from supervisor.errors import EngineInstallFailed
 
@@ -35,27 +37,36 @@ class _Outside(Exception):
     pass
 
 
-_BESIDE = frozenset({
-    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
-    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
-})
-_LONGEST_BESIDE = 1 << 16
+_LONGEST_READ = 1 << 16
 
 
-class _Member(tarfile.TarInfo):
-    """A member whose names and notes, which are read whole before anybody sees them, are as short as names are."""
+class _Short:
+    """A file of which nobody reads much at once: tarfile reads names and notes whole before anybody sees them."""
 
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """Read one header. Raises _Swollen."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.type in _BESIDE and found.size > _LONGEST_BESIDE:
-            raise _Swollen(f"a name or a note in it has {found.size} bytes")
-        return found
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes; tarfile reads contents in pieces of 16 KiB. Raises _Swollen."""
+        if size > _LONGEST_READ:
+            raise _Swollen(f"a name or a note in it has {size} bytes")
+        return self._file.read(size)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
 
 
-def _opened(archive: Path) -> tarfile.TarFile:
-    return tarfile.open(archive, tarinfo=_Member)
+class _Archive(tarfile.TarFile):
+    """An archive whose names and notes are as short as names are, whatever its compression."""
+
+    def __init__(self, name: str | None, mode: Literal["r"], fileobj: IO[bytes], **settings: Any) -> None:
+        super().__init__(name, mode, cast(IO[bytes], _Short(fileobj)), **settings)
+
+
+@contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    with archive.open("rb") as file, _Archive.open(fileobj=file) as tar:
+        yield tar
 
 
 def _put(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:

@@ -60,7 +60,17 @@ def paths(data: Any, loc: tuple[str | int, ...] = ()) -> Iterator[tuple[str | in
 @FEW
 @given(data=configurations(), draw=st.data())
 def test_an_unknown_key_is_found_where_it_stands(data: dict[str, Any], draw: st.DataObject) -> None:
-    free = {"env", "set", "chat_template_kwargs", "reserve_mib", "engine_reserve_mib", "limit_mib", "models", "groups"}
+    free = {
+        "env",
+        "set",
+        "sampling",
+        "chat_template_kwargs",
+        "reserve_mib",
+        "engine_reserve_mib",
+        "limit_mib",
+        "models",
+        "groups",
+    }
     places = [
         loc
         for loc in paths(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.gpu.conftest import Benches
 from tests.support.daemon import RunningDaemon
-from tests.support.gpu import DEVICE_MIB, MIB, gpu_daemon, listed
+from tests.support.gpu import MIB, gpu_daemon, listed
 from tests.support.planning_bench import Bench
 from tests.support.scripted import ScriptedModel
 from tests.support.vulkan import VulkanEngine, listed_devices
@@ -23,13 +24,16 @@ SAID = "Hello from a device."
 
 
 @pytest.mark.parametrize("devices", [1, 3])
-def test_every_device_is_listed_with_its_memory(gpus: Benches, devices: int) -> None:
+def test_every_device_is_listed_with_its_memory(gpus: Benches, vulkan_engine: VulkanEngine, devices: int) -> None:
+    """Older drivers say that all is free; from Mesa 25 on it is what the host has free at the moment."""
+    said = re.findall(r"(Vulkan\d+): llvmpipe .*\((\d+) MiB, \d+ MiB free\)", listed_devices(vulkan_engine, devices))
     found = listed(gpus(devices).daemon)
-    assert list(found) == [f"Vulkan{number}" for number in range(devices)]
+    assert [(name, str(device["total_bytes"] // MIB)) for name, device in found.items()] == said
+    assert len(said) == devices
     for device in found.values():
         assert device["backend"] == "vulkan"
-        assert device["total_bytes"] == device["free_bytes"] == DEVICE_MIB * MIB
-        assert device["usable_bytes"] == (DEVICE_MIB - 256) * MIB
+        assert 256 * MIB < device["free_bytes"] <= device["total_bytes"]
+        assert device["usable_bytes"] == device["free_bytes"] - 256 * MIB
         assert "llvmpipe" in device["description"]
 
 

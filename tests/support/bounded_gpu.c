@@ -36,7 +36,10 @@ typedef struct { uint32_t type; void *next; memory_properties found; } memory_pr
 typedef struct { uint32_t type; void *next; uint64_t budget[16], usage[16]; } memory_budget;
 typedef struct { char name[256]; uint32_t version; } extension;
 
-enum { OUT_OF_DEVICE_MEMORY = -2, DEVICE_LOST = -4, DEVICE_LOCAL = 1, VISIBLE = 2 | 4 | 8, MEMORY_BUDGET = 1000237000, ROWS = 64 };
+enum { INCOMPLETE = 5, OUT_OF_HOST_MEMORY = -1, OUT_OF_DEVICE_MEMORY = -2, DEVICE_LOST = -4 };
+enum { DEVICE_LOCAL = 1, VISIBLE = 2 | 4 | 8, MEMORY_BUDGET = 1000237000, ROWS = 64 };
+
+#define MEMORY_BUDGET_NAME "VK_EXT_memory_budget"
 
 /* tests/support/bounded_gpu.py writes and reads this */
 typedef struct {
@@ -206,17 +209,22 @@ static int32_t submit(void *queue, uint32_t count, const void *what, uint64_t fe
     return shared->submit_result ? shared->submit_result : its.submit(queue, count, what, fence);
 }
 
+/* The software driver's list without its own VK_EXT_memory_budget (Mesa 25 has it), and with ours where it shall tell. */
 static int32_t extensions(void *physical, const char *layer, uint32_t *count, extension *found) {
-    uint32_t room = *count;
-    int32_t result = its.extensions(physical, layer, count, found);
-    if (layer || !shared->tells) return result;
-    if (found && *count < room) {
-        memset(&found[*count], 0, sizeof *found);
-        strcpy(found[*count].name, "VK_EXT_memory_budget");
-        found[*count].version = 1;
-    }
-    *count += !found || *count < room;
-    return result;
+    static const extension budget = {MEMORY_BUDGET_NAME, 1};
+    uint32_t room = *count, all = 0, kept = 0;
+    if (layer) return its.extensions(physical, layer, count, found);
+    int32_t result = its.extensions(physical, NULL, &all, NULL);
+    extension *theirs = calloc(all + 1, sizeof *theirs);
+    if (!theirs) return OUT_OF_HOST_MEMORY;
+    if (result >= 0) result = its.extensions(physical, NULL, &all, theirs);
+    for (uint32_t index = 0; index < all; index++)
+        if (strcmp(theirs[index].name, MEMORY_BUDGET_NAME) != 0) theirs[kept++] = theirs[index];
+    if (shared->tells) theirs[kept++] = budget;
+    *count = found && room < kept ? room : kept;
+    if (found) memcpy(found, theirs, *count * sizeof *found);
+    free(theirs);
+    return result < 0 ? result : *count < kept ? INCOMPLETE : 0;
 }
 
 static function of_device(void *device, const char *name);

@@ -12,8 +12,6 @@ from tests.support.planning_bench import Bench
 from tests.support.vulkan import VulkanEngine
 
 MIB = 1 << 20
-DEVICE_MIB = 2048
-"""What llama.cpp says that each device has."""
 DRIVER = {
     "GGML_VK_DISABLE_FUSION": "1",
     "LP_NUM_THREADS": "2",
