@@ -70,6 +70,7 @@ def test_a_plan_is_drawn_and_drawn_anew(daemon: RunningDaemon, laptop: Tab) -> N
 def test_a_chosen_plan_is_what_is_loaded(daemon: RunningDaemon, laptop: Tab) -> None:
     page = laptop.go("models/talker")
     plan = section(page, "Plan")
+    expect(plan).to_contain_text("It fits on CPU")
     plan.get_by_role("slider").focus()
     plan.get_by_role("slider").press("Home")
     expect(plan).to_contain_text("1,024 tokens")
