@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import dashboard, files, front, inflight, keys, manage, openai, pages, peers
+from supervisor.api import dashboard, engines, files, front, inflight, keys, manage, openai, pages, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
@@ -60,6 +60,7 @@ def framework(services: Services) -> FastAPI:
     app.include_router(keys.router)
     app.include_router(peers.router)
     app.include_router(files.router)
+    app.include_router(engines.router)
     app.include_router(pages.router)
     app.include_router(dashboard.router)
     app.include_router(front.router)

@@ -15,6 +15,7 @@ from supervisor.service.about import About, Identity
 from supervisor.service.added import Added
 from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
+from supervisor.service.engines import Installed
 from supervisor.service.keys import Keys
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
@@ -53,6 +54,7 @@ class Services:
     plans: Plans
     memory: Memory
     configuration: Configuration
+    installed: Installed
     disk: Disk
     pulls: Pulls
     requests: Requests
@@ -101,6 +103,7 @@ PinningOf = Annotated[Pinning, Depends(_one(lambda all_: all_.pinning))]
 PlansOf = Annotated[Plans, Depends(_one(lambda all_: all_.plans))]
 MemoryOf = Annotated[Memory, Depends(_seen(lambda all_: all_.memory))]
 ConfigurationOf = Annotated[Configuration, Depends(_one(lambda all_: all_.configuration))]
+InstalledOf = Annotated[Installed, Depends(_one(lambda all_: all_.installed))]
 DiskOf = Annotated[Disk, Depends(_one(lambda all_: all_.disk))]
 PullsOf = Annotated[Pulls, Depends(_one(lambda all_: all_.pulls))]
 RequestsOf = Annotated[Requests, Depends(_seen(lambda all_: all_.requests))]

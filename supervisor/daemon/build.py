@@ -21,6 +21,7 @@ from supervisor.daemon.server import Stop
 from supervisor.engines.engine import EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotStore
+from supervisor.llamacpp.store import EngineStore
 from supervisor.planning.learning import Learning
 from supervisor.planning.planner import Planner
 from supervisor.pool.changes import Changes
@@ -42,6 +43,7 @@ from supervisor.service.build import Parts, here, parts
 from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
+from supervisor.service.engines import Installed
 from supervisor.service.keys import Keys
 from supervisor.service.launcher import Launcher
 from supervisor.service.loads import Loads
@@ -179,6 +181,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             plans=plans,
             memory=Memory(built.lookout, pool),
             configuration=Configuration(reloader, registry, world.env),
+            installed=Installed(EngineStore(world.places.engines)),
             disk=Disk(fetcher.hub, registry, pool, pulls),
             pulls=pulls,
             requests=requests,

@@ -65,7 +65,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /props", "GET /slots", "GET /running", "GET /models/sse"),
     *_rows(READ, "GET /api/v1/status", "GET /api/v1/models", "GET /api/v1/devices", "GET /api/v1/toolcalls"),
     *_rows(READ, "GET /api/v1/requests", "GET /api/v1/events", "GET /api/v1/logs", "GET /api/v1/logs/level"),
-    *_rows(READ, "GET /api/v1/memory"),
+    *_rows(READ, "GET /api/v1/memory", "GET /api/v1/engines"),
     *_rows(READ, "GET /api/v1/disk", all_models=True),
     *_rows(MANAGE, "POST /slots/{slot}", "POST /lora-adapters"),
     *_rows(MANAGE, "POST /api/v1/plan", "POST /api/v1/estimate"),  # they tell which files there are
@@ -73,7 +73,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(MANAGE, "POST /api/v1/models/pin", "POST /api/v1/models/unpin", "POST /api/v1/models/verify"),
     *_rows(MANAGE, "POST /api/v1/models", "DELETE /api/v1/models", "DELETE /api/v1/requests/{id}"),
     *_rows(MANAGE, "POST /api/v1/config/reload", "POST /api/v1/logs/level", "POST /api/v1/shutdown"),
-    *_rows(MANAGE, "GET /api/v1/config"),
+    *_rows(MANAGE, "GET /api/v1/config", "POST /api/v1/engines/use"),
     *_rows(MANAGE, "GET /api/v1/keys", "POST /api/v1/keys"),
     *_rows(MANAGE, "DELETE /api/v1/keys/{name}", "POST /api/v1/keys/{name}/rotate"),
     *_rows(MANAGE, "POST /models", "DELETE /models", "POST /models/load", "POST /models/unload"),

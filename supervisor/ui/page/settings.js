@@ -7,6 +7,7 @@ import { refreshStatus, resume } from "./live.js";
 import { clock } from "./format.js";
 import { Act, Problem } from "./widgets.js";
 import { THEMES, applyTheme, theme } from "./theme.js";
+import { Engines } from "./engines.js";
 import { Keys } from "./keys.js";
 
 const CHANGES = ["added", "removed", "relaunched", "adjusted", "restart_needed"];
@@ -20,6 +21,7 @@ export function Settings() {
       <${ThisPage} />
     </div>
     <${Configuration} status=${status} />
+    <${Engines} status=${status} />
     <${Keys} />
   `;
 }
