@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -21,7 +21,9 @@ from supervisor.daemon.server import Stop
 from supervisor.engines.engine import EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotStore
-from supervisor.llamacpp.store import EngineStore
+from supervisor.llamacpp.install import InstallRequest, install
+from supervisor.llamacpp.progress import Report
+from supervisor.llamacpp.store import EngineStore, Manifest
 from supervisor.planning.learning import Learning
 from supervisor.planning.planner import Planner
 from supervisor.pool.changes import Changes
@@ -57,6 +59,7 @@ from supervisor.service.reload import Reloader, Source
 from supervisor.service.remarks import Remarks
 from supervisor.service.requests import Requests
 from supervisor.service.restore import Remembered
+from supervisor.service.smoke import SmokeTest
 from supervisor.service.statuses import Statuses
 from supervisor.service.trials import Trials
 from supervisor.system.child import StopGrace
@@ -181,7 +184,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             plans=plans,
             memory=Memory(built.lookout, pool),
             configuration=Configuration(reloader, registry, world.env),
-            installed=Installed(EngineStore(world.places.engines)),
+            installed=_installed(world),
             disk=Disk(fetcher.hub, registry, pool, pulls),
             pulls=pulls,
             requests=requests,
@@ -197,6 +200,15 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         autoloads = Autoloads(current.view(lambda settings: settings.server.autoload), registry, fetcher.hub, loads)
         guard = _guarded(services, _relaying(world, engines, inflight, calls, autoloads), world)
         yield Daemon(engines, identity, reloader, feed, readiness, guard, connections)
+
+
+def _installed(world: World) -> Installed:
+    trial = SmokeTest(world.places, world.env)
+
+    def make(wanted: InstallRequest, report: Report) -> Awaitable[Manifest]:
+        return install(world.places, world.env, wanted, smoke_test=trial, progress=report)
+
+    return Installed(EngineStore(world.places.engines), make)
 
 
 def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls, autoloads: Autoloads) -> Relaying:

@@ -1,9 +1,9 @@
-"""The installations of `llama-server` that there are, and the choice of one. Clients choose by name, never by path."""
+"""The installations of `llama-server`: shown, chosen, made. Clients choose by name, never by path."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,12 @@ import structlog
 from pydantic import TypeAdapter
 
 from supervisor.errors import EngineNotFound
-from supervisor.llamacpp.store import EngineStore
+from supervisor.llamacpp.install import InstallRequest
+from supervisor.llamacpp.progress import Progress, Report
+from supervisor.llamacpp.store import EngineStore, Manifest
+
+Make = Callable[[InstallRequest, Report], Awaitable[Manifest]]
+"""Installs one. Cancelling it ends the compilers."""
 
 _log = structlog.get_logger()
 
@@ -39,9 +44,10 @@ class EngineList:
 
 @dataclass(frozen=True)
 class Installed:
-    """Shows and chooses. What is chosen counts for the next loads; engines that run stay what they are."""
+    """Shows, chooses and makes. What is chosen counts for the next loads; engines that run stay what they are."""
 
     store: EngineStore
+    make: Make
 
     async def all(self) -> dict[str, Any]:
         """Return `EngineList` as JSON."""
@@ -52,6 +58,24 @@ class Installed:
         await asyncio.to_thread(self._choose, name)
         _log.info("engine_chosen", name=name)
         return await self.all()
+
+    async def made(self, wanted: InstallRequest) -> AsyncIterator[Progress]:
+        """Install one and yield how it goes, the newest step only. Whoever stops listening ends it.
+
+        Raises EngineInstallFailed and its like.
+        """
+        steps = _Newest()
+        making = asyncio.ensure_future(self.make(wanted, steps.put))
+        making.add_done_callback(lambda _: steps.wake())
+        try:
+            while not making.done():
+                step = await steps.next()
+                if step is not None:
+                    yield step
+            _log.info("engine_installed", name=making.result().name)
+        finally:
+            making.cancel()
+            await asyncio.wait({making})
 
     def _choose(self, name: str) -> None:
         if name not in {one.name for one in self.store.engines()}:
@@ -75,6 +99,31 @@ class Installed:
         ]
         found: dict[str, Any] = _JSON.dump_python(EngineList(engines), mode="json")
         return found
+
+
+class _Newest:
+    """Steps as they come, from any thread; one that nobody has read yet is replaced."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._come = asyncio.Event()
+        self._step: Progress | None = None
+
+    def put(self, step: Progress) -> None:
+        """Take a step."""
+        self._step = step
+        self._loop.call_soon_threadsafe(self._come.set)
+
+    def wake(self) -> None:
+        """Let whoever waits look around."""
+        self._come.set()
+
+    async def next(self) -> Progress | None:
+        """Wait; return the newest step, or None where only somebody woke us."""
+        await self._come.wait()
+        self._come.clear()
+        step, self._step = self._step, None
+        return step
 
 
 _JSON = TypeAdapter(EngineList)

@@ -73,7 +73,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(MANAGE, "POST /api/v1/models/pin", "POST /api/v1/models/unpin", "POST /api/v1/models/verify"),
     *_rows(MANAGE, "POST /api/v1/models", "DELETE /api/v1/models", "DELETE /api/v1/requests/{id}"),
     *_rows(MANAGE, "POST /api/v1/config/reload", "POST /api/v1/logs/level", "POST /api/v1/shutdown"),
-    *_rows(MANAGE, "GET /api/v1/config", "POST /api/v1/engines/use"),
+    *_rows(MANAGE, "GET /api/v1/config", "POST /api/v1/engines", "POST /api/v1/engines/use"),
     *_rows(MANAGE, "GET /api/v1/keys", "POST /api/v1/keys"),
     *_rows(MANAGE, "DELETE /api/v1/keys/{name}", "POST /api/v1/keys/{name}/rotate"),
     *_rows(MANAGE, "POST /models", "DELETE /models", "POST /models/load", "POST /models/unload"),

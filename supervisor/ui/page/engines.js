@@ -1,10 +1,10 @@
 // The installations of llama-server, and which of them starts the next models.
 
-import { html, useEffect, useState } from "./preact.js";
-import { get, post } from "./api.js";
+import { html, useEffect, useRef, useState } from "./preact.js";
+import { Refused, call, events, get, post } from "./api.js";
 import { refreshStatus } from "./live.js";
-import { clock } from "./format.js";
-import { Act, Code, Problem } from "./widgets.js";
+import { clock, percent } from "./format.js";
+import { Act, Problem } from "./widgets.js";
 
 export function Engines({ status }) {
   const [engines, setEngines] = useState(null);
@@ -24,10 +24,7 @@ export function Engines({ status }) {
     ${named && html`<p class="small muted">In use now is <code class="break">${status.engine.path}</code>, named by ${status.engine.source}, which goes before the choice here.</p>`}
     ${engines?.length > 0 && html`<${EngineTable} engines=${engines} use=${use} onError=${setError} />`}
     ${engines?.length === 0 && html`<p class="empty">None is installed here.</p>`}
-    <details>
-      <summary>Build or install another one</summary>
-      <${Code} label="For the best back end of this machine" text="supervisor engine build --no-use" />
-    </details>
+    <${Making} done=${took} onError=${setError} />
   </section>`;
 }
 
@@ -54,4 +51,56 @@ function EngineTable({ engines, use, onError }) {
       )}
     </tbody>
   </table>`;
+}
+
+const BACKENDS = { auto: "the best of this machine", cpu: "CPU", cuda: "CUDA", hip: "HIP", vulkan: "Vulkan", metal: "Metal" };
+const ROUTES = { auto: "the official build, else compiled here", release: "the official build", source: "compiled here" };
+
+/** Installs another engine beside the others. It belongs to this page: who leaves ends it. */
+function Making({ done, onError }) {
+  const [backend, setBackend] = useState("auto");
+  const [route, setRoute] = useState("auto");
+  const [step, setStep] = useState(null);
+  const leaving = useRef(null);
+  useEffect(() => () => leaving.current?.abort(), []);
+  const make = async () => {
+    const here = (leaving.current = new AbortController());
+    onError(null);
+    setStep({ stage: "begins", fraction: null, detail: "" });
+    try {
+      const asked = { accept: "text/event-stream", signal: here.signal };
+      for await (const { data } of events(await call("POST", "/api/v1/engines", { backend, route }, asked))) {
+        if (data.state === "failed") throw new Refused(500, data.error);
+        if (data.state === "done") done(data);
+        else setStep(data);
+      }
+    } catch (fault) {
+      if (!here.signal.aborted) onError(fault);
+    }
+    if (!here.signal.aborted) setStep(null);
+  };
+  const stop = () => {
+    leaving.current.abort();
+    setStep(null);
+  };
+  const choice = (name, value, set, all) => html`<label>${name}
+    <select value=${value} onChange=${(event) => set(event.target.value)}>
+      ${Object.entries(all).map(([id, told]) => html`<option key=${id} value=${id}>${told}</option>`)}
+    </select>
+  </label>`;
+  if (!step) {
+    return html`<fieldset>
+      <legend class="unseen">Another engine</legend>
+      ${choice("Another one for", backend, setBackend, BACKENDS)}
+      ${choice("As", route, setRoute, ROUTES)}
+      <button type="button" onClick=${make}>Install</button>
+    </fieldset>`;
+  }
+  return html`<div class="row">
+    <div class="grow">
+      <progress aria-label="Installation" max="1" value=${step.fraction ?? undefined}></progress>
+      <p class="small muted" role="status">${step.stage}${step.fraction === null ? "" : ` · ${percent(step.fraction)}`} ${step.detail}</p>
+    </div>
+    <button type="button" class="danger" onClick=${stop}>Cancel</button>
+  </div>`;
 }
