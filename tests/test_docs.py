@@ -18,6 +18,8 @@ from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 
 
 def shell_blocks(page: str) -> list[list[str]]:
@@ -61,14 +63,13 @@ def test_the_commands_of_the_readme_work(engine_binary: Path) -> None:
     assert "built-in model" in said["bin/supervisor chat demo -m 'Who are you?'"]
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
-def test_every_page_is_reached_from_the_readme_or_another_page(page: str) -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-    assert any(page in other.read_text(encoding="utf-8") for other in pages if other.name != page)
+@pytest.mark.parametrize("page", DOCS, ids=lambda path: path.name)
+def test_every_page_is_reached_from_the_readme_or_another_page(page: Path) -> None:
+    assert any(page.name in other.read_text(encoding="utf-8") for other in PAGES if other != page)
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for target, anchor in re.findall(r"\]\(([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 there = page.parent / target if target else page
@@ -84,7 +85,7 @@ def anchors(page: Path) -> set[str]:
 
 def test_files_of_the_program_that_pages_name_are_there() -> None:
     """A page that says where something is, or which test shows it, names a file."""
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for name in re.findall(r"`((?:tests|supervisor|benchmarks|bin)/[\w/.-]+)`", page.read_text(encoding="utf-8")):
             assert "NAME" in name or name.endswith(".cpp") or (ROOT / name).exists(), f"{page.name} names {name}"
 

@@ -27,7 +27,7 @@ from tests.support import rest_examples
 from tests.support.doc_blocks import ROOT, blocks
 from tests.support.routes import served_routes
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 REST = rest_examples.PAGE.read_text(encoding="utf-8")
 TOOLCALLS = (ROOT / "docs" / "toolcalls.md").read_text(encoding="utf-8")
 CONFIGURATION = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -128,7 +128,7 @@ def python_blocks() -> list[Any]:
 def test_the_python_of_the_pages_runs(text: str, tmp_path: Path) -> None:
     """What asks a daemon, or is a row of a table that is not there, is compiled at least."""
     code = compile(text, "page", "exec", dont_inherit=True) if not text.startswith("    ") else None
-    if code is None or "openai" in text:
+    if code is None or "openai" in text:  # langchain_openai, too
         return
     ensure_demo_model(tmp_path).rename(tmp_path / "model.gguf")
     env = {**os.environ, "PYTHONPATH": str(ROOT)}

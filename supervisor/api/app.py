@@ -79,7 +79,7 @@ class _Dispatch:
     """
 
     def __init__(self, app: ASGIApp, proxied: Proxied) -> None:
-        self._app = SmallBodies(app)
+        self._app = without_cookies(SmallBodies(app))
         self._asked = ServerErrorMiddleware(proxied.asked, _bug)
         self._upstream = ServerErrorMiddleware(proxied.upstream, _bug)
         self._relayed = {path: ServerErrorMiddleware(one, _bug) for path, one in proxied.relayed.items()}
@@ -107,6 +107,16 @@ class _Dispatch:
             return relayed
         row = asked_of(path)
         return self._asked if row is not None and method in row.summary else self._app
+
+
+def without_cookies(app: ASGIApp) -> ASGIApp:
+    """Return `app`, which is told of no cookies: it needs none, and Python takes quadratic time to read some."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+        await app({**scope, "headers": headers}, receive, send)
+
+    return serve
 
 
 def _fault(scope: Scope) -> SupervisorError | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from importlib.resources import files
 
 from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
 router = APIRouter(prefix="/docs", include_in_schema=False)
 
@@ -25,6 +26,7 @@ _HEADERS: Mapping[str, str] = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
+_PIECE = 1 << 14  # bytes
 _PACKED: Mapping[str, str] = {**_HEADERS, "content-encoding": "gzip", "cache-control": "max-age=3600"}
 
 _PAGE = """<!doctype html>
@@ -66,14 +68,27 @@ async def start() -> Response:
 @router.get("/viewer.js")
 async def viewer() -> Response:
     """The viewer (viewer/README.md)."""
-    return Response(_packed("swagger-ui-bundle.js.gz"), media_type="text/javascript", headers=dict(_PACKED))
+    return _file("swagger-ui-bundle.js.gz", "text/javascript")
 
 
 @router.get("/viewer.css")
 async def style() -> Response:
     """Its style."""
-    return Response(_packed("swagger-ui.css.gz"), media_type="text/css", headers=dict(_PACKED))
+    return _file("swagger-ui.css.gz", "text/css")
 
 
+def _file(name: str, kind: str) -> Response:
+    """Return a file in pieces of which one waits at a time: clients that do not read would hold half a MiB each."""
+    data = _packed(name)
+    headers = {**_PACKED, "content-length": str(len(data))}
+    return StreamingResponse(_pieces(data), media_type=kind, headers=headers)
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), _PIECE):
+        yield data[start : start + _PIECE]
+
+
+@cache
 def _packed(name: str) -> bytes:
     return (files("supervisor.api") / "viewer" / name).read_bytes()

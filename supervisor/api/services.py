@@ -90,8 +90,8 @@ async def _feed(request: Request) -> Feed:
     key = key_of(request.scope)
     if key is None:
         return services.feed
-    sees = key.rules.sees if key.rules.models else None
-    return services.feed.of_key(sees, lambda: key.ended(services.keys.clock()) is not None)
+    sees, text = key.rules.sees if key.rules.models else None, key.digest
+    return services.feed.of_key(sees, lambda: key.digest != text or key.ended(services.keys.clock()) is not None)
 
 
 IdentityOf = Annotated[Identity, Depends(_one(lambda all_: all_.identity))]

@@ -19,6 +19,7 @@ import supervisor
 from supervisor.cli.daemon import Daemon, api_key, at_endpoint, explicit_url, find, note_configuration, same_version
 from supervisor.cli.progress import Report
 from supervisor.cli.render import note
+from supervisor.core.environment import MANAGERS
 from supervisor.errors import DaemonAlreadyRunning, DaemonError, RemoteError
 from supervisor.system.owned import inner_folder, own_folder
 from supervisor.system.paths import Places, places
@@ -96,7 +97,10 @@ def _given(args: argparse.Namespace) -> list[str]:
 def _attempt(command: Sequence[str], where: Places, key: str | None, log: BinaryIO, deadline: float) -> Daemon | None:
     """Run one process. None: the state folder belongs to another daemon, which has not spoken up yet."""
     begin = log.seek(0, os.SEEK_END)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    env = {name: value for name, value in os.environ.items() if name not in MANAGERS}
+    process = subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
     try:
         daemon = _answer(where, key, deadline, process)
     except BaseException:

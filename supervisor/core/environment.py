@@ -45,6 +45,9 @@ _SECRET = re.compile(
 )
 _OURS = "SUPERVISOR_"
 
+MANAGERS = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"})
+"""Variables with which a service manager talks to the one process that it started."""
+
 
 def is_secret(name: str) -> bool:
     """Return whether a variable of this name is likely to hold a key, a token or a password."""
@@ -76,9 +79,13 @@ def for_downloads(env: Mapping[str, str]) -> dict[str, str]:
 def for_builds(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of compilers, cmake, git and pip.
 
-    It lacks our own settings and what is named like a secret.
+    It lacks our own settings, what is named like a secret, and what a service manager means for us alone.
     """
-    return {name: value for name, value in env.items() if not name.startswith(_OURS) and not is_secret(name)}
+    return {name: value for name, value in env.items() if not _withheld(name)}
+
+
+def _withheld(name: str) -> bool:
+    return name.startswith(_OURS) or name in MANAGERS or is_secret(name)
 
 
 def _chosen(env: Mapping[str, str], names: Collection[str], prefixes: tuple[str, ...]) -> dict[str, str]:

@@ -48,6 +48,7 @@ class Route:
         takes: the fields that a request has to have besides `model`, with their JSON schema.
         is_form: the request is a form, as files need it, and no JSON.
         prompts: it tells of the prompt that an answer would have, so the parameters mean what they mean there.
+        vectors: its answer is made of the prompt alone, and in llama-server's own forms tells no tokens.
     """
 
     path: str
@@ -59,6 +60,7 @@ class Route:
     takes: Mapping[str, object] = field(default_factory=dict)
     is_form: bool = False
     prompts: bool = False
+    vectors: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,18 +114,20 @@ ROUTES: Final[tuple[Route, ...]] = (
         takes=_PROMPT,
     ),
     Route("/infill", "Fill in the middle of a text.", also=("/v1/infill",), api=RAW, kind="raw", takes=_INFILL),
-    Route("/v1/embeddings", "Turn texts into vectors.", takes=_INPUT),
+    Route("/v1/embeddings", "Turn texts into vectors.", takes=_INPUT, vectors=True),
     Route(
         "/embeddings",
         "Turn texts into vectors, in llama-server's own form.",
         also=("/embedding",),
         takes=_CONTENT,
+        vectors=True,
     ),
     Route(
         "/v1/rerank",
         "Order documents by how well they answer a question.",
         also=("/rerank", "/v1/reranking", "/reranking"),
         takes=_DOCUMENTS,
+        vectors=True,
     ),
     Route(
         "/v1/audio/transcriptions",
@@ -232,6 +236,12 @@ def _plain(path: str) -> str:
 def route_of(path: str) -> Route | None:
     """Return the row of an engine's path, in any of its spellings."""
     return SERVED.get(path)
+
+
+def makes_vectors(path: str) -> bool:
+    """Return whether an engine's path makes vectors or ranks of its prompt."""
+    route = SERVED.get(path)
+    return route is not None and route.vectors
 
 
 def kind_of(path: str) -> Kind | None:

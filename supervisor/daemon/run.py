@@ -7,8 +7,9 @@ import contextlib
 import gc
 import os
 import signal
+import socket
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import structlog
 from supervisor.config import Settings, find_config
 from supervisor.config.current import Current
 from supervisor.config.load import Loaded, Start, load
+from supervisor.config.settings import ServerSettings
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
@@ -48,6 +50,7 @@ from supervisor.system.logfile import LogFile
 from supervisor.system.owned import keep_newest
 from supervisor.system.paths import Places, places
 from supervisor.system.records import end_leftovers
+from supervisor.system.servicemanager import ServiceManager
 from supervisor.system.wakefulness import watch_for_resume
 
 _log = structlog.get_logger()
@@ -80,8 +83,9 @@ class DaemonOptions:
         return replace(loaded, settings=self.on(loaded.settings), overridden=loaded.overridden | said)
 
 
-def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> int:
+def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
+    manager = ServiceManager.taken(env)
     where = places(env)
     own_log = OutputLog(None)
     current = Current(options.on(Settings()))  # until the configuration is read, which may have to be logged
@@ -90,10 +94,11 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
     configured = _configured(options, env, where)
     settings = configured.settings
     current.take_over(settings)
-    check_bind(settings.server, insecure=options.insecure)
     shares = file_shares(allow_many_files())
-    host = settings.server.host
-    with daemon_lock(where), listen(host, settings.server.port, shares.backlog) as listener:
+    passed = manager.listener()
+    server = _reached_at(settings.server, passed)
+    check_bind(server, insecure=options.insecure)
+    with daemon_lock(where), passed or listen(server.host, server.port, shares.backlog) as listener:
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         keep_newest(where.engine_logs(), _ENGINE_LOGS)
@@ -104,13 +109,21 @@ def run_daemon(options: DaemonOptions, env: Mapping[str, str] = os.environ) -> i
             source = Source(
                 configured,
                 partial(_configured, options, env, where),
-                partial(_check, host, insecure=options.insecure),
+                partial(_check, server.host, insecure=options.insecure),
                 time.time,
             )
-            door = Door(listener, shares, host, certificates_of(settings.server))
+            door = Door(listener, shares, server.host, certificates_of(settings.server))
             world = World(current, source, where, env, prober, learning, own_log, control, door, keys)
-            runner.run(_serve(world, build_engines(world)))
+            runner.run(_serve(world, build_engines(world), manager))
     return 0
+
+
+def _reached_at(server: ServerSettings, passed: socket.socket | None) -> ServerSettings:
+    """Return the settings with the address of the socket that was passed, if any: it counts in place of theirs."""
+    if passed is None:
+        return server
+    host, port = passed.getsockname()[:2]
+    return server.model_copy(update={"host": host, "port": port})
 
 
 def _check(host: str, settings: Settings, *, insecure: bool) -> None:
@@ -132,15 +145,15 @@ def _log_settings(settings: Settings) -> logs.LogSettings:
     return logs.LogSettings(server.log_level, server.log_max_mib << 20, server.log_files)
 
 
-async def _serve(world: World, engines: Engines) -> None:
+async def _serve(world: World, engines: Engines, manager: ServiceManager) -> None:
     stop, pool = Stop(), engines.pool
     async with pool:
-        with build_daemon(world, engines, stop) as daemon:
-            await _run(world, daemon, stop)
+        with build_daemon(world, engines, stop) as daemon, _beside(manager.watched()):
+            await _run(world, daemon, stop, manager)
     _log.info("daemon_stopped")
 
 
-async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
+async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager) -> None:
     engines, identity = daemon.engines, daemon.identity
     certificates = world.door.certificates
     server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
@@ -149,12 +162,14 @@ async def _run(world: World, daemon: Daemon, stop: Stop) -> None:
     shown = partial(_leaf, certificates)
     with endpoint_file(world.places, identity.url, identity.started_at, identity.secret, shown) as tell:
         renewed = None if certificates is None else certificates.watch(tell)
-        with _watching(daemon.reloader, engines, stop, renewed), _keeping(world.keys):
+        with _watching(daemon.reloader, engines, stop, manager, renewed), _beside(world.keys.keep()):
             _log.info("daemon_ready", url=identity.url, pid=os.getpid())
+            manager.ready(identity.url)
             gc.freeze()  # what is there now stays: collections need not look at it
             asked = asyncio.ensure_future(stop.asked.wait())
             await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
         _log.info("daemon_stopping")
+        manager.stopping()
         engines.remembered.close()
         await _drain(engines.pool, stop)  # open streams end with their engines, before the server closes
     daemon.feed.close()  # ends those who listen to events
@@ -183,7 +198,11 @@ async def _first_loads(settings: Settings, engines: Engines, readiness: Readines
 
 @contextlib.contextmanager
 def _watching(
-    reloader: Reloader, engines: Engines, stop: Stop, renewed: Coroutine[object, object, None] | None
+    reloader: Reloader,
+    engines: Engines,
+    stop: Stop,
+    manager: ServiceManager,
+    renewed: Coroutine[object, object, None] | None,
 ) -> Iterator[None]:
     """Within the block, take over a configuration whose file changes, or on SIGHUP, and notice suspensions.
 
@@ -198,7 +217,7 @@ def _watching(
         if terminal and not has_terminal():
             stop.ask()  # the terminal that we run in was closed
             return
-        tasks.add(task := asyncio.ensure_future(reloader.reload_quietly()))
+        tasks.add(task := asyncio.ensure_future(_reload(reloader, manager)))
         task.add_done_callback(tasks.discard)
 
     signals = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
@@ -213,10 +232,15 @@ def _watching(
             task.cancel()
 
 
+async def _reload(reloader: Reloader, manager: ServiceManager) -> None:
+    with manager.reloading():
+        await reloader.reload_quietly()
+
+
 @contextlib.contextmanager
-def _keeping(keys: Keys) -> Iterator[None]:
-    """Within the block, write down what keys use."""
-    task = asyncio.ensure_future(keys.keep())
+def _beside(work: Coroutine[object, object, None]) -> Iterator[None]:
+    """Within the block, do this as well."""
+    task = asyncio.ensure_future(work)
     try:
         yield
     finally:

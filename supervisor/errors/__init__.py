@@ -13,6 +13,7 @@ SupervisorError                     internal_error
 │  ├─ DaemonVersionMismatch         version_mismatch
 │  ├─ DaemonAlreadyRunning          daemon_already_running
 │  ├─ AddressInUse                  address_in_use
+│  ├─ PassedSocketUnusable          passed_socket_unusable
 │  ├─ InsecureBind                  insecure_bind
 │  ├─ Overloaded                    overloaded
 │  │  ├─ QueueFull                  queue_full

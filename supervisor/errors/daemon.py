@@ -41,6 +41,12 @@ class AddressInUse(DaemonError):
     code = "address_in_use"
 
 
+class PassedSocketUnusable(DaemonError):
+    """The service manager passed a socket that the daemon cannot serve."""
+
+    code = "passed_socket_unusable"
+
+
 class InsecureBind(DaemonError):
     """The address can be reached from elsewhere, and there is no key."""
 

@@ -38,7 +38,9 @@ _SPACE = re.compile(r"[\x00-\x20\x7f]")
 _LAST_PORT = 65_535
 _REDIRECTS = 5
 _ADDRESSES = 3  # of one name that are tried
-_PIECE = 3 << 14  # bytes that are encoded at a time; a multiple of three, so that the texts can be joined
+_PIECE = 3 << 14  # bytes that are encoded at a time
+_SMALLEST = 256  # bytes of a piece, on the average: each costs a step of its own
+_FEW = 1024  # pieces that may be smaller
 _AGENT = f"llama-supervisor/{__version__}"
 _HEADERS = {"user-agent": _AGENT, "accept": "image/*, audio/*, video/*", "accept-encoding": "identity"}
 
@@ -145,18 +147,22 @@ class Fetch:
     async def _encoded(self, answer: httpx.Response, where: str) -> bytes:
         """Return the body in base64, within the limit."""
         texts: list[bytes] = []
-        size, rest = 0, b""
-        async for piece in answer.aiter_raw(_PIECE):
+        size, count, rest = 0, 0, bytearray()
+        async for piece in answer.aiter_raw():
             size += len(piece)
+            count += 1
+            if count > _FEW + size // _SMALLEST:
+                raise _failed(where, "its server sends it in too many small pieces")
             if size > self.rules.most:
                 raise MediaTooLarge(
                     f"There are more than {self.rules.most >> 20} MiB at the address (server.fetch_max_mib).",
                     param=where,
                 )
             rest += piece
-            whole = len(rest) - len(rest) % 3
-            texts.append(base64.b64encode(rest[:whole]))
-            rest = rest[whole:]
+            if len(rest) >= _PIECE:
+                whole = len(rest) - len(rest) % 3
+                texts.append(base64.b64encode(rest[:whole]))
+                del rest[:whole]
         return b"".join((*texts, base64.b64encode(rest)))
 
 

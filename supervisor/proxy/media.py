@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,16 +13,21 @@ from supervisor.core.requests.media import (
     FetchRules,
     Place,
     check_scheme,
+    ends_with_a_medium,
     has_no_places,
     is_address,
+    may_hold_media,
     may_name_media,
     places,
     put_in,
 )
+from supervisor.core.routes import makes_vectors
 from supervisor.core.stream.outgoing import set_fields
+from supervisor.engines.client import EngineClient
 from supervisor.errors import InvalidRequest, MediaUrlRefused, SupervisorError
 from supervisor.proxy.bodies import ClientJson, Room
 from supervisor.proxy.fetching import Fetch, Resolve, resolved
+from supervisor.system.aside import aside
 
 _MOST = 32  # addresses of one request
 _AT_ONCE = 4  # of one request
@@ -29,7 +35,10 @@ _ALL_AT_ONCE = 32
 
 
 class Media:
-    """The media of all requests. `rules`: those in force now."""
+    """The media of all requests. `rules`: those in force now.
+
+    They are fetched beside the loop that relays: a server that sends chunks of one byte would hold it up for seconds.
+    """
 
     def __init__(self, rules: Callable[[], FetchRules] = FetchRules, resolve: Resolve = resolved) -> None:
         self._rules = rules
@@ -58,7 +67,7 @@ class Media:
 
         async def one(place: Place) -> None:
             async with own, self._turns:
-                result[place.text] = data = await fetch.data_url(place)
+                result[place.text] = data = await aside(partial(fetch.data_url, place))
                 room.take(len(data))
 
         try:
@@ -77,6 +86,47 @@ def check_unseen(texts: Sequence[bytes | memoryview]) -> None:
             "The request seems to name images, sound or video, and has too many small values, or is not plain JSON, so "
             "that their addresses cannot be checked. Send less at once, or the text alone."
         )
+
+
+def check_sent(body: ClientJson, text: bytes, fields: Mapping[str, object]) -> None:
+    """Refuse what a request became, where it names media by addresses that nobody has fetched. Raise MediaUrlRefused.
+
+    body: before. text, fields: what the engine gets.
+    """
+    if text is body.text or has_no_places(text):
+        return
+    for place in places(fields):
+        if is_address(body.whole(place.text, MOST_URL + 1)):
+            raise MediaUrlRefused(
+                "The address of the medium stands where none is expected. Send the medium itself, as a data: URL.",
+                param=place.shown,
+            )
+
+
+async def check_ending(client: EngineClient, path: str, body: ClientJson) -> None:
+    """Refuse vectors of a content that ends with a medium, unless the model's tokenizer adds an end behind it.
+
+    llama-server b11434 has no token then of which it could tell the vector, and aborts. Raise InvalidRequest.
+    """
+    if not makes_vectors(path) or not await body.work(partial(_may_end_with_a_medium, body)):
+        return
+    without, ended = [await _tokens(client, add_special=special) for special in (False, True)]
+    if without[-1:] == ended[-1:]:
+        raise InvalidRequest(
+            "A content of the request ends with an image, sound or video, of which this model's engine makes no vector "
+            "without a text behind it. Add a part with a text."
+        )
+
+
+def _may_end_with_a_medium(body: ClientJson) -> bool:
+    return ends_with_a_medium(body.fields) or any(map(may_hold_media, body.unseen()))
+
+
+async def _tokens(client: EngineClient, *, add_special: bool) -> Sequence[object]:
+    asked = json.dumps({"content": "a", "add_special": add_special}).encode()
+    async with client.post("/tokenize", asked) as answer:
+        tokens = (await answer.json_object()).get("tokens")
+        return tokens if isinstance(tokens, list) else ()
 
 
 def _named(body: ClientJson) -> Sequence[Place]:

@@ -10,13 +10,18 @@ from starlette.types import Scope
 
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import needed_of_engine
-from supervisor.core.stream.chat import is_one
+from supervisor.core.routes import makes_vectors
+from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.meter import Meter, TailMeter
 from supervisor.engines.client import EngineResponse
 from supervisor.errors import ModelDoesNotFit, SupervisorError
 
 KEY: Final = "supervisor.key"
 """The place of the key in an ASGI scope; not there where nothing limits the request."""
+
+
+_OK: Final = 200
+_BYTES_OF_A_TOKEN: Final = 4  # of a request of whose tokens the engine says nothing
 
 
 def key_of(scope: Scope) -> Key | None:
@@ -42,22 +47,29 @@ class Unmetered:
 
 
 class Metered(Unmetered):
-    """An answer whose tokens are counted for a key, however the block ends; `several`: it may have several choices."""
+    """An answer whose tokens are counted for a key, however the block ends.
 
-    __slots__ = ("_key", "_meter", "_several")
+    several: it may have several choices. untold: tokens of its prompt where it tells none.
+    """
 
-    def __init__(self, key: Key, *, several: bool) -> None:
+    __slots__ = ("_key", "_meter", "_several", "_untold")
+
+    def __init__(self, key: Key, *, several: bool, untold: int = 0) -> None:
         self._key = key
         self._several = several
+        self._untold = untold
         self._meter: Meter | TailMeter | None = None
 
     def __exit__(self, *_: object) -> None:
         """Count what was heard."""
         if self._meter is not None:
-            self._key.spend(*self._meter.tokens())
+            prompt, completion = self._meter.tokens()
+            self._key.spend(prompt or self._untold, completion)
 
     def hears(self, upstream: EngineResponse) -> EngineResponse:
         """Return the answer, which is counted while it is read."""
+        if upstream.status != _OK:
+            self._untold = 0
         whole = self._several or upstream.content_type != "text/event-stream"
         self._meter = Meter() if whole else TailMeter()
         return upstream.heard_by(self._meter.hear)
@@ -67,12 +79,23 @@ UNMETERED: Final = Unmetered()
 """The answers of requests that nothing limits."""
 
 
-def metered(key: Key | None, asked: Mapping[str, object] | None = None) -> Unmetered:
-    """Return the block in which an answer is counted for a key; `asked`: what the request says, if that is known."""
+def metered(key: Key | None, asked: Mapping[str, object] | None = None, path: str = "", size: int = 0) -> Unmetered:
+    """Return the block in which an answer is counted for a key.
+
+    asked: what the request says, if that is known. path: of the engine. size: bytes of the request.
+    """
     if key is None:
         return UNMETERED
-    one = asked is not None and is_one(asked.get("n")) and not isinstance(asked.get("prompt"), list)
-    return Metered(key, several=not one)
+    untold = -(-size // _BYTES_OF_A_TOKEN) if makes_vectors(path) else 0
+    one = asked is not None and asks_for_one(asked) and not isinstance(asked.get("prompt"), list)
+    return Metered(key, several=not one, untold=untold)
+
+
+def check_spent(key: Key | None) -> None:
+    """Raise RateLimited, BudgetSpent where a key has used its tokens up while its request waited for an engine."""
+    refusal = None if key is None else key.may_generate(time.time())
+    if refusal is not None:
+        raise refusal
 
 
 def check_key(key: Key | None, method: str, path: str) -> None:

@@ -37,8 +37,8 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
-from supervisor.proxy.media import Media
-from supervisor.proxy.metered import key_of, metered, told
+from supervisor.proxy.media import Media, check_ending, check_sent
+from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.server import transport_of
@@ -106,6 +106,7 @@ class RelayEndpoint:
             body = await self.relaying.media.put_in(body, room)
         prepared, asked = await body.work(partial(self._prepared, body, entry))
         plan = outgoing_request(kind_of(prepared.path), prepared.asked)
+        plan = plan if key is None else plan.telling(prepared.asked)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
             several = entry.policy.replicas_max > 1
             affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
@@ -134,14 +135,17 @@ class RelayEndpoint:
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
         """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.
 
-        Raises InvalidRequest for a parameter that is out of bounds.
+        Raises InvalidRequest for a parameter that is out of bounds, MediaUrlRefused.
         """
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
         if (self.route.generates or self.route.prompts) and not self.route.is_form:  # whose fields are texts
             body = _fitted(body, entry.requests)
-        return self.relaying.tool_calls.prepare(self.route.path, body, entry), body.fields
+        prepared = self.relaying.tool_calls.prepare(self.route.path, body, entry)
+        if not self.route.is_form:
+            check_sent(body, prepared.body, prepared.asked)
+        return prepared, body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """Return the way to wait for an engine, where the client can hear something meanwhile."""
@@ -167,6 +171,8 @@ class RelayEndpoint:
         lease = await job.acquire()
         job.request.is_with(lease.number)
         try:
+            if not responder.said and not job.has_kept:
+                check_spent(job.key)
             await (_ask if job.limit is None else _ask_within)(job, lease, responder)
         except (EngineUnreachable, StreamBroken) as error:
             if said := job.broken_by(error):
@@ -207,9 +213,10 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
 
 
 async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
+    await check_ending(lease.client, job.prepared.path, job.body)
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
-    with metered(job.key, job.prepared.asked) as meter:
+    with metered(job.key, job.prepared.asked, job.prepared.path, job.body.size) as meter:
         async with job.sent(lease.client, path, payload) as upstream:
             answer = meter.hears(upstream)
             if job.limit is not None:

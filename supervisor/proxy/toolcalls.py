@@ -38,7 +38,7 @@ from supervisor.core.recovery.typed import Chunk, Head, Usage
 from supervisor.core.recovery.usage import added
 from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.routes import route_of
-from supervisor.core.stream.chat import is_one
+from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.outgoing import set_fields
 from supervisor.core.toolcalls.mode import ToolMode
@@ -353,7 +353,7 @@ class Watch(Plain):
 
     def _judging(self) -> Judge | None:
         wanted = self._nudges > 0 or self._again() is not Again.NEVER
-        return self._judge if wanted and is_one(self._asked.get("n")) else None
+        return self._judge if wanted and asks_for_one(self._asked) else None
 
     def _judge(self, ending: Ending) -> AskAgain | None:
         again = self._again()

@@ -24,20 +24,20 @@ from supervisor.core.engine_output.errors import error_in
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import LOOKS
-from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, route_of
+from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, makes_vectors, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
 from supervisor.core.text.foreignjson import written
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
-from supervisor.errors import EngineLost, ModelNotLoaded, RouteNotFound, SupervisorError
+from supervisor.errors import EngineLost, InvalidRequest, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.pool.pool import Lease
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
-from supervisor.proxy.media import check_unseen
-from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, key_of, metered, told
+from supervisor.proxy.media import check_ending, check_sent, check_unseen
+from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, check_spent, key_of, metered, told
 from supervisor.proxy.naming import seen_by, split_query
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.relay import Relaying
@@ -121,7 +121,8 @@ class UpstreamEndpoint:
     ) -> None:
         (model, target), (body, said) = where, await self._with_media(where[1], given, room)
         query = scope.get("query_string", b"").decode("latin-1")
-        kind = header(scope, b"content-type").decode("latin-1") or JSON
+        as_json = said is not None and said.content_type == JSON  # for the engine, too, whatever the client calls it
+        kind = JSON if as_json else header(scope, b"content-type").decode("latin-1") or JSON
         call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body)
         if scope["method"] == "GET" and (target in LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
@@ -130,13 +131,18 @@ class UpstreamEndpoint:
             options = self.relaying.registry.find(model).options
             await asyncio.to_thread(check_slot_action, model, options, query, self.slots_max_bytes())
             call = replace(call, content_type=JSON)  # as a form it could name another action
-        generates = said is not None and call.method == "POST" and _generates(target)
-        generation = await said.work(partial(_generation, call, target, said)) if said and generates else None
+        posts, key = call.method == "POST", key_of(scope)
+        generates, vectors = posts and _generates(target), posts and makes_vectors(target)
+        if said is None and (vectors or (generates and key is not None)):
+            raise InvalidRequest("The request body is no JSON that can be read here (docs/relay.md).")
+        generation = await said.work(partial(_generation, call, target, said, key)) if said and generates else None
         stream = generation is not None and generation.stream
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
-                with metered(key_of(scope), None if generation is None else generation.prepared.asked) as meter:
-                    acquire = self._acquire(model, Patience.of(scope))
+                asked = None if generation is None else generation.prepared.asked
+                with metered(key, asked, target, room.size) as meter:
+                    spender = key if generates or vectors else None
+                    acquire = self._acquire(model, Patience.of(scope), spender, (target, said))
                     await self._with_lease(request, (call, acquire), generation, (responder, meter))
             except asyncio.CancelledError:
                 error = request.was_cancelled()
@@ -173,8 +179,22 @@ class UpstreamEndpoint:
                     raise
         raise ModelNotLoaded(f"'{model}' is not loaded, and {call.target} does not load it.", param="model")
 
-    def _acquire(self, model: str, patience: Patience | None) -> Callable[[], Awaitable[Lease]]:
-        acquire = partial(self.relaying.pool.acquire, model)
+    def _acquire(
+        self, model: str, patience: Patience | None, spender: Key | None, asked: tuple[str, ClientJson | None]
+    ) -> Callable[[], Awaitable[Lease]]:
+        path, said = asked
+
+        async def acquire() -> Lease:
+            lease = await self.relaying.pool.acquire(model)
+            try:
+                check_spent(spender)
+                if said is not None:
+                    await check_ending(lease.client, path, said)
+            except BaseException:
+                lease.release()
+                raise
+            return lease
+
         return acquire if patience is None else partial(patience.while_it_lasts, acquire)
 
     async def _with_lease(
@@ -268,10 +288,13 @@ class _Generation:
         return relay.broken
 
 
-def _generation(call: _Call, path: str, request: ClientJson) -> _Generation:
-    """Return the request for a generation."""
+def _generation(call: _Call, path: str, request: ClientJson, key: Key | None) -> _Generation:
+    """Return the request for a generation. Raise MediaUrlRefused."""
     prepared = plainly(path, request)
+    if request.content_type == JSON:
+        check_sent(request, prepared.body, prepared.asked)
     plan = outgoing_request(kind_of(prepared.path), prepared.asked)
+    plan = plan if key is None else plan.telling(prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
     kind = call.content_type if request.content_type == JSON else request.content_type
     sent = replace(call, target=prepared.path + call.target.removeprefix(path), body=body, content_type=kind)

@@ -203,6 +203,80 @@ def test_an_answer_counts_as_the_engine_counts_it(
     assert found == {"requests": 1, "prompt_tokens": prompt, "completion_tokens": 4}
 
 
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("/completion", {"return_tokens": True}),
+        ("/completion", {"n_indent": 1}),
+        ("/completion", {"stream": True}),
+        ("/upstream/open-model/completions", {"n_indent": 1}),
+        ("/upstream/open-model/completion", {"stream_options": []}),
+    ],
+    ids=str,
+)
+def test_a_client_that_wants_no_account_of_tokens_has_used_them(
+    daemon: RunningDaemon, limited: httpx.Client, path: str, more: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    name = f"n{abs(hash(request.node.name)) % 10**9}"
+    body = {"prompt": "hello", "n_predict": 4, "response_fields": ["content"], **more}
+    with holder(daemon, name) as client:
+        answer = client.post(path, json={"model": "open-model", **body})
+        assert answer.status_code == 200, answer.text
+    found = usage(daemon, name)
+    assert found["prompt_tokens"] > 0
+    assert found["completion_tokens"] == 4
+
+
+@pytest.mark.parametrize(
+    "more", [{"n_cmpl": 3}, {"n_cmpl": 3, "stream": True}, {"n": 1, "n_cmpl": 3, "stream": True}], ids=str
+)
+def test_every_choice_counts_whatever_their_number_is_called(
+    daemon: RunningDaemon, limited: httpx.Client, more: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    name = f"n{abs(hash(request.node.name)) % 10**9}"
+    with holder(daemon, name) as client:
+        answer = client.post("/v1/chat/completions", json={"model": "open-model", **SAID, **more})
+        assert answer.status_code == 200, answer.text
+    assert usage(daemon, name)["completion_tokens"] == 12
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"prompt": "hello", "n_predict": 4, "response_fields": ["content"], "x": ' + b"[" * 600 + b"]" * 600 + b"}",
+        b'{"prompt": "hello", "n_predict": 4, "response_fields": ["content"], "x": 1' + b"0" * 5000 + b"}",
+        b'--x\r\ncontent-disposition: form-data; name="prompt"\r\n\r\nhello\r\n--x--\r\n',
+    ],
+    ids=["nesting", "a number", "a form"],
+)
+def test_a_key_generates_nothing_that_cannot_be_counted(
+    daemon: RunningDaemon, limited: httpx.Client, body: bytes
+) -> None:
+    kind = {"content-type": "multipart/form-data; boundary=x"} if body.startswith(b"--") else {}
+    answer = limited.post("/upstream/open-model/completion", content=body, headers=kind)
+    assert code(answer) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embeddings", {"content": "hello" * 100}),
+        ("/upstream/open-model/embedding", {"content": "hello" * 100}),
+    ],
+)
+def test_vectors_in_the_engine_s_own_form_count_by_their_size(
+    daemon: RunningDaemon, limited: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    name = f"own{len(path)}"
+    with holder(daemon, name) as client:
+        answer = client.post(path, json={"model": "open-model", **body})
+        assert answer.status_code == 200, answer.text
+        assert "usage" not in answer.text
+        assert client.post(path, json={"model": "open-model", "content": 5}).status_code >= 400
+        assert client.post("/tokenize", json={"model": "open-model", "content": "x" * 1000}).status_code == 200
+    assert 125 <= usage(daemon, name)["prompt_tokens"] <= 150
+
+
 def test_vectors_count_their_prompt(daemon: RunningDaemon, limited: httpx.Client) -> None:
     with holder(daemon, "vectors") as client:
         answer = client.post("/v1/embeddings", json={"model": "open-model", "input": "hello"})
@@ -280,6 +354,55 @@ def test_who_follows_is_told_nothing_more_once_its_key_is_revoked(
         reading.join(PATIENCE)
         assert not reading.is_alive()
         assert rest == []
+
+
+@pytest.mark.parametrize("path", ["/api/v1/events", "/api/v1/logs?model=open-model&follow=true&lines=1"])
+def test_who_follows_with_a_text_that_was_replaced_is_told_nothing_more(
+    daemon: RunningDaemon, limited: httpx.Client, path: str
+) -> None:
+    name = "rotated-of-logs" if "logs" in path else "rotated"
+    with holder(daemon, name) as client, client.stream("GET", path) as answer:
+        heard = answer.iter_text()
+        next(heard)
+        assert daemon.http.post(f"/api/v1/keys/{name}/rotate").status_code == 200
+        rest: list[str] = []
+        reading = threading.Thread(target=lambda: rest.extend(heard), daemon=True)
+        reading.start()
+        daemon.http.post("/api/v1/models/unload", json={"model": "open-model", "now": True})
+        daemon.load("open-model")
+        reading.join(PATIENCE)
+        assert not reading.is_alive()
+        assert rest == []
+
+
+def test_a_budget_that_is_spent_while_a_request_waits_ends_its_wait(engine_binary: Path, talker: Path) -> None:
+    models = {"one-slot": {"file": str(talker), "parallel": 1, "ctx_size": 65536}}
+    with (
+        scratch_home() as home,
+        running_daemon(home, engine_binary, {"models": models}, env={"SUPERVISOR_API_KEY": ROOT}) as running,
+    ):
+        running.http.headers["authorization"] = f"Bearer {ROOT}"
+        running.load("one-slot")
+        with holder(running, "queuer", token_budget=1) as client:
+            answers: list[tuple[int, str]] = []
+
+            def ask(path: str) -> None:
+                answers.append(code(client.post(path, json={"model": "one-slot", **SAID})))
+
+            paths = ("/v1/chat/completions", "/upstream/one-slot/v1/chat/completions")
+            waiting = [threading.Thread(target=ask, args=(path,)) for path in paths]
+            body = {"model": "one-slot", **GOES_ON, "max_tokens": 2000}
+            with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+                heard = answer.iter_bytes()
+                next(heard)
+                for one in waiting:
+                    one.start()
+                wait_until(lambda: len(running.http.get("/api/v1/requests").json()["requests"]) == 3, "they wait")
+                for _ in heard:
+                    pass
+            for one in waiting:
+                one.join(PATIENCE)
+            assert answers == [(429, "budget_spent")] * 2
 
 
 def test_the_counts_are_in_the_file_once_the_daemon_has_ended(engine_binary: Path, talker: Path) -> None:

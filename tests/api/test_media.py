@@ -55,6 +55,26 @@ def test_what_may_not_be_fetched_is_not_asked_for(seeing: RunningDaemon, path: s
     assert server.asked == []
 
 
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embeddings", "/upstream/seeing/v1/embeddings"])
+def test_a_vector_of_nothing_but_a_picture_ends_no_engine(seeing: RunningDaemon, path: str) -> None:
+    """llama-server aborts where no token stands behind the last picture, and takes everybody's answers with it."""
+    seeing.load("seeing")
+    engine = seeing.model("seeing")["pid"]
+    with media_server() as server:
+        part = {"type": "image_url", "image_url": {"url": server.url()}}
+        for content in ([part], [{"type": "text", "text": "a"}, part, {"type": "text", "text": ""}]):
+            answer = seeing.http.post(path, json={"model": "seeing", "input": [{"content": content}]})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_request")
+        hidden = {"model": "seeing", "input": [{"content": [part], "x": [[1]] * 70_000}]}
+        assert seeing.http.post(path, json=hidden).status_code == 400
+        unread = b'{"model": "seeing", "input": [{"content": [{"type": "image_url"}]}], "x": 1' + b"0" * 5000 + b"}"
+        assert seeing.http.post(path, content=unread).status_code == 400
+        behind = [part, {"type": "text", "text": "a"}]
+        answer = seeing.http.post(path, json={"model": "seeing", "input": [{"content": behind}]})
+        assert answer.status_code == 200, answer.text
+    assert seeing.model("seeing")["pid"] == engine
+
+
 def test_by_default_nothing_inside_is_reached(daemon: RunningDaemon) -> None:
     with media_server() as server:
         for url in (server.url(), server.url().replace("http:", "https:")):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Message
 
+from supervisor.api.pages import style, viewer
 from supervisor.api.peers import CHANGES
 from supervisor.core.routes import SERVED
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
@@ -60,6 +64,28 @@ def test_the_page_may_load_and_run_only_what_is_the_daemon_s(daemon: RunningDaem
     assert policy["script-src"] == policy["connect-src"] == "'self'"
     assert policy["frame-ancestors"] == "'none'"
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("file", [viewer, style])
+def test_a_client_that_does_not_read_is_sent_a_piece_at_a_time(file: Callable[[], Awaitable[Response]]) -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def serve() -> None:
+        never = asyncio.Event()
+
+        async def receive() -> Message:
+            await never.wait()
+            raise AssertionError("the client neither asks nor leaves")
+
+        await (await file())({"type": "http", "asgi": {"spec_version": "2.4"}}, receive, send)
+
+    asyncio.run(serve())
+    pieces = [message["body"] for message in sent[1:]]
+    assert max(map(len, pieces)) <= 1 << 16
+    assert dict(sent[0]["headers"])[b"content-length"] == str(sum(map(len, pieces))).encode()
 
 
 def test_the_viewer_is_the_one_that_its_page_names() -> None:

@@ -35,7 +35,10 @@ def test_the_development_lock_contains_the_runtime_lock() -> None:
 @pytest.mark.parametrize("kind", ["runtime", "dev"])
 def test_every_dependency_is_locked(kind: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    asked = project["project"]["dependencies"] + (project["dependency-groups"]["dev"] if kind == "dev" else [])
+    groups = project["dependency-groups"]
+    development = [one for one in groups["dev"] if isinstance(one, str)] + groups["docs"]
+    assert {"include-group": "docs"} in groups["dev"]
+    asked = project["project"]["dependencies"] + (development if kind == "dev" else [])
     names = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in asked}
     assert names <= {name for name, _ in pins(kind)}
 

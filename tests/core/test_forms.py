@@ -167,6 +167,7 @@ def test_parts_and_texts_have_bounds_and_files_have_none() -> None:
         (b"multipart/form-data; boundary=", None),
         (b"multipart/mixed; boundary=abc", None),
         (b"multipart/form-data; boundary=" + b"x" * 201, None),
+        (b"multipart/form-data; boundary=x" + b";" * 1000, None),
         (b"", None),
         (b"\xff; boundary=\xff", None),
     ],

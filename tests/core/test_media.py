@@ -12,6 +12,7 @@ from supervisor.core.requests.media import (
     FetchRules,
     address_of,
     check_scheme,
+    ends_with_a_medium,
     has_no_places,
     is_address,
     may_be_reached,
@@ -102,6 +103,39 @@ FORMS: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
+DISGUISES: tuple[dict[str, Any], ...] = (
+    {"type": "image_url", "image_url": DATA},
+    {"type": "image_url", "image_url": {"url": DATA}},
+    {"type": "input_image", "image_url": DATA},
+    {"type": "image", "source": {"type": "url", "url": DATA}},
+    {"type": "input_audio", "input_audio": {"data": DATA}},
+)
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+@pytest.mark.parametrize("form", [name for name in FORMS if name != "decisions, beside"])
+def test_a_message_that_looks_like_a_part_hides_none_of_its_parts(form: str, disguise: dict[str, Any]) -> None:
+    fields, path, _ = FORMS[form]
+
+    def disguised(value: Any) -> Any:
+        if isinstance(value, list):
+            return [disguised(one) for one in value]
+        if isinstance(value, dict):
+            inner = {key: disguised(one) for key, one in value.items()}
+            return {**disguise, **inner} if {"content", "output", "messages"} & inner.keys() else inner
+        return value
+
+    found = {place.shown for place in places({key: disguised(value) for key, value in fields.items()})}
+    assert path in found
+
+
+def test_nothing_is_looked_for_in_what_will_be_replaced() -> None:
+    inner = {"type": "image", "source": {"type": "url", "url": URL}}
+    outer = {"type": "image", "source": {"type": "url", "url": URL, "x": inner}}
+    (found,) = places({"input": {"x": outer}})
+    assert found.shown == "input.x.source"
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_seen_and_filled(form: str) -> None:
     fields, path, kind = FORMS[form]
@@ -117,6 +151,22 @@ def test_every_form_is_seen_and_filled(form: str) -> None:
         )
     else:
         assert json.dumps(filled) == before.replace(URL, DATA)
+
+
+ENDINGS: tuple[tuple[dict[str, Any], bool], ...] = (
+    ({"input": "a"}, False),
+    ({"input": ["a", [1, 2], {"content": "a"}, {"content": [5, {}]}]}, False),
+    ({"input": {"content": [CHAT_PART, {"type": "text", "text": "a"}]}}, False),
+    ({"input": {"content": [CHAT_PART, {"type": "text", "text": ""}]}}, True),
+    ({"input": ["a", {"content": [CHAT_PART]}], "content": "a"}, True),
+    ({"content": [{"content": [{"type": "text", "text": "a"}, CHAT_PART]}]}, True),
+    ({"input": "a", "content": [{"content": [CHAT_PART]}]}, False),
+)
+
+
+@pytest.mark.parametrize(("fields", "ends"), ENDINGS)
+def test_a_content_ends_with_a_medium_that_has_no_text_behind_it(fields: dict[str, Any], ends: bool) -> None:
+    assert ends_with_a_medium(fields) is ends
 
 
 def test_what_an_unread_request_says_of_media_is_noticed_in_every_spelling() -> None:

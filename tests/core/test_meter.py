@@ -49,6 +49,12 @@ def test_a_streamed_chat_counts_its_timings(by: type[Meter | TailMeter]) -> None
     assert counted(CHAT[:500], CHAT[500:-20], CHAT[-20:], by=by) == (25, 8)
 
 
+def test_what_a_model_says_hides_no_tokens() -> None:
+    said = {"finish_reason": "stop", "message": {"content": "x.delta"}}
+    whole = json.dumps({"choices": [said], "timings": TIMINGS}, separators=(",", ":"))
+    assert counted(whole.encode()) == (25, 8)
+
+
 def test_it_does_not_matter_how_it_is_cut() -> None:
     for size in (1, 7, 64, 300):
         assert counted(*(CHAT[at : at + size] for at in range(0, len(CHAT), size))) == (25, 8), size

@@ -7,6 +7,7 @@ import base64
 import ssl
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_network
 
@@ -138,6 +139,18 @@ def test_what_is_too_large_is_refused_while_it_arrives(server: MediaServer) -> N
     server.answers["/x"] = endless
     assert "fetch_max_mib" in refused(MediaTooLarge, server.url("/x"))
     assert stopped.wait(PATIENCE)
+
+
+def test_what_comes_in_crumbs_is_given_up(server: MediaServer) -> None:
+    """Each of them costs a step, so a server could keep its clients at work for as long as it likes."""
+
+    def crumbs(handler: BaseHTTPRequestHandler) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ntransfer-encoding: chunked\r\n\r\n"
+        with suppress(OSError):
+            handler.wfile.write(head + b"1\r\na\r\n" * 5000 + b"0\r\n\r\n")
+
+    server.answers["/crumbs"] = crumbs
+    assert "small pieces" in refused(MediaNotFetched, server.url("/crumbs"))
 
 
 def test_what_takes_too_long_is_given_up(server: MediaServer) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
@@ -14,9 +16,12 @@ import pytest
 from starlette.types import ASGIApp, Message
 
 from supervisor.core.requests.media import FetchRules
+from supervisor.core.requests.outline import Payload
 from supervisor.core.routes import SERVED
-from supervisor.proxy.bodies import Bodies
-from supervisor.proxy.media import Media
+from supervisor.engines.client import EngineResponse
+from supervisor.errors import MediaUrlRefused
+from supervisor.proxy.bodies import Bodies, ClientJson
+from supervisor.proxy.media import Media, check_sent
 from supervisor.proxy.relay import RelayEndpoint
 from supervisor.proxy.upstream import upstream_endpoint
 from tests.proxy.test_bodies import MIB, _Engine, ask, pieces_of, relaying_to
@@ -128,6 +133,40 @@ def test_messages(server: MediaServer) -> None:
     assert found["messages"][0]["content"][0]["source"] == expected
 
 
+SECRET = "http://127.0.0.1:1/inside"
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/upstream/m/v1/messages"])
+@pytest.mark.parametrize("source", [{"url": SECRET}, {"type": "file", "url": SECRET}, {"type": "URL", "url": SECRET}])
+def test_a_source_of_another_type_is_no_address(path: str, source: dict[str, Any]) -> None:
+    part = {"type": "image", "source": source}
+    result = {"type": "tool_result", "tool_use_id": "1", "content": [part]}
+    for more in ({}, {"tools": [{"name": "f", "input_schema": {}}]}):
+        request = {"messages": [{"role": "user", "content": [{"type": "text", "text": "?"}, part, result]}], **more}
+        _, found = asked(path, json.dumps({"model": "m", **request}).encode())
+        assert "inside" not in json.dumps([json.loads(body) for _, body in found])
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": TOOLS}], ids=["a chat", "a chat with tools"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/m/v1/chat/completions"])
+def test_a_message_that_looks_like_a_part_is_looked_into(path: str, more: dict[str, Any]) -> None:
+    request = chat(SECRET, **more)
+    request["messages"][0] |= {"type": "image_url", "image_url": DATA}
+    error = refused(path, json.dumps({"model": "m", **request}).encode(), FetchRules())
+    assert (error["code"], error["param"]) == ("media_url_refused", "messages.0.content.0.image_url.url")
+
+
+def test_what_a_request_becomes_names_no_media_that_nobody_fetched() -> None:
+    text = json.dumps({"messages": []}).encode()
+    body = ClientJson(text, {"messages": []}, len(text), Bodies(MIB, MIB))
+    became = chat(SECRET)
+    with pytest.raises(MediaUrlRefused) as raised:
+        check_sent(body, json.dumps(became).encode(), became)
+    assert raised.value.param == "messages.0.content.0.image_url.url"
+    check_sent(body, json.dumps(chat(DATA)).encode(), chat(DATA))
+    check_sent(body, text, became)  # the client's own, which has been looked at
+
+
 def test_sound(server: MediaServer) -> None:
     server.answers["/a.wav"] = lambda handler: answer(handler, b"RIFF", kind="audio/x-wav")
     part = {"type": "input_audio", "input_audio": {"data": server.url("/a.wav"), "format": "wav"}}
@@ -148,7 +187,8 @@ def test_sound(server: MediaServer) -> None:
 )
 def test_paths_that_generate_nothing(server: MediaServer, path: str) -> None:
     part = {"type": "image_url", "image_url": {"url": server.url()}}
-    found = engine_gets(path, {"input": [{"content": [part]}], "messages": [{"content": [part]}]})
+    parts = [part, {"type": "text", "text": "behind it"}]
+    found = engine_gets(path, {"input": [{"content": parts}], "messages": [{"content": parts}]})
     assert found["input"][0]["content"][0]["image_url"]["url"] == DATA
     assert found["messages"][0]["content"][0]["image_url"]["url"] == DATA
 
@@ -185,6 +225,52 @@ def test_too_many_addresses_are_refused(server: MediaServer) -> None:
     )
 
 
+def test_media_are_fetched_beside_the_loop_that_relays(server: MediaServer) -> None:
+    """What a server sends makes steps long, and others would wait for each."""
+    threads: list[int] = []
+
+    async def resolve(host: str) -> Sequence[str]:
+        threads.append(threading.get_ident())
+        return ("127.0.0.1",)
+
+    async def run() -> int:
+        body = json.dumps(chat(server.url())).encode()
+        bodies = Bodies(MIB, MIB)
+        with bodies.room() as room:
+            request = ClientJson(body, json.loads(body), len(body), bodies)
+            await Media(lambda: RULES, resolve).put_in(request, room)
+        return threading.get_ident()
+
+    own = asyncio.run(run())
+    assert len(threads) == 1
+    assert own not in threads
+
+
+def test_a_client_that_leaves_ends_the_fetching() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    async def resolve(host: str) -> Sequence[str]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ()
+
+    async def run() -> None:
+        body = json.dumps(chat("http://example.invalid/")).encode()
+        bodies = Bodies(MIB, MIB)
+        with bodies.room() as room:
+            request = ClientJson(body, json.loads(body), len(body), bodies)
+            fetching = asyncio.ensure_future(Media(lambda: RULES, resolve).put_in(request, room))
+            assert await asyncio.to_thread(begun.wait, PATIENCE)
+            fetching.cancel()
+            await asyncio.wait([fetching])
+        assert await asyncio.to_thread(ended.wait, PATIENCE)
+
+    asyncio.run(run())
+
+
 def test_media_count_as_a_part_of_the_body(server: MediaServer) -> None:
     """What is fetched takes memory as what is sent does, and is bounded with it."""
     server.answers["/large"] = lambda handler: answer(handler, b"x" * (1 << 20))
@@ -217,6 +303,38 @@ def test_media_count_as_a_part_of_the_body(server: MediaServer) -> None:
 )
 def test_what_only_an_engine_can_read_may_name_no_media(body: bytes) -> None:
     assert refused("/upstream/m/x", body)["code"] == "invalid_request"
+
+
+class _Noting(_Engine):
+    """An engine that notes as what each body comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: list[str] = []
+
+    def send(
+        self, method: str, target: str, body: Payload, content_type: str
+    ) -> AbstractAsyncContextManager[EngineResponse]:
+        self.kinds.append(content_type)
+        return super().send(method, target, body, content_type)
+
+
+@pytest.mark.parametrize("path", ["/upstream/m/completion", "/upstream/m/v1/embeddings", "/upstream/m/x"])
+@pytest.mark.parametrize("size", [0, 300_000], ids=["small", "large"])
+def test_what_was_read_as_json_is_no_form_for_the_engine(path: str, size: int) -> None:
+    """A text that the daemon leaves out may hold the parts of a form."""
+    form = b"\r\n--x\r\ncontent-disposition: form-data; name=prompt\r\n\r\nhello\r\n--x--\r\n" if size else b""
+    body = b'{"prompt": "' + b"x" * size + form + b'", "input": "a"}'
+    headers = [(b"content-type", b"multipart/form-data; boundary=x")]
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+
+    async def run() -> list[str]:
+        engine, bodies = _Noting(), Bodies(64 * MIB, 64 * MIB)
+        await ask(app_for(engine, bodies, path, RULES), pieces_of(body), scope={**scope, "headers": headers})
+        assert len(engine.asked) == 1
+        return engine.kinds
+
+    assert asyncio.run(run()) == ["application/json"]
 
 
 def test_parts_that_nobody_looks_into_may_name_no_media(server: MediaServer) -> None:

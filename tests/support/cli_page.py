@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from supervisor.cli.registry import VERBS, Registry, Verb
 from tests.support.made import ROOT, Made
@@ -23,21 +24,26 @@ _KEPT = re.compile(rf"^{_ANY}\n.*?^{_BY_HAND}\n(.*?)(?=^###? )", re.MULTILINE | 
 _HEAD = "| option | |\n|---|---|\n"
 _ME, _OWN = "supervisor", ""
 
+Groups: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Rows of options by the title of their group."""
+
+Pairs: TypeAlias = Iterable[tuple[str, str]]
+
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """A verb, or a verb of a verb: its parser, and its rows of options by the title of their group."""
 
     name: str
     parser: argparse.ArgumentParser
-    groups: Mapping[str, tuple[str, ...]]
+    groups: Groups
 
 
 def page(verbs: Registry, text: str) -> str:
     """Return the page as it has to be, with what is written by hand in `text`."""
     by_hand, nothing = dict(_KEPT.findall(text)), "\n"
-    parts = {name: _parts(verbs, name) for name in verbs.records}
-    shared = _shared(parts.values())
+    parts = {name: parts_of(verbs, name) for name in verbs.records}
+    shared = shared_groups(parts.values())
     made = [
         f"### {name}\n\n{_MADE.format(name=name)}\n{_section(verbs.records[name], parts[name], shared)}"
         f"{_BY_HAND}\n{by_hand.get(name) or nothing}"
@@ -47,19 +53,19 @@ def page(verbs: Registry, text: str) -> str:
     return f"{head}{_TABLE}\n{_table(verbs, parts)}\n{''.join(made)}{_SHARED}{''.join(_chapters(shared))}"
 
 
-def _shared(parts: Iterable[list[_Part]]) -> dict[str, tuple[str, ...]]:
+def shared_groups(parts: Iterable[list[Part]]) -> dict[str, tuple[str, ...]]:
     """The groups that several verbs have, row for row."""
     by_verb = ({group for one in every for group in one.groups.items()} for every in parts)
     seen = Counter(group for groups in by_verb for group in sorted(groups))
     return {title: rows for (title, rows), count in seen.items() if count > 1 and title != _OWN}
 
 
-def _parts(verbs: Registry, name: str) -> list[_Part]:
+def parts_of(verbs: Registry, name: str) -> list[Part]:
     """The verb's parser, or those of its own verbs."""
     parser = verbs.add_to(argparse.ArgumentParser(prog=_ME).add_subparsers(), name)
     inner = next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
     found = {name: parser} if inner is None else {f"{name} {word}": one for word, one in inner.choices.items()}
-    return [_Part(word, one, groups_of(one)) for word, one in found.items()]
+    return [Part(word, one, groups_of(one)) for word, one in found.items()]
 
 
 def groups_of(parser: argparse.ArgumentParser) -> dict[str, tuple[str, ...]]:
@@ -83,7 +89,7 @@ def _row(action: argparse.Action) -> str:
     return "| " + " | ".join(text.replace("|", "\\|") for text in (", ".join(names), told)) + " |\n"
 
 
-def _usage(parser: argparse.ArgumentParser) -> str:
+def usage(parser: argparse.ArgumentParser) -> str:
     """The command line in short, as `load TARGET`."""
     words = [str(action.metavar) for action in parser._actions if not action.option_strings and action.metavar]
     optional = {str(action.metavar) for action in parser._actions if action.nargs == "?"}
@@ -91,16 +97,16 @@ def _usage(parser: argparse.ArgumentParser) -> str:
     return " ".join([parser.prog.removeprefix(f"{_ME} "), *shown])
 
 
-def _table(verbs: Registry, parts: Mapping[str, list[_Part]]) -> str:
+def _table(verbs: Registry, parts: Mapping[str, list[Part]]) -> str:
     rows = []
     for name, verb in verbs.records.items():
-        usage = _usage(parts[name][0].parser) if len(parts[name]) == 1 else f"{name} …"
+        shown = usage(parts[name][0].parser) if len(parts[name]) == 1 else f"{name} …"
         also = f" (also: {', '.join(f'`{alias}`' for alias in verb.aliases)})" if verb.aliases else ""
-        rows.append(f"| [`{usage}`](#{name}) | {verb.summary}{also} |\n")
+        rows.append(f"| [`{shown}`](#{name}) | {verb.summary}{also} |\n")
     return f"| verb | does |\n|---|---|\n{''.join(rows)}"
 
 
-def _section(verb: Verb, parts: list[_Part], shared: Mapping[str, tuple[str, ...]]) -> str:
+def _section(verb: Verb, parts: list[Part], shared: Groups) -> str:
     width = max(len(command) for command, _ in verb.examples)
     examples = "".join(f"{_ME} {command:<{width}}  # {does}\n" for command, does in verb.examples)
     exits = "".join(f"\nExit code {code}: {meaning}.\n" for code, meaning in verb.exits)
@@ -110,16 +116,16 @@ def _section(verb: Verb, parts: list[_Part], shared: Mapping[str, tuple[str, ...
     return f"\n```sh\n{examples}```\n\n{''.join(told)[:-1]}{exits}\n"
 
 
-def _options(part: _Part, shared: Mapping[str, tuple[str, ...]], inner: bool) -> str:
+def _options(part: Part, shared: Groups, inner: bool) -> str:
     own = [row for title, rows in part.groups.items() if shared.get(title) != rows for row in rows]
     also = [f"[{title}](#{_anchor(title)})" for title, rows in part.groups.items() if shared.get(title) == rows]
-    text = f"`{_ME} {_usage(part.parser)} [options]`"
+    text = f"`{_ME} {usage(part.parser)} [options]`"
     text += f": {_paragraph(part.parser.description or '')}\n" if inner else "\n"
     text += f"\n{_HEAD}{''.join(own)}" if own else ""
     return text + (f"\nAlso: {', '.join(also)}.\n" if also else "")
 
 
-def _chapters(shared: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+def _chapters(shared: Groups) -> Iterator[str]:
     for title, rows in shared.items():
         yield f"\n### {title[:1].upper()}{title[1:]}\n\n{_HEAD}{''.join(rows)}"
 

@@ -16,12 +16,15 @@ from tests.support import (
     dialect_table,
     error_table,
     leaving,
+    man_page,
     module_table,
     option_tables,
     parameter_table,
     plan_example,
+    reference_pages,
     route_table,
     state_diagram,
+    trouble_page,
 )
 from tests.support.made import ROOT, Made
 from tests.test_house import FLOORS
@@ -29,14 +32,17 @@ from tests.test_house import FLOORS
 MADE: tuple[Made, ...] = (
     *option_tables.PARTS,
     cli_page.VERBS_AND_OPTIONS,
+    man_page.MAN,
     dialect_table.TABLE,
     error_table.TABLE,
     error_table.TREE,
     parameter_table.TABLE,
+    *reference_pages.PARTS,
     route_table.TABLE,
     *leaving.TABLES,
     Made(module_table.PAGE, module_table.TABLE, partial(module_table.table, FLOORS)),
     state_diagram.DIAGRAM,
+    trouble_page.ERRORS,
     plan_example.PLAN,
 )
 

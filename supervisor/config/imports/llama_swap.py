@@ -218,7 +218,7 @@ def _swap_group(group: Mapping[str, object], known: Mapping[str, object]) -> Swa
 def _further(data: Mapping[str, object], found: Carried) -> None:
     known = found.models
     for name in _list(_mapping(_mapping(data.get("hooks")).get("on_startup")).get("preload")):
-        if name in known:
+        if isinstance(name, str) and name in known:
             known[name]["preload"] = True
         else:
             found.note("hooks.on_startup.preload", f"there is no model {name!r}")

@@ -22,6 +22,9 @@ MOST_CHARACTERS: Final = 1000
 MOST_ELEMENTS: Final = 1000
 """Of the grammar, with every repetition written out."""
 
+MOST_OPTIONAL: Final = 100
+"""Of its parts that may be left out, likewise: an engine that follows n of them takes steps by the cube of n."""
+
 _MOST_DEPTH: Final = 32
 _REPEATS: Final = re.compile(r"\*|\+|\?|\{(\d*+)(,?)(\d*+)\}")
 _RUN: Final = re.compile(r"[^\\.\[\](){}*+?^$|]+(?![*+?{])")  # characters of which none is repeated
@@ -45,6 +48,7 @@ class _Part:
         text: of the grammar; of characters, these.
         size: its elements, written out.
         nullable: it matches the empty text, too.
+        optional: its parts that may be left out, written out.
         character: it is one, or several of which none is repeated.
     """
 
@@ -52,6 +56,7 @@ class _Part:
     size: int = 1
     nullable: bool = False
     character: bool = False
+    optional: int = 0
 
     @property
     def written(self) -> str:
@@ -97,7 +102,9 @@ class _Reader:
         if len(ways) == 1:
             return ways[0]
         text = " | ".join(way.written for way in ways)
-        return self._sized(_Part(text, sum(way.size for way in ways), any(way.nullable for way in ways)))
+        optional = sum(way.optional for way in ways)
+        size, nullable = sum(way.size for way in ways), any(way.nullable for way in ways)
+        return self._sized(_Part(text, size, nullable, optional=optional))
 
     def _sequence(self, depth: int) -> _Part:
         if depth == 0:
@@ -108,7 +115,9 @@ class _Reader:
                 break
             parts.append(self._repeated(self._atom(depth)))
         text = " ".join(_joined(parts)) or '""'
-        return self._sized(_Part(text, sum(part.size for part in parts), all(part.nullable for part in parts)))
+        optional = sum(part.optional for part in parts)
+        size, nullable = sum(part.size for part in parts), all(part.nullable for part in parts)
+        return self._sized(_Part(text, size, nullable, optional=optional))
 
     def _ends_here(self) -> bool:
         """Read the sign of the end, if it stands at the end."""
@@ -147,7 +156,7 @@ class _Reader:
         inner = self.alternatives(depth + 1)
         if not self._takes(")"):
             self._refuse("has a ( that is not closed")
-        return _Part(f"({inner.written})", inner.size, inner.nullable)
+        return _Part(f"({inner.written})", inner.size, inner.nullable, optional=inner.optional)
 
     def _escape(self) -> _Part:
         """Read what stands behind a backslash."""
@@ -227,12 +236,16 @@ class _Reader:
             self._refuse("has a repetition whose end is before its beginning")
         if most is None and part.nullable:
             self._refuse("repeats without end what may be empty")
-        size = part.size * max(least + (most is None), most or 0, 1)
-        return self._sized(_Part(_times(part.written, least, most), size, part.nullable or least == 0))
+        times = max(least + (most is None), most or 0, 1)
+        optional = max(part.optional, part.nullable) * times + (least == 0)
+        nullable = part.nullable or least == 0
+        return self._sized(_Part(_times(part.written, least, most), part.size * times, nullable, optional=optional))
 
     def _sized(self, part: _Part) -> _Part:
         if part.size > MOST_ELEMENTS:
             raise NotRegular(f"its repetitions make more than {MOST_ELEMENTS} elements when they are written out")
+        if part.optional > MOST_OPTIONAL:
+            raise NotRegular(f"more than {MOST_OPTIONAL} of its parts may be left out when repetitions are written out")
         return part
 
     @property

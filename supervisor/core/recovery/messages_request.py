@@ -178,9 +178,12 @@ def _parts(block: _Block) -> list[Part]:
 
 
 def _image(source: _Source) -> list[Part]:
-    url = source.get("url")
-    if source.get("type") == "base64":
+    """Return a picture as a part; of a source of another type, as the engine, nothing."""
+    kind, url = source.get("type"), None
+    if kind == "base64":
         url = f"data:{source.get('media_type', 'image/jpeg')};base64,{source.get('data', '')}"
+    elif kind == "url":
+        url = source.get("url")
     return [{"type": "image_url", "image_url": {"url": url}}] if url else []
 
 

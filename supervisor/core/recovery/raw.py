@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from supervisor.core.recovery.typed import Chunk, Delta, Head, RawEvent, Usage
-from supervisor.core.stream.chat import is_one
+from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.toolcalls import REGISTRY
 
 TEMPLATE_PATH: Final = "/apply-template"
@@ -41,7 +41,7 @@ def can_go_raw(body: Mapping[str, object]) -> bool:
     constrained = wanted == "required" or isinstance(wanted, Mapping)
     engine_s = ("response_format", "grammar", "json_schema", "logprobs", "n_probs", "continue_final_message")
     special = any(body.get(key) for key in engine_s) or _goes_on(body.get("messages"))
-    return not constrained and not special and is_one(body.get("n")) and _is_text(body.get("messages"))
+    return not constrained and not special and asks_for_one(body) and _is_text(body.get("messages"))
 
 
 def template_request(body: Mapping[str, object]) -> dict[str, object]:

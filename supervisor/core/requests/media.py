@@ -110,8 +110,9 @@ def places(fields: Mapping[str, object]) -> Iterator[Place]:
         elif isinstance(value, dict):
             found = tuple(_of_part(value, path))
             yield from found
-            if not found:
-                waiting += _below(value, path)
+            taken = {place.path for place in found}
+            # what looks like a part may be a message, whose `type` no engine reads
+            waiting += [one for one in _below(value, path) if one[1] not in taken]
 
 
 def _below(value: Mapping[str, object], path: Path) -> Iterable[tuple[object, Path]]:
@@ -143,15 +144,40 @@ def _named(value: object, path: Path, kind: str) -> Iterator[Place]:
                 yield Place((*path, key), kind, value[key])
 
 
+def ends_with_a_medium(fields: Mapping[str, object]) -> bool:
+    """Return whether one of the contents of which a request wants vectors has no text behind its last medium."""
+    asked = fields.get("input", fields.get("content"))
+    entries = asked if isinstance(asked, list) else [asked]
+    contents = (entry.get("content") for entry in entries if isinstance(entry, dict))
+    return any(isinstance(content, list) and _last_is_medium(content) for content in contents)
+
+
+def _last_is_medium(content: list[object]) -> bool:
+    for part in reversed(content):
+        if isinstance(part, dict):
+            if part.get("type") in _PARTS:
+                return True
+            if isinstance(part.get("text"), str) and part["text"]:
+                return False
+    return False
+
+
+def may_hold_media(text: bytes | memoryview) -> bool:
+    """Return whether a request that nobody has read may hold media, in whatever form; False: it does not."""
+    return _is_in(_TELLTALES[0], text)
+
+
 def may_name_media(text: bytes | memoryview) -> bool:
     """Return whether a request that nobody has read may name media by their addresses; False: it does not.
 
     It is searched in pieces, as a search keeps all other threads waiting.
     """
-    return all(
-        any(one.search(text, start, start + _SEARCHED + _LONGEST_TELLTALE) for start in range(0, len(text), _SEARCHED))
-        for one in _TELLTALES
-    )
+    return all(_is_in(one, text) for one in _TELLTALES)
+
+
+def _is_in(telltale: re.Pattern[bytes], text: bytes | memoryview) -> bool:
+    starts = range(0, len(text), _SEARCHED)
+    return any(telltale.search(text, start, start + _SEARCHED + _LONGEST_TELLTALE) for start in starts)
 
 
 def is_address(text: str) -> bool:

@@ -16,6 +16,11 @@ def is_one(count: object) -> bool:
     return count is None or count == 1
 
 
+def asks_for_one(request: Mapping[str, object]) -> bool:
+    """Return whether a request asks for one answer to a prompt, by OpenAI's name and by the engine's."""
+    return is_one(request.get("n")) and is_one(request.get("n_cmpl"))
+
+
 class ChatFold(ChunkFold):
     """The collector of one chat answer's chunks."""
 

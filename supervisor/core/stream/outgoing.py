@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
-from supervisor.core.stream.chat import ChatFold, is_one
+from supervisor.core.stream.chat import ChatFold, asks_for_one
 from supervisor.core.stream.completions import CompletionFold
 from supervisor.core.stream.fold import Collector, StreamFold
 from supervisor.core.stream.raw_completions import RawFold
@@ -45,6 +45,13 @@ class OutgoingRequest:
     drop_progress: bool = False
     reason: str | None = None
     fields: tuple[str, ...] = ()
+
+    def telling(self, body: Mapping[str, object]) -> OutgoingRequest:
+        """Return the same, but that the answer tells its tokens, whatever the client's `body` wants left out of it."""
+        wanted = {**body, **self.changes}.get("response_fields")
+        if not isinstance(wanted, list) or not wanted:
+            return self
+        return replace(self, changes={**self.changes, "response_fields": [*wanted, "timings"]})
 
     def new_fold(self) -> StreamFold | None:
         """Return a collector for this answer; None when it is passed on."""
@@ -162,7 +169,7 @@ _UNFOLDABLE: Mapping[Kind, tuple[Rule, ...]] = {
     ),
     "responses": (
         (_wants_probabilities, "a streamed chat with probabilities is refused together with tools"),
-        (lambda body: not is_one(body.get("n")), "the answers of several choices cannot be told apart"),
+        (lambda body: not asks_for_one(body), "the answers of several choices cannot be told apart"),
         _INDENTED,
     ),
     "transcript": (),

@@ -47,7 +47,7 @@ groups:
   g2: {persistent: true, members: [emb]}
   g3: {members: [vllm]}
 routing: {scheduler: {settings: {fifo: {priority: {qwen: 100}}}}}
-hooks: {on_startup: {preload: [qwen, zz]}}
+hooks: {on_startup: {preload: [qwen, zz, [a], {b: 1}]}}
 """
 
 

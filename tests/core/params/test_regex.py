@@ -68,6 +68,12 @@ REFUSED: tuple[tuple[str, str], ...] = (
     ("(a{100}){11}", "written out"),
     ("(a{1000}){0,0}{9}", "two repetitions"),
     ("a{" + "9" * 500 + "}", "written out"),
+    ("a?" * 101, "may be left out"),
+    ("(a?){101}", "may be left out"),
+    ("((a?){20}){20}", "may be left out"),
+    ("(a*b?){51}", "may be left out"),
+    ("(a?|b*){51}", "may be left out"),
+    ("(()){101}", "may be left out"),
     ("a" * 1001, "longer than"),
     ("(" * 40 + ")" * 40, "inside each other"),
     ("\ud83d", "half a character"),
@@ -84,6 +90,11 @@ def test_what_is_not_regular_or_too_large_is_refused_with_the_reason(pattern: st
 
 def test_the_largest_grammar_is_taken() -> None:
     assert grammar_of(f"a{{{MOST_ELEMENTS}}}") == f'root ::= "a"{{{MOST_ELEMENTS}}}\n'
+
+
+@pytest.mark.parametrize("pattern", ["a?" * 100, "(a?){100}", "((a?){10}){10}", "a{0,1000}", "(a{0,10}b){90}"])
+def test_what_may_be_left_out_is_counted_as_an_engine_follows_it(pattern: str) -> None:
+    assert grammar_of(pattern)
 
 
 def test_the_page_names_the_largest_repetition() -> None:

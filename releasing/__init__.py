@@ -1,0 +1,1 @@
+"""Makes a release: `bin/release VERSION`. Publishing it is a person's act."""
