@@ -21,7 +21,7 @@ from tests.support.scripted import ScriptedModels
 from tests.support.vulkan import require_vulkan_engine
 from tests.support.weighty import write_weighty
 
-FOLDER = ROOT / "docs"
+FOLDER = ROOT / "docs" / "images"
 PICTURES = ("overview", "plan", "playground", "phone")
 _LAPTOP = {"viewport": {"width": 1240, "height": 780}}
 _PHONE = {"viewport": {"width": 390, "height": 800}, "is_mobile": True, "has_touch": True}
