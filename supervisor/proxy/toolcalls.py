@@ -317,12 +317,13 @@ class Watch(Plain):
         write = partial(_completion, self._asked, prompt)
         return write() if len(prompt) <= _AT_ONCE else await asyncio.to_thread(write)
 
-    def finish(self) -> None:
-        """Note that the answer is over."""
+    def finish(self) -> int:
+        """Note that the answer is over; return how many tool calls were seen in it."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
         self._owner.record(self._model, self._tally, failed=failed)
+        return self._tally.native + self._tally.recovered.total()
 
     def _can_go_raw(self) -> bool:
         return can_go_raw(self._asked) and self._request.size <= _MOST_RAW

@@ -80,6 +80,9 @@ class _Answer:
         self.full_content_type = kind.encode()
         self._body = body
 
+    def heard_by(self, listener: Callable[[bytes], None]) -> _Answer:
+        return self
+
     async def json_object(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._body)
         return found

@@ -52,6 +52,9 @@ class _Engine:
     def release(self) -> None:
         self.leased -= 1
 
+    def heard_by(self, listener: Callable[[bytes], None]) -> _Engine:
+        return self
+
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
         yield cast(EngineResponse, self)
@@ -83,7 +86,7 @@ async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completion
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting, naming)
     endpoint = RelayEndpoint(SERVED[path], relaying)
     body = json.dumps({"model": "m", "stream": stream, "max_tokens": 1, "messages": [], **more}).encode()
-    sent = await answer_of(endpoint, {}, body)
+    sent = await answer_of(endpoint, {"headers": []}, body)
     assert not list(inflight)
     return sent
 
