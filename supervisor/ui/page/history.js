@@ -138,7 +138,7 @@ const MEASURES = [
 ];
 
 function Percentiles({ sums }) {
-  return html`<table>
+  return html`<table class="narrow">
     <caption class="unseen">Percentiles of the requests</caption>
     <thead>
       <tr><th scope="col">${count(sums.requests)} requests, ${count(sums.errors)} failed</th>
@@ -170,7 +170,7 @@ function Ended({ rows }) {
           <td data-name="Model">${one.model ? html`<a class="break" href=${placeOf(one.model)}>${one.model}</a>` : "–"}</td>
           <td data-name="Path"><code>${one.path}</code></td>
           <td data-name="Outcome" class=${one.code ? "bad" : ""}>${one.code ?? one.finish ?? one.status}${one.calls ? `, ${count(one.calls)} calls` : ""}</td>
-          <td class="number" data-name="Tokens" title=${`${count(one.cached_tokens)} of the prompt from the cache`}>${count(one.prompt_tokens)} + ${count(one.completion_tokens)}</td>
+          <td class="number" data-name="Tokens" title=${`${count(one.cached_tokens)} of the prompt from the cache`}>${one.prompt_tokens === null && one.completion_tokens === null ? "–" : `${count(one.prompt_tokens)} + ${count(one.completion_tokens)}`}</td>
           <td class="number" data-name="First token">${duration(one.first)}</td>
           <td class="number" data-name="Speed">${speed(one.tokens_per_second)}</td>
           <td class="number" data-name="Took">${duration(one.seconds)}</td>
