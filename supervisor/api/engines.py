@@ -30,10 +30,13 @@ _ROUTES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class MakeRequest(Strict):
-    """What to install: for which back end, and whether as the official build or compiled here."""
+    """What to install: for which back end, and whether as the official build or compiled here.
 
-    backend: Literal["auto", "cpu", "cuda", "hip", "vulkan", "metal"] = "auto"
-    route: Literal["auto", "release", "source"] = "auto"
+    Both have to be said: a call without words begins nothing that takes minutes.
+    """
+
+    backend: Literal["auto", "cpu", "cuda", "hip", "vulkan", "metal"]
+    route: Literal["auto", "release", "source"]
 
 
 class UseRequest(Strict):

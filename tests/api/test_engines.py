@@ -127,6 +127,12 @@ def code(daemon: RunningDaemon) -> str:
     return str(daemon.http.post("/api/v1/engines", json=RELEASE).json()["error"]["code"])
 
 
+def test_nothing_is_installed_unless_it_is_said_what(daemon: RunningDaemon) -> None:
+    for body in ({}, {"backend": "cpu"}, {"route": "release"}, {"backend": "/bin/sh", "route": "source"}):
+        answer = daemon.http.post("/api/v1/engines", json=body)
+        assert answer.json()["error"]["code"] == "invalid_request"
+
+
 def test_the_choices_are_those_of_the_command() -> None:
     schema = MakeRequest.model_json_schema()["properties"]
     assert tuple(schema["backend"]["enum"]) == verb.BACKENDS

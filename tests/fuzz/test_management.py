@@ -27,6 +27,7 @@ pytestmark = pytest.mark.engine
 JSON = "application/json"
 EXAMPLES = 20
 ENDS_THE_DAEMON = {("post", "/api/v1/shutdown")}
+TAKES_MINUTES = {("post", "/api/v1/engines")}  # it downloads and compiles; tests/api/test_engines.py asks it
 HAS_NO_END = {("get", "/api/v1/events"), ("get", "/models/sse")}
 TARGETS = st.sampled_from(["demo", "other", "nobody", "/nowhere.gguf", "owner/repo:Q4_0", "ollama:x"])
 """What a text that names a model says in half of the cases."""
@@ -37,7 +38,7 @@ def operations() -> list[tuple[str, str]]:
     relayed = {*SERVED, *(row.path for row in ASKED)}
     every = [(method, path) for path, found in schema()["paths"].items() if path not in relayed for method in found]
     ours = [(method, path) for method, path in every if not path.startswith(UPSTREAM)]
-    kept = [one for one in ours if one not in ENDS_THE_DAEMON | HAS_NO_END]
+    kept = [one for one in ours if one not in ENDS_THE_DAEMON | TAKES_MINUTES | HAS_NO_END]
     return sorted(kept, key=lambda one: "keys" in one[1])  # last: once there is a key, a call without one is refused
 
 
