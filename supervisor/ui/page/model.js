@@ -10,6 +10,7 @@ import { ModelActions, load, unload } from "./actions.js";
 import { Planner } from "./planner.js";
 import { LogTail } from "./logs.js";
 import { SettingsTable } from "./settings.js";
+import { Happened } from "./history.js";
 
 const IDLE = new Set(["unloaded", "failed", "backoff"]);
 
@@ -41,6 +42,7 @@ export function Model({ target }) {
       ${model && html`<${Facts} model=${model} />`}
     </div>
     ${model && html`<${Effective} model=${model} />`}
+    ${model && html`<${Happened} model=${model.id} moment=${`${model.state}/${model.failed_at}`} />`}
     ${model && html`<section class="card" aria-labelledby="log"><header><h2 id="log">Log</h2><a href=${`#/logs/${encodeURIComponent(model.id)}`}>Whole log</a></header><${LogTail} model=${model.id} short /></section>`}
   `;
 }

@@ -5,6 +5,7 @@ import { get } from "./api.js";
 import { useStore } from "./store.js";
 import { bytes } from "./format.js";
 import { Problem, State, placeOf } from "./widgets.js";
+import { useSummary } from "./history.js";
 import { ModelTable } from "./overview.js";
 
 const MOST = 60; // rows of the search that are shown
@@ -12,6 +13,7 @@ const MOST = 60; // rows of the search that are shown
 export function Models() {
   const { models } = useStore();
   const [error, setError] = useState(null);
+  const summary = useSummary();
   const all = [...models.values()];
   return html`
     <div class="head"><h1>Models</h1></div>
@@ -19,7 +21,7 @@ export function Models() {
     <${Search} models=${all} />
     <section class="card" aria-labelledby="all-models">
       <header><h2 id="all-models">Known models</h2><span class="small muted">configured, built in, or loaded before</span></header>
-      ${all.length ? html`<${ModelTable} models=${all} onError=${setError} />` : html`<p class="empty">None is known yet.</p>`}
+      ${all.length ? html`<${ModelTable} models=${all} summary=${summary} onError=${setError} />` : html`<p class="empty">None is known yet.</p>`}
     </section>
   `;
 }

@@ -4,15 +4,17 @@ import { html, useEffect, useState } from "./preact.js";
 import { useStore } from "./store.js";
 import { watchMemory } from "./live.js";
 import { DeviceBar, Legend } from "./bars.js";
-import { bytes, count, duration, tokens } from "./format.js";
+import { bytes, count, duration, speed, tokens } from "./format.js";
 import { Problem, State, placeOf, useClock } from "./widgets.js";
 import { ModelActions } from "./actions.js";
+import { Throughput, useSummary } from "./history.js";
 
 const GONE = new Set(["unloaded"]);
 
 export function Overview() {
   const state = useStore();
   const [error, setError] = useState(null);
+  const summary = useSummary();
   useEffect(watchMemory, []);
   const models = [...state.models.values()];
   const here = models.filter((one) => !GONE.has(one.state));
@@ -29,9 +31,10 @@ export function Overview() {
     <section class="card" aria-labelledby="loaded">
       <header><h2 id="loaded">Models</h2><a href="#/models">Load a model</a></header>
       ${here.length
-        ? html`<${ModelTable} models=${here} onError=${setError} />`
+        ? html`<${ModelTable} models=${here} summary=${summary} onError=${setError} />`
         : html`<p class="empty">No model is loaded. A request loads the one that it names; <a href="#/models">or load one here</a>.</p>`}
     </section>
+    <${Throughput} summary=${summary} />
   `;
 }
 
@@ -52,14 +55,15 @@ function Tiles({ state, models }) {
   </dl>`;
 }
 
-/** Models with what they do, and what can be done with them. */
-export function ModelTable({ models, onError }) {
+/** Models with what they do, and what can be done with them. `summary`: of the last hour, for their speed. */
+export function ModelTable({ models, summary, onError }) {
   const at = useClock();
   return html`<table class="stack">
     <thead>
       <tr>
         <th scope="col">Model</th><th scope="col">State</th><th scope="col" class="number">Context</th>
         <th scope="col" class="number">At work</th><th scope="col" class="number">Waiting</th>
+        <th scope="col" class="number">Speed</th>
         <th scope="col" class="number">Memory</th><th scope="col" class="number">Leaves in</th>
         <th scope="col"><span class="unseen">Actions</span></th>
       </tr>
@@ -72,6 +76,7 @@ export function ModelTable({ models, onError }) {
           <td class="number" data-name="Context">${tokens(one.n_ctx)}</td>
           <td class="number" data-name="At work">${one.leases}${one.n_slots ? ` of ${one.n_slots}` : ""}</td>
           <td class="number" data-name="Waiting">${one.waiting}</td>
+          <td class="number" data-name="Speed">${speed(summary?.models[one.id]?.tokens_per_second?.p50)}</td>
           <td class="number" data-name="Memory">${bytes(held(one))}</td>
           <td class="number" data-name="Leaves in">${one.pinned ? "pinned" : one.expires_at ? duration(one.expires_at - at) : "–"}</td>
           <td class="actions"><${ModelActions} model=${one} onError=${onError} small /></td>

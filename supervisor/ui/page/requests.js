@@ -1,13 +1,14 @@
-// The requests in flight.
+// The requests in flight, and those that have ended.
 
 import { html, useState } from "./preact.js";
 import { remove } from "./api.js";
 import { useStore } from "./store.js";
 import { duration } from "./format.js";
 import { Act, Problem, placeOf, useClock } from "./widgets.js";
+import { History } from "./history.js";
 
 export function Requests() {
-  const { requests } = useStore();
+  const { models, requests } = useStore();
   const [error, setError] = useState(null);
   const all = [...requests.values()].sort((one, other) => one.since - other.since);
   return html`
@@ -17,6 +18,7 @@ export function Requests() {
       <header><h2 id="in-flight">In flight</h2><span class="muted small">the oldest first</span></header>
       ${all.length ? html`<${InFlight} requests=${all} onError=${setError} />` : html`<p class="empty">No request is running or waiting.</p>`}
     </section>
+    <${History} models=${[...models.keys()]} />
   `;
 }
 
