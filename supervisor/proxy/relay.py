@@ -37,11 +37,11 @@ from supervisor.proxy.account import Account, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.media import Media, check_ending, check_sent
 from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
-from supervisor.proxy.server import transport_of
 from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -90,7 +90,7 @@ class RelayEndpoint:
         try:
             with account, self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
-                await while_connected(receive, self._answer(scope, body, room, (responder, account)))
+                await while_connected(scope, receive, self._answer(scope, body, room, (responder, account)))
         except ClientGone:
             return
         except SupervisorError as error:

@@ -41,6 +41,7 @@ from supervisor.core.routes import route_of
 from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.outgoing import set_fields
+from supervisor.core.toolcalls.known import KnownTools
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
@@ -79,6 +80,7 @@ class ToolCalls:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: dict[str, Counts] = {}
+        self.tools = KnownTools()
         self._default = default
         self.make_id = make_id
         self.clock = clock
@@ -219,8 +221,10 @@ class Watch(Plain):
         self._owner = owner
         self._model = model
         self._asked = chat
-        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
-        if request.size > _READ_LATER:
+        small = request.size <= _READ_LATER
+        made = owner.tools.of if small else tools_of
+        self._tools = made(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
+        if not small:
             self._tools.read()
         self._request = request
         self._may_go_raw = self._can_go_raw()

@@ -37,12 +37,12 @@ from supervisor.proxy.account import Account
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
+from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.media import check_ending, check_sent, check_unseen
 from supervisor.proxy.metered import Metered, check_key, check_spent, key_of, metered, told
 from supervisor.proxy.naming import seen_by, split_query
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.relay import Relaying
-from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
@@ -106,7 +106,7 @@ class UpstreamEndpoint:
                 if is_withheld(scope["method"], unquote(path)):
                     raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 body, said = await _body(scope, path, receive, room)
-                await while_connected(receive, self._answer(scope, (model, path), (body, said), room, responder))
+                await while_connected(scope, receive, self._answer(scope, (model, path), (body, said), room, responder))
         except ClientGone:
             return
         except SupervisorError as error:

@@ -87,6 +87,10 @@ class _Answer:
         found: dict[str, Any] = json.loads(self._body)
         return found
 
+    @property
+    def is_over(self) -> bool:
+        return not self._body
+
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         body, self._body = self._body, b""
         return not body or (sink(body) and not self._body)

@@ -66,6 +66,10 @@ class _Engine:
     async def json_object(self) -> dict[str, object]:
         return {}
 
+    @property
+    def is_over(self) -> bool:
+        return not self._parts
+
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
 
@@ -217,3 +221,11 @@ def test_of_a_long_path_the_beginning_is_listed() -> None:
             return next(iter(inflight)).path
 
     assert len(asyncio.run(listed())) < 1000
+
+
+def test_the_last_event_and_the_end_are_one_message() -> None:
+    sent = asyncio.run(ask(_Engine([b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"]), stream=True))
+    assert [(one.get("body"), one.get("more_body")) for one in sent[1:]] == [
+        (b'data: {"choices":[]}\n\n', True),
+        (b"data: [DONE]\n\n", False),
+    ]

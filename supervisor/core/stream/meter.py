@@ -162,12 +162,17 @@ def _note(events: Iterable[bytes], told: Told) -> None:
 
 def _sums(told: Told) -> tuple[int, int] | None:
     """Return the tokens that were told of: those of `timings`, which come for each choice, or else of `usage`."""
-    timings = [said for kind, said in told if kind == b"timings"]
-    numbers = [one for said in timings or [said for _, said in told] for one in _NUMBER.findall(said)]
     if not told:
         return None
-    prompt = sum(int(count) for name, count in numbers if name in _PROMPT)
-    return prompt, sum(int(count) for name, count in numbers if name in _COMPLETION)
+    timings = [said for kind, said in told if kind == b"timings"]
+    prompt = completion = 0
+    for said in timings or [said for _, said in told]:
+        for name, count in _NUMBER.findall(said):
+            if name in _PROMPT:
+                prompt += int(count)
+            elif name in _COMPLETION:
+                completion += int(count)
+    return prompt, completion
 
 
 def _spent(tokens: tuple[int, int], told: Iterable[bytes], finish: bytes | None) -> Spent:
