@@ -16,7 +16,20 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, front, history, inflight, keys, manage, metrics, openai, pages, peers
+from supervisor.api import (
+    dashboard,
+    engines,
+    files,
+    front,
+    history,
+    inflight,
+    keys,
+    manage,
+    metrics,
+    openai,
+    pages,
+    peers,
+)
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
@@ -30,7 +43,10 @@ from supervisor.errors import EncodingNotSupported, InvalidRequest, MethodNotAll
 from supervisor.proxy.asgi import AS_HEAD
 
 _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
-_ROUTERS = tuple(one.router for one in (openai, manage, inflight, history, metrics, keys, peers, files, pages, front))
+_ROUTERS = tuple(
+    one.router
+    for one in (openai, manage, inflight, history, metrics, keys, peers, files, engines, pages, dashboard, front)
+)
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read
 
 

@@ -10,15 +10,15 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-from supervisor.config import Settings, find_config, load_settings
+from supervisor.config import Settings, find_config
 from supervisor.config.current import Current
-from supervisor.config.load import Start
+from supervisor.config.load import Loaded, Start, load
 from supervisor.config.settings import ServerSettings
 from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
@@ -78,6 +78,11 @@ class DaemonOptions:
         server = settings.server.model_copy(update={name: value for name, value in wanted.items() if value is not None})
         return settings.model_copy(update={"server": server})
 
+    def over(self, loaded: Loaded) -> Loaded:
+        """Return what was loaded with that level, which does not come from the file."""
+        said = frozenset({("server", "log_level")} if self.log_level is not None else ())
+        return replace(loaded, settings=self.on(loaded.settings), overridden=loaded.overridden | said)
+
 
 def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
@@ -112,7 +117,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
             source = Source(
-                configured.path,
+                configured,
                 partial(_configured_again, options, env, where),
                 partial(_check, server, insecure=options.insecure),
                 time.time,
@@ -151,8 +156,10 @@ def _check(first: ServerSettings, settings: Settings, *, insecure: bool) -> None
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
-    settings = load_settings(file, env, start)
-    return Configured(options.on(settings), file)
+    loaded = options.over(load(file, env, start))
+    if file is not None:
+        _log.info("config_file", path=str(file))
+    return Configured(loaded.settings, file, loaded)
 
 
 def _kept(settings: Settings) -> Kept:

@@ -30,6 +30,7 @@ FEW, MANY = 8, 150
 POSITIVE, NEGATIVE = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 KEY = "key-of-the-configuration"
 ENDS_THE_DAEMON = "POST /api/v1/shutdown"
+TAKES_MINUTES = "POST /api/v1/engines"  # it downloads and compiles; tests/api/test_engines.py asks it
 HAS_NO_END = {"GET /api/v1/events", "GET /models/sse"}
 LOGS = "GET /api/v1/logs"  # has no end with `follow`, whichever spelling of true that has
 TARGETS = st.sampled_from(["demo", "other", "nobody", "/nowhere.gguf", "owner/repo:Q4_0", "ollama:x"])
@@ -48,7 +49,7 @@ RELAYED = {*SERVED, *(row.path for row in ASKED_PATHS)}
 load_all_checks()
 API = schemathesis.openapi.from_dict(schema())
 OPERATIONS = {one.label: one for one in (found.ok() for found in API.get_all_operations() if isinstance(found, Ok))}
-ASKED = sorted(OPERATIONS.keys() - HAS_NO_END - {ENDS_THE_DAEMON})
+ASKED = sorted(OPERATIONS.keys() - HAS_NO_END - {ENDS_THE_DAEMON, TAKES_MINUTES})
 
 
 def can_be_wrong(label: str) -> bool:
