@@ -84,6 +84,8 @@ VARY = (
     "t_start",
     "system_fingerprint",
     "cached_tokens",
+    "cache_read_input_tokens",  # Anthropic's form counts these apart from `input_tokens`
+    "input_tokens",
 )
 
 
