@@ -15,6 +15,7 @@ from supervisor.config.base import (
     Flag,
     HeaderCount,
     HeaderKibibytes,
+    Listens,
     Mebibytes,
     Name,
     Names,
@@ -40,7 +41,7 @@ from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
 from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
-from supervisor.core.text.loglevel import LogLevel
+from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.system.certificates import TlsFiles
 
@@ -59,6 +60,7 @@ class ServerSettings(_Strict):
 
     host: Name = DEFAULT_HOST
     port: Port = DEFAULT_PORT
+    listen: Listens = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
@@ -84,8 +86,13 @@ class ServerSettings(_Strict):
     fetch_max_mib: FetchedMebibytes = 16
     fetch_timeout: Seconds = 20
     log_level: LogLevel = "info"
+    log_format: LogFormat = "text"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
+
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Return host and port of every address to listen on, the main one first."""
+        return ((self.host, self.port), *map(_host_and_port, self.listen))
 
     def tls_files(self) -> TlsFiles | None:
         """Return the files for TLS; None where plain HTTP is spoken."""
@@ -195,6 +202,13 @@ class MemoryWatchSettings(_Strict):
     share: SomePortion | None = 0.5
 
 
+class HistorySettings(_Strict):
+    """What is kept of requests that have ended: for how many days (0: nothing), and how many of them at most."""
+
+    days: Annotated[float, Field(ge=0, le=3650, allow_inf_nan=False)] = 30
+    max_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
+
+
 class Settings(_Strict):
     """The whole file."""
 
@@ -209,6 +223,7 @@ class Settings(_Strict):
     defaults: DefaultSettings = DefaultSettings()
     kv_store: KvStoreSettings = KvStoreSettings()
     memory_watch: MemoryWatchSettings = MemoryWatchSettings()
+    history: HistorySettings = HistorySettings()
     restore: Flag = False
     models: Annotated[dict[Name, ModelSettings], Field(max_length=10_000)] = Field(default_factory=dict)
     groups: Annotated[dict[Name, GroupSettings], Field(max_length=10_000)] = Field(default_factory=dict)
@@ -233,3 +248,9 @@ class Settings(_Strict):
 
 def _bytes(mebibytes: dict[str, int]) -> dict[str, int]:
     return {name: count << 20 for name, count in mebibytes.items()}
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of `host:port`; the host of `[::1]:80` has no brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -40,7 +39,9 @@ from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.routes import route_of
 from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.filter import StreamFilter
-from supervisor.core.stream.outgoing import set_fields
+from supervisor.core.text.foreignjson import escaped
+from supervisor.core.text.members import set_fields, without
+from supervisor.core.toolcalls.known import KnownTools
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
@@ -79,6 +80,7 @@ class ToolCalls:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: dict[str, Counts] = {}
+        self.tools = KnownTools()
         self._default = default
         self.make_id = make_id
         self.clock = clock
@@ -96,7 +98,7 @@ class ToolCalls:
         thoughts = shows_thoughts(asked, entry.requests.reasoning_only)
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):
-            asked, body = stripped, json.dumps(stripped).encode()
+            asked, body = stripped, without(body, _OURS)
             request = replace(request, fields=asked, text=body)
         limited = path != CHAT_PATH and entry.requests.max_seconds is not None
         always = form.always or thoughts or limited
@@ -112,7 +114,7 @@ class ToolCalls:
             own = changes if path == CHAT_PATH else mended_input(asked)
             return Prepared(path, set_fields(body, own), {**asked, **own})
         if path != CHAT_PATH:
-            body = json.dumps(chat).encode()
+            body = escaped(chat)
         needs = form.needs(chat)
         chat = {**chat, **changes, **(needs if chat.get("stream") else {})}
         watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request, thoughts=thoughts)
@@ -192,7 +194,7 @@ def _form_of(path: str) -> Form | None:
 
 def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object], *, thoughts: bool) -> Prepared:
     spoken = Spoken(partial(form.voice, form.echoed(asked)), thoughts=thoughts)
-    return Prepared(CHAT_PATH, json.dumps(chat).encode(), chat, spoken, needs=form.needs(chat))
+    return Prepared(CHAT_PATH, escaped(chat), chat, spoken, needs=form.needs(chat))
 
 
 class Watch(Plain):
@@ -219,8 +221,10 @@ class Watch(Plain):
         self._owner = owner
         self._model = model
         self._asked = chat
-        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
-        if request.size > _READ_LATER:
+        small = request.size <= _READ_LATER
+        made = owner.tools.of if small else tools_of
+        self._tools = made(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
+        if not small:
             self._tools.read()
         self._request = request
         self._may_go_raw = self._can_go_raw()
@@ -302,7 +306,7 @@ class Watch(Plain):
             return rendered.status < 400
 
     async def _payload(self, asked: Mapping[str, object]) -> Payload:
-        return await self._request.work(lambda: self._request.payload(json.dumps(asked).encode()))
+        return await self._request.work(lambda: self._request.payload(escaped(asked)))
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
         """Return the body of the raw route; None where the engine does not render the prompt, or it is very long."""
@@ -317,12 +321,13 @@ class Watch(Plain):
         write = partial(_completion, self._asked, prompt)
         return write() if len(prompt) <= _AT_ONCE else await asyncio.to_thread(write)
 
-    def finish(self) -> None:
-        """Note that the answer is over."""
+    def finish(self) -> int:
+        """Note that the answer is over; return how many tool calls were seen in it."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
         self._owner.record(self._model, self._tally, failed=failed)
+        return self._tally.native + self._tally.recovered.total()
 
     def _can_go_raw(self) -> bool:
         return can_go_raw(self._asked) and self._request.size <= _MOST_RAW
@@ -370,7 +375,7 @@ class Watch(Plain):
 
 
 def _completion(asked: Mapping[str, object], prompt: str) -> bytes:
-    return json.dumps(completion_request(asked, prompt)).encode()
+    return escaped(completion_request(asked, prompt))
 
 
 def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object]:

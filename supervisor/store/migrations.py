@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+Migrations = tuple[tuple[str, ...], ...]
+
+MIGRATIONS: Final[Migrations] = (
     (
         """CREATE TABLE footprints (
             model TEXT NOT NULL,
@@ -49,5 +51,3 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE loaded ADD COLUMN aliases TEXT NOT NULL DEFAULT '[]'",
     ),
 )
-
-VERSION: Final = len(MIGRATIONS)

@@ -12,7 +12,6 @@ the client gets the engine's own words.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
@@ -103,19 +102,6 @@ def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
         if rule(body):
             return reason
     return None
-
-
-def set_fields(body: bytes, changes: Mapping[str, object]) -> bytes:
-    """Return `body`, a JSON object in UTF-8, with these fields set.
-
-    They are appended: of a key that occurs twice the last one counts, for the engine as for Python. So a large
-    body is not written anew, and its numbers and escapes reach the engine as the client wrote them.
-    """
-    if not changes:
-        return body
-    head = body[: body.rindex(b"}")]
-    comma = b"" if head.rstrip().endswith(b"{") else b","
-    return head + comma + json.dumps(dict(changes)).encode()[1:]
 
 
 def _well_formed(body: Mapping[str, object]) -> bool:
