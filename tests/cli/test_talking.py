@@ -241,6 +241,18 @@ def test_tab_completes_commands_models_and_files(cli: Cli, ready: FakeDaemon) ->
         chat.leave()
 
 
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(cli: Cli, ready: FakeDaemon) -> None:
+    with Terminal(cli, "chat", TERM="dumb") as terminal:
+        terminal.wait_for("> ")
+        terminal.type("One?\n")
+        terminal.wait_for("a script.")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert "\x1b" not in terminal.shown
+    assert sent(ready)[0]["messages"] == [user("One?")]
+
+
 def test_ctrl_c_keeps_what_came_and_a_stopped_answer_can_be_tried_again(cli: Cli, ready: FakeDaemon) -> None:
     endless: list[Json | str] = [chunk(content="word "), FakeDaemon.WAIT, *[chunk(content="more " * 1000)] * 1000]
     answers: Iterator[list[Json | str]] = iter([endless, [chunk(content="Fine.")]])

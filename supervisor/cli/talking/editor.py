@@ -20,7 +20,7 @@ from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from supervisor.cli.prose import columns, is_terminal
+from supervisor.cli.prose import columns
 from supervisor.cli.talking.history import read_history, write_history
 from supervisor.system.terminal import obeyed
 
@@ -29,7 +29,7 @@ _PATHS = frozenset({"/image", "/save"})
 
 
 class Editor:
-    """Reads what is typed.
+    """Reads what is typed at a terminal that can move its cursor.
 
     Args:
         file: where what was typed is kept.
@@ -102,10 +102,8 @@ def _keys() -> KeyBindings:
     return keys
 
 
-def _output() -> Output | None:
+def _output() -> Output:
     """Return the terminal; it is not asked where its cursor is, because not every one answers."""
-    if not is_terminal(sys.stdout):
-        return None
     stream = obeyed(sys.stdout)
     return Vt100_Output(stream, lambda: Size(_rows(), columns(stream)), os.environ.get("TERM"), enable_cpr=False)
 

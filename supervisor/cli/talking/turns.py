@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from supervisor.cli.answer import Answer, show, speed_text, stream
 from supervisor.cli.background import ensure
@@ -71,20 +71,27 @@ def _default_model(daemon: Daemon) -> str:
 
 
 def _converse(daemon: Daemon, about: Conversation) -> None:
-    from supervisor.cli.talking.editor import Editor  # noqa: PLC0415 - 100 ms that only a conversation pays
-
     note(dim(f"{about.model} · {_HELP}"))
-    editor = Editor(places(os.environ).chat_history, tuple(COMMANDS), lambda: _names(daemon.client))
+    read = _reader(daemon.client)
     hands = Hands(lambda target: _load(daemon, target), lambda request: _answer(daemon.client, about, request))
     while True:
         try:
-            _turn(about, editor.read(), hands)
+            _turn(about, read(), hands)
         except KeyboardInterrupt:
             note("")
         except EOFError:
             return
         except SupervisorError as error:
             note(f"error: {error.message} [{error.code}]")
+
+
+def _reader(client: Client) -> Callable[[], str]:
+    """Return what reads the next message: the line editor, or plain lines where the terminal cannot move its cursor."""
+    if not is_terminal(sys.stdout):
+        return lambda: input("> ").strip()
+    from supervisor.cli.talking.editor import Editor  # noqa: PLC0415 - 100 ms that only a conversation pays
+
+    return Editor(places(os.environ).chat_history, tuple(COMMANDS), lambda: _names(client)).read
 
 
 def _turn(about: Conversation, line: str, hands: Hands) -> None:
