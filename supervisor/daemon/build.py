@@ -155,7 +155,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     """Build the parts that serve clients, on a pool that runs."""
     current, door, built, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
     registry, fetcher, program = built.registry, built.fetcher, built.program
-    identity = Identity(door.url, new_secret(), time.time())
+    identity = Identity(door.urls[0], new_secret(), time.time())
     inflight, to_epoch = Inflight(lifetime, engines.logs.reached), Epoch()
     calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
     connections = Connections(current.view(door.limits), render_error, time.monotonic)

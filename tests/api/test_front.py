@@ -50,18 +50,32 @@ def test_a_path_of_another_program_says_where_to_go(daemon: RunningDaemon, path:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "instead"),
+    ("method", "path", "allow"),
     [
-        ("GET", "/v1/chat/completions", "There is POST {path}."),
-        ("GET", "/api/v1/plan", "There is POST {path}."),
-        ("POST", "/health", "There is GET {path}."),
-        ("GET", "/nowhere", "See /docs."),
+        ("GET", "/v1/chat/completions", "POST"),
+        ("GET", "/api/v1/plan", "POST"),
+        ("POST", "/health", "GET, HEAD"),
+        ("PUT", "/api/v1/requests/7", "DELETE"),
+        ("PUT", "/api/v1/keys", "GET, HEAD, POST"),
+        ("DELETE", "/openapi.json", "GET, HEAD"),
+        ("DELETE", "/lora-adapters", "GET, HEAD, POST"),
+        ("QUERY", "/props/", "GET, HEAD"),
+        ("HEAD", "/unload", "GET"),
     ],
 )
-def test_another_method_says_which_one_there_is(daemon: RunningDaemon, method: str, path: str, instead: str) -> None:
+def test_another_method_says_which_ones_there_are(daemon: RunningDaemon, method: str, path: str, allow: str) -> None:
     answer = daemon.http.request(method, path)
-    assert answer.status_code == 404
-    assert answer.json()["error"]["message"] == f"There is no {method} {path}. {instead.format(path=path)}"
+    assert (answer.status_code, answer.headers.get("allow")) == (405, allow)
+    if method != "HEAD":
+        error, plain = answer.json()["error"], path.rstrip("/")
+        assert error["code"] == "method_not_allowed"
+        assert error["message"] == f"There is no {method} {plain}. There is {allow} {plain}."
+
+
+def test_what_has_no_method_is_not_there(daemon: RunningDaemon) -> None:
+    answer = daemon.http.get("/nowhere")
+    assert (answer.status_code, "allow" in answer.headers) == (404, False)
+    assert answer.json()["error"]["message"] == "There is no GET /nowhere. See /docs."
 
 
 @pytest.mark.parametrize("path", ["/v1/realtime", "/v1/models", "/upstream/demo/v1/realtime", "/v1/chat/completions"])

@@ -15,7 +15,7 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Asgi
 
 from supervisor.api.guard import Guard
-from supervisor.core.requests.access import AccessRules
+from supervisor.core.requests.access import AccessRules, RulesByAddress
 from supervisor.core.requests.keys import KeyRules
 from supervisor.core.requests.scopes import ROWS, Row, Scope, needed, needed_of_engine
 from supervisor.core.routes import ASKED, ROUTES, SERVED
@@ -136,7 +136,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
         reached.append(scope["path"])
 
     asyncio.run(add())
-    return Bench(Guard(app, AccessRules, keys.admit), reached)
+    return Bench(Guard(app, lambda: RulesByAddress(AccessRules(), {}), keys.admit), reached)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)

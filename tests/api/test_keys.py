@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from supervisor.api.guard import Guard
-from supervisor.core.requests.access import AccessRules
+from supervisor.core.requests.access import AccessRules, RulesByAddress
 from supervisor.core.routes import SERVED
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.patience import PATIENCE
@@ -127,7 +127,7 @@ def test_a_websocket_gets_no_further_than_the_guard(daemon: RunningDaemon) -> No
     async def send(message: Message) -> None:
         sent.append(message)
 
-    guard = Guard(unreachable, AccessRules, lambda *_: None)
+    guard = Guard(unreachable, lambda: RulesByAddress(AccessRules(), {}), lambda *_: None)
     for kind in ("websocket", "another"):
         asyncio.run(guard({"type": kind, "path": "/v1/models", "headers": []}, receive, send))
     assert [message["type"] for message in sent] == ["websocket.close"]

@@ -18,14 +18,19 @@ from tests.support.lacking import lacking
 from tests.support.patience import PATIENCE
 
 _SOURCES = Path(__file__).parent / "node"
-_FILES = ("package.json", "package-lock.json", "battery.mjs")
+_FILES = ("package.json", "package-lock.json", "battery.mjs", "retries.mjs")
 _OLDEST = 20  # Node's version that the SDKs take
 
 
 def node_results(url: str) -> dict[str, Any]:
     """What `battery.mjs` gets from a server, by the names of the calls. Skips where there is no Node."""
-    script = node_folder() / "battery.mjs"
-    done = subprocess.run(["node", script, url], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return node_told("battery.mjs", url)
+
+
+def node_told(name: str, *arguments: str) -> dict[str, Any]:
+    """What a script prints. Skips where there is no Node."""
+    script = node_folder() / name
+    done = subprocess.run(["node", script, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
