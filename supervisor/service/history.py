@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 T = TypeVar("T")
 
 _PAUSE_S = 0.25  # between two writes
-_MOST_PENDING = 20_000
+MOST_PENDING = 20_000
 _TOLD_EVERY_S = 3600.0
 _FORGOTTEN_EVERY_S = 60.0
 _DAY_S = 86_400.0
@@ -57,6 +57,8 @@ class History:
         self._requests: list[Finished] = []
         self._loads: list[LoadRecord] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._writing: list[tuple[Future[None], int]] = []
+        self._unwritten = 0  # records that the thread had not written at the last look
         self._thread = ThreadPoolExecutor(1, "history")
         self._told = self._forgotten = float("-inf")
         self.dropped = 0
@@ -65,7 +67,7 @@ class History:
         """Take a record in."""
         if not self._kept().days:
             return
-        if len(self._requests) + len(self._loads) >= _MOST_PENDING:
+        if self._is_full():
             self._drop()
             return
         if isinstance(record, Finished):
@@ -77,8 +79,7 @@ class History:
 
     async def ask(self, question: Callable[[HistoryTable], T]) -> T:
         """Answer a question by what is written, and by what is pending. Raises StoreUnusable."""
-        if self._requests or self._loads:
-            self._hand_over()
+        self._hand_over()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, question, self._table)
         except sqlite3.Error as error:
@@ -92,6 +93,12 @@ class History:
         self._thread.submit(self._table.close)
         self._thread.shutdown()
 
+    def _is_full(self) -> bool:
+        room = MOST_PENDING - len(self._requests) - len(self._loads)
+        if room <= self._unwritten:
+            self._look()
+        return room <= self._unwritten
+
     def _hand_over(self) -> None:
         """Let the thread write; the next records are for the next time."""
         if self._timer is not None:
@@ -99,12 +106,21 @@ class History:
         loop = asyncio.get_running_loop()
         requests, loads, self._requests, self._loads = self._requests, self._loads, [], []
         self._timer = loop.call_later(_PAUSE_S, self._rest)
-        self._thread.submit(self._write, requests, loads)
+        self._writing.append((self._thread.submit(self._write, requests, loads), len(requests) + len(loads)))
+        self._look()
 
     def _rest(self) -> None:
         self._timer = None
+        self._look()
         if self._requests or self._loads:
             self._hand_over()
+        elif self._unwritten:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self._rest)
+
+    def _look(self) -> None:
+        """Count what the thread has yet to write; a disk that stands still must not fill the memory."""
+        self._writing = [(write, count) for write, count in self._writing if not write.done()]
+        self._unwritten = sum(count for _, count in self._writing)
 
     def _write(self, requests: list[Finished], loads: list[LoadRecord]) -> None:
         with self._told_of_errors():

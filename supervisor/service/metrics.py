@@ -101,7 +101,7 @@ def _family(metric: Metric, rows: Rows) -> Family:
 
 
 def _memory(status: ModelStatus) -> Iterator[tuple[tuple[str, ...], float]]:
-    planned = (status.plan or {}).get("used_bytes") or {}
+    planned = {part["name"]: part["total_bytes"] for part in (status.plan or {}).get("parts", ())}
     for kind, held in (("planned", planned), ("told", status.footprint or {})):
         for device, count in held.items():
             yield (status.id, device, kind), count

@@ -14,6 +14,8 @@ MOST_SUMMED: Final = 20_000
 
 MOST_BUCKETS: Final = 500
 
+_LEAST_S: Final = 1e-9  # of a time that is empty
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -85,12 +87,11 @@ def summary(samples: Sequence[Sample], since: float, until: float, buckets: int)
 
 
 def _over_time(samples: Sequence[Sample], since: float, until: float, buckets: int) -> dict[str, Any]:
-    width = max(until - since, 1e-9) / buckets
+    width = max(until - since, _LEAST_S) / buckets
     parts: list[list[Sample]] = [[] for _ in range(buckets)]
     for one in samples:
-        at = int((one.at - since) / width)
-        if 0 <= at < buckets:
-            parts[at].append(one)
+        if since <= one.at < until:
+            parts[min(int((one.at - since) / width), buckets - 1)].append(one)
     return {
         "bucket_seconds": width,
         "requests": [len(part) for part in parts],
@@ -122,8 +123,7 @@ def percentiles(values: Iterable[float]) -> dict[str, float] | None:
     ranked = sorted(values)
     if not ranked:
         return None
-    last = len(ranked) - 1
-    return {name: ranked[min(last, int(share * len(ranked)))] for name, share in _SHARES.items()}
+    return {f"p{percent}": ranked[-(-percent * len(ranked) // 100) - 1] for percent in _PERCENTS}
 
 
-_SHARES: Final = {"p50": 0.50, "p90": 0.90, "p99": 0.99}
+_PERCENTS: Final = (50, 90, 99)

@@ -3,8 +3,8 @@
 llama-server tells them once for each choice, at its end: in `timings`, and where there are none (vectors, ranks,
 Anthropic's own form) in `usage`. A quote within a JSON string is escaped, so a model cannot write such a key.
 
-`TailMeter` is for a stream of one choice: it holds the first pieces and the last ones, and looks at them at the end. An
-event costs it 0.2 µs. `Meter` searches all that arrives: a large answer in one piece may begin with its `usage`, and of
+`TailMeter` is for a stream of one choice: after the first token it holds the last pieces alone, and looks at them at the
+end. An event costs it 0.2 µs. `Meter` searches all that arrives: a large answer in one piece may begin with its `usage`, and of
 several choices each ends in a moment of its own.
 
 An answer that ends early tells nothing. Of its prompt that part counts which the engine has reported as read; every
@@ -13,6 +13,7 @@ event after that counts as a token.
 
 from __future__ import annotations
 
+import copy
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -28,10 +29,11 @@ _GOES_ON: Final = re.compile(rb'"finish_reason":null|"stop":false|"type":"[\w.]+
 _NUMBER: Final = re.compile(rb'"(\w+)":(\d+)')
 _FIGURE: Final = re.compile(rb'"(\w+)":(\d+(?:\.\d+)?)')
 _FINISH: Final = re.compile(rb'"(?:finish_reason|stop_reason|stop_type)":"(\w{1,64})"')
+_REASON: Final = b'_reason":"'
+_TYPE: Final = b'"stop_type":"'
 _READ: Final = re.compile(rb'"prompt_progress":\{[^{}]*"processed":(\d+)')
 _HELD: Final = 1 << 16  # bytes of an event that has not ended
 _MOST_TOLD: Final = 4096  # choices
-_FIRST: Final = 64  # pieces before the first token
 _LAST: Final = 8  # pieces: the finish, its usage and the end come in three events
 _PROMPT: Final = frozenset({b"prompt_n", b"cache_n", b"prompt_tokens", b"input_tokens", b"cache_read_input_tokens"})
 _COMPLETION: Final = frozenset({b"predicted_n", b"completion_tokens", b"output_tokens"})
@@ -44,7 +46,11 @@ Told = dict[tuple[bytes, bytes], None]
 
 
 class Meter:
-    """The meter of one answer: `hear` every piece, then ask `tokens` or `spent`."""
+    """The meter of one answer: `hear` every piece, then ask `tokens` or `spent`.
+
+    Attributes:
+        reading: no token has come yet.
+    """
 
     def __init__(self, begun: Begun = lambda: None) -> None:
         self._begun = begun
@@ -52,7 +58,7 @@ class Meter:
         self._events = 0
         self._held = b""
         self._read = 0  # of the prompt
-        self._reading = True
+        self.reading = True
         self._told: Told = {}
 
     def hear(self, piece: bytes) -> None:
@@ -63,12 +69,22 @@ class Meter:
         self._count(whole.split(_END) if end else ())
         if _TIMINGS in piece or _USAGE in piece:
             _note(piece.split(_END), self._told)
+        if _REASON in piece or _TYPE in piece:
             self._finish = (_FINISH.findall(piece) or [self._finish])[-1]
 
     def skip(self, events: int) -> None:
         """Take note that so many events are not heard, nor the rest of the one that has begun."""
         self._held = b""
         self._events += events
+
+    def ended_by(self, last: bytes, skipped: int) -> Meter:
+        """Return a meter that has heard this one's pieces, let so many events go, and then heard `last`."""
+        meter = copy.copy(self)
+        meter._told = dict(self._told)
+        if skipped:
+            meter.skip(skipped)
+        meter.hear(last)
+        return meter
 
     def tokens(self) -> tuple[int, int]:
         """Return the tokens of the prompt and of the completion, as far as they are known."""
@@ -81,7 +97,7 @@ class Meter:
 
     def _count(self, events: Iterable[bytes]) -> None:
         for event in events:
-            read = _read(event) if self._reading else None
+            read = _read(event) if self.reading else None
             if read is not None:
                 self._read = max(self._read, read)
             elif event.startswith((b"data:", b"event:")):
@@ -90,62 +106,50 @@ class Meter:
 
     def _goes_on(self) -> None:
         """The prompt is read."""
-        if self._reading:
-            self._reading = False
+        if self.reading:
+            self.reading = False
             self._begun()
 
 
 class TailMeter:
     """The same for a stream of one choice, cheaper."""
 
-    __slots__ = ("_begun", "_first", "_last", "_reading", "_size")
+    __slots__ = ("_head", "_last", "_size")
 
     def __init__(self, begun: Begun = lambda: None) -> None:
-        self._begun = begun
-        self._first: list[bytes] = []
+        self._head = Meter(begun)  # of the pieces until the first token
         self._last: deque[bytes] = deque(maxlen=_LAST)
-        self._reading = True
         self._size = 0
 
     def hear(self, piece: bytes) -> None:
         """Take in what has arrived, cut anywhere."""
-        if self._reading:
-            self._first.append(piece)
-            if len(self._first) >= _FIRST or (_READ.search(piece) is None and piece[:1] != b":"):
-                self._reading = False
-                self._begun()
+        if self._head.reading:
+            self._head.hear(piece)
         else:
             self._size += len(piece)
             self._last.append(piece)
 
     def tokens(self) -> tuple[int, int]:
         """Return the tokens of the prompt and of the completion, as far as they are known."""
-        last = b"".join(self._last or self._first)
-        at = last.rfind(_TIMINGS)
-        end = last.find(b"}", at) if at >= 0 else -1
-        if end >= 0:  # there is one choice, so the newest are those of all
-            return _sums({(b"timings", last[at:end]): None}) or (0, 0)
-        return self._without_timings(b"".join(self._last))
+        spent = self.spent()
+        return spent.prompt_tokens or 0, spent.completion_tokens or 0
 
     def spent(self) -> Spent:
         """Return what the engine told of its work, and the tokens as `tokens` counts them."""
-        last = b"".join(self._last or self._first)
+        last = b"".join(self._last)
         at = last.rfind(_TIMINGS)
-        at = last.rfind(_USAGE) if at < 0 else at
         end = last.find(b"}", at) if at >= 0 else -1
+        if end < 0:
+            return self._without_timings(last).spent()
         finish = _FINISH.findall(last)
-        return _spent(self.tokens(), [last[at:end]] if end >= 0 else [], finish[-1] if finish else None)
+        told = last[at:end]  # there is one choice, so the newest are those of all
+        return _spent(_sums({(b"timings", told): None}) or (0, 0), [told], finish[-1] if finish else None)
 
-    def _without_timings(self, last: bytes) -> tuple[int, int]:
-        meter = Meter()
-        for piece in self._first:
-            meter.hear(piece)
-        if self._size > len(last):  # events that were let go are as long as those that are here
-            whole = last.partition(_END)[2]
-            meter.skip(round((self._size - len(whole)) * last.count(_END) / len(last)))
-            last = whole
-        meter.hear(last)
-        return meter.tokens()
+    def _without_timings(self, last: bytes) -> Meter:
+        if self._size <= len(last):
+            return self._head.ended_by(last, 0)
+        whole = last.partition(_END)[2]  # events that were let go are as long as those that are here
+        return self._head.ended_by(whole, round((self._size - len(whole)) * last.count(_END) / len(last)))
 
 
 def _read(event: bytes) -> int | None:
