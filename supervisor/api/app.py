@@ -45,14 +45,7 @@ from supervisor.proxy.asgi import AS_HEAD
 _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _ROUTERS = tuple(
     one.router
-<<<<<<< HEAD
     for one in (openai, manage, inflight, history, metrics, keys, peers, files, engines, pages, dashboard, front)
-=======
-    for one in (
-        *(openai, manage, inflight, history, metrics, keys, peers, files, engines),
-        *(pages, dashboard, front),
-    )
->>>>>>> h-ui
 )
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read
 
