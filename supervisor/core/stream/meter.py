@@ -4,8 +4,8 @@ llama-server tells them once for each choice, at its end: in `timings`, and wher
 Anthropic's own form) in `usage`. A quote within a JSON string is escaped, so a model cannot write such a key.
 
 `TailMeter` is for a stream of one choice: after the first token it holds the last pieces alone, and looks at them at the
-end. An event costs it 0.2 µs. `Meter` searches all that arrives: a large answer in one piece may begin with its `usage`, and of
-several choices each ends in a moment of its own.
+end. An event costs it 0.2 µs. `Meter` searches all that arrives: a large answer in one piece may begin with its
+`usage`, and of several choices each ends in a moment of its own.
 
 An answer that ends early tells nothing. Of its prompt that part counts which the engine has reported as read; every
 event after that counts as a token.
