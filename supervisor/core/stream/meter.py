@@ -3,7 +3,7 @@
 llama-server tells them once for each choice, at its end: in `timings`, and where there are none (vectors, ranks,
 Anthropic's own form) in `usage`. A quote within a JSON string is escaped, so a model cannot write such a key.
 
-`TailMeter` is for a stream of one choice: after the first token it holds the last pieces alone, and looks at them at the
+`TailMeter` is for a stream of one choice: after the first token it holds the last pieces alone and looks at them at the
 end. An event costs it 0.2 µs. `Meter` searches all that arrives: a large answer in one piece may begin with its
 `usage`, and of several choices each ends in a moment of its own.
 
