@@ -184,7 +184,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     )
     looked = Looked(
         statuses=statuses.all,
-        devices=lambda: built.lookout.sight.machine.devices,
+        machine=lambda: built.lookout.sight.machine,
         calls=lambda: calls.counts,
         inflight=lambda: len(inflight),
         dropped=lambda: world.history.dropped,

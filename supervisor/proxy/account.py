@@ -10,13 +10,14 @@ from starlette.types import Scope
 
 from supervisor.core.history.records import CLIENT_GONE, LONGEST, Finished, Spent
 from supervisor.core.requests.keys import Key
-from supervisor.errors import SupervisorError
+from supervisor.errors import EngineError, SupervisorError
 from supervisor.system.requestid import current_id
 
 Observer = Callable[[Finished], None]
 """Is told of a request when it has ended; must return at once."""
 
 _NOTHING: Final = Spent()
+_UNNAMED: Final = EngineError.code  # until it is known what it is
 
 
 def ignored(record: Finished) -> None:
@@ -68,7 +69,12 @@ class Account:
     def answered(self, status: int) -> None:
         """Note the status of an engine's answer."""
         self._status = status
-        self._code = None if status < 400 else "engine_error"
+        self._code = None if status < 400 else _UNNAMED
+
+    def refused(self, status: int, code: str) -> None:
+        """Note the engine's error that the client is told, unless another was told before."""
+        if self._code in {None, _UNNAMED}:
+            self._status, self._code = status, code
 
     def failed(self, error: SupervisorError, *, in_stream: bool = False) -> None:
         """Note the error that the client is told."""

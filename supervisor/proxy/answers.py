@@ -143,5 +143,6 @@ async def _read(upstream: EngineResponse, most: int) -> bytes:
 
 async def _send_error(responder: Responder, error: Mapping[str, object], status: int = 500) -> None:
     found, envelope = translate(error, status)
+    responder.refused = 200 if responder.started else found, str(envelope["error"]["code"])
     headers = {} if may_pass(found, envelope) else {"x-should-retry": "false"}
     await responder.whole(found, written(envelope), headers)

@@ -75,6 +75,7 @@ class Responder:
         started: the status line is out.
         said: something of the answer is, more than the head of a stream and comments.
         ended: nothing more can be sent.
+        refused: the status and the code of an engine's error that was sent; 200 where a stream had begun.
     """
 
     def __init__(self, send: Send, transport: asyncio.Transport | None = None, api: Api = OPENAI) -> None:
@@ -84,6 +85,7 @@ class Responder:
         self.started = False
         self.said = False
         self.ended = False
+        self.refused: tuple[int, str] | None = None
 
     def write_now(self, data: bytes) -> bool:
         """Send a piece of a started stream at once; return False if `write` has to wait instead."""

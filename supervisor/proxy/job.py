@@ -85,6 +85,11 @@ class Job:
         self.filtered = way.stream(self.relayed)
         return self.filtered
 
+    @property
+    def refused(self) -> tuple[int, str] | None:
+        """The status and the code of the engine's error within a stream."""
+        return (200, self.relayed.code) if self.relayed is not None and self.relayed.code else None
+
     def broken_by(self, error: Exception) -> str:
         """Return the engine's message where its answer ended because its device failed."""
         said = error.said if isinstance(error, StreamBroken) else ""

@@ -138,6 +138,8 @@ class RelayEndpoint:
                 await self._end_stream(job, responder, error)
         finally:
             job.account.calls = job.prepared.way.finish()
+            if refused := responder.refused or job.refused:
+                job.account.refused(*refused)
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
         """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.

@@ -238,6 +238,8 @@ class UpstreamEndpoint:
                 lease.note_broken(said)
         finally:
             lease.release()
+            if meter is not None and (refused := ends[0].refused):
+                meter.account.refused(*refused)
 
     def _account(self, scope: Scope, request: InflightRequest, target: str) -> Account:
         """Return the account of a request for an engine's path; all that are in no row count as one."""

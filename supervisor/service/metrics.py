@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from supervisor.core.devices import Device
+from supervisor.core.devices import HOST, Machine
 from supervisor.core.history import metrics
 from supervisor.core.history.metrics import Metric
 from supervisor.proxy.counts import Counts
@@ -31,7 +31,7 @@ class Looked:
     """What a scrape looks at; each a function that returns what is at the moment."""
 
     statuses: Callable[[], Iterable[ModelStatus]]
-    devices: Callable[[], Iterable[Device]]
+    machine: Callable[[], Machine]
     calls: Callable[[], Mapping[str, Counts]]
     inflight: Callable[[], int]
     dropped: Callable[[], int]
@@ -73,6 +73,7 @@ class _Present(Collector):
     def collect(self) -> Iterator[Any]:
         """Yield a family for each metric that is looked at."""
         statuses = list(self._looked.statuses())
+        devices = list(_devices(self._looked.machine()))
         rows: dict[Metric, Rows] = {
             metrics.MODEL_STATE: [((one.id, one.state), 1) for one in statuses],
             metrics.SLOTS: [((one.id,), one.n_slots) for one in statuses if one.n_slots],
@@ -80,8 +81,8 @@ class _Present(Collector):
             metrics.WAITING: [((one.id,), one.waiting) for one in statuses],
             metrics.RSS: [((one.id,), one.rss_bytes) for one in statuses if one.rss_bytes],
             metrics.MEMORY: [row for one in statuses for row in _memory(one)],
-            metrics.DEVICE_TOTAL: [((one.name,), one.total_bytes) for one in self._looked.devices()],
-            metrics.DEVICE_FREE: [((one.name,), one.free_bytes) for one in self._looked.devices()],
+            metrics.DEVICE_TOTAL: [((name,), total) for name, total, _ in devices],
+            metrics.DEVICE_FREE: [((name,), free) for name, _, free in devices],
             metrics.TOOL_CALLS: list(_calls(self._looked.calls())),
             metrics.INFLIGHT: [((), self._looked.inflight())],
             metrics.HISTORY_DROPPED: [((), self._looked.dropped())],
@@ -98,6 +99,13 @@ def _family(metric: Metric, rows: Rows) -> Family:
     for labels, figure in rows:
         found.add_metric(labels, figure)
     return found
+
+
+def _devices(machine: Machine) -> Iterator[tuple[str, int, int]]:
+    """Yield name, total and free bytes of each device, the host last."""
+    for one in machine.devices:
+        yield one.name, one.total_bytes, one.free_bytes
+    yield HOST, machine.host.total_bytes, machine.host.available_bytes
 
 
 def _memory(status: ModelStatus) -> Iterator[tuple[tuple[str, ...], float]]:

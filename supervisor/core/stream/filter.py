@@ -51,6 +51,7 @@ class StreamFilter:
         started: an event has been let through; a request that has not started may be tried again.
         withheld: the event by which the engine says that its device has failed. It is not let through: another engine
             may give the answer. broken: its message.
+        code: of the engine's error that was let through, in our words.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class StreamFilter:
         self.started = False
         self.withheld = b""
         self.broken = ""
+        self.code = ""
         progress = _ResponsesProgress if api is RESPONSES else _ProgressFilter
         self._progress = progress() if drop_progress else None
         self._dates = one_created and api is OPENAI
@@ -144,7 +146,9 @@ class StreamFilter:
             self.withheld, self.broken = event + _END, broken
             return b""
         if isinstance(error, dict) and event.startswith(_FAILS[0]):
-            return encode(SseEvent(compact(translate(error)[1])))
+            envelope = translate(error)[1]
+            self.code = str(envelope["error"]["code"])
+            return encode(SseEvent(compact(envelope)))
         return event + _END
 
     def _dated(self, whole: bytes) -> bytes:
