@@ -66,6 +66,14 @@ def tokens(text: str, low: int = 0, high: int = 2**31 - 1) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens such as 8192 or 8k") from None
 
 
+def length_of_time(text: str) -> float:
+    """Return the seconds of an option's value, such as `12h`."""
+    try:
+        return units.seconds(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
+
+
 def command_name(env: Mapping[str, str]) -> str:
     """Return the program as this user can type it: `bin/supervisor` says so through SUPERVISOR_COMMAND."""
     return env.get("SUPERVISOR_COMMAND") or "supervisor"

@@ -9,10 +9,9 @@ from urllib.parse import quote
 from supervisor.cli.client import Client, Json
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
-from supervisor.cli.options import Run, Subparsers, add_daemon, inner_verb, positive
+from supervisor.cli.options import Run, Subparsers, add_daemon, inner_verb, length_of_time, positive
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import ago, duration, note, print_json, print_table
-from supervisor.core.text import units
 
 VERB = Verb(
     summary="add, show and revoke API keys",
@@ -41,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add.add_argument("--scope", action="append", choices=_SCOPES, help="what it may do, once for each (default: infer)")
     add.add_argument("--model", action="append", metavar="PATTERN", default=[],
                      help="a model that it sees, by its id; `*` stands for any text (default: all)")  # fmt: skip
-    add.add_argument("--expires", type=_duration, metavar="TIME", help="how long it is of use, such as 12h or 30d")
+    add.add_argument("--expires", type=length_of_time, metavar="TIME", help="how long it is of use, such as 12h or 30d")
     add.add_argument("--requests-per-minute", type=positive, metavar="N", help="requests that it may send a minute")
     add.add_argument("--tokens-per-minute", type=positive, metavar="N", help="tokens that it may use a minute")
     add.add_argument("--token-budget", type=positive, metavar="N", help="tokens that it may use in all")
@@ -142,10 +141,3 @@ def _limits(key: Json) -> str:
         (key["token_budget"], "tokens"),
     )
     return ", ".join(f"{most} {what}" for most, what in told if most is not None) or "-"
-
-
-def _duration(text: str) -> float:
-    try:
-        return units.seconds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {error}") from None
