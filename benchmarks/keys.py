@@ -63,6 +63,11 @@ def _measure(binary: Path, folder: Path, rounds: int, stack: ExitStack) -> Mappi
         (folder / name).mkdir(mode=0o700)
         servers.append(stack.enter_context(supervisor(binary, model, folder / name, _SLOTS)))
     servers[1] = keyed(servers[1])
+    return in_turn(servers, generator, rounds)
+
+
+def in_turn(servers: Sequence[Server], generator: Generator, rounds: int) -> Mapping[str, tuple[float, float]]:
+    """Return the medians of CPU time [µs] per request and per event of two servers that are asked in turn."""
     requests: list[list[float]] = []
     events: list[list[float]] = []
     for number in range(rounds):

@@ -105,9 +105,16 @@ def routing(binary: Path, folder: Path, preset: str, flags: Sequence[str]) -> It
 
 
 @contextmanager
-def supervisor(binary: Path, model: Path, folder: Path, slots: int, checkout: Path | None = None) -> Iterator[Server]:
-    """This program, or that of another checkout: its daemon and the engine that it starts for the model."""
-    with daemon(binary, model, folder, engine_options(slots), checkout) as (process, url):
+def supervisor(
+    binary: Path,
+    model: Path,
+    folder: Path,
+    slots: int,
+    checkout: Path | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> Iterator[Server]:
+    """This program, or that of another checkout: its daemon, with more settings, and the model's engine."""
+    with daemon(binary, model, folder, engine_options(slots), checkout, settings) as (process, url):
         status = post(f"{url}/api/v1/models/load", {"target": MODEL})
         arguments = psutil.Process(status["pid"]).cmdline()
         engine = Place(MODEL, socket=arguments[arguments.index("--host") + 1])
@@ -116,11 +123,16 @@ def supervisor(binary: Path, model: Path, folder: Path, slots: int, checkout: Pa
 
 @contextmanager
 def daemon(
-    binary: Path, model: Path, folder: Path, options: Mapping[str, object], checkout: Path | None = None
+    binary: Path,
+    model: Path,
+    folder: Path,
+    options: Mapping[str, object],
+    checkout: Path | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A daemon whose state is `folder`, with one model, not loaded; its process and its URL."""
     one = {"file": str(model), "embeddings": "on", "extra_args": _QUIET, **options}
-    with serving(binary, folder, {"models": {MODEL: one}}, checkout) as running:
+    with serving(binary, folder, {"models": {MODEL: one}, **(settings or {})}, checkout) as running:
         yield running
 
 

@@ -53,8 +53,8 @@ def said(text: str, model: str = "talker", **more: object) -> Json:
     return {"model": model, "messages": [{"role": "user", "content": text}], **more}
 
 
-def history(daemon: RunningDaemon, **query: object) -> Json:
-    answer = daemon.http.get("/api/v1/history", params={"limit": 1000, **query})  # type: ignore[arg-type]  # texts and numbers
+def history(daemon: RunningDaemon, **query: str | float) -> Json:
+    answer = daemon.http.get("/api/v1/history", params={"limit": 1000, **query})
     assert answer.status_code == 200, answer.text
     found: Json = answer.json()
     return found
@@ -234,7 +234,7 @@ def test_filters_and_pages(daemon: RunningDaemon, agent: str) -> None:
     mine = ended(daemon, agent, 6)
     since = min(one["at"] for one in mine)
 
-    def ids(**query: object) -> list[int]:
+    def ids(**query: str | float) -> list[int]:
         return [one["id"] for one in history(daemon, since=since, **query)["requests"]]
 
     every = [one["id"] for one in mine]

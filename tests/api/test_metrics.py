@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from supervisor.core.history.metrics import METRICS, PREFIX, Metric
 from supervisor.service.tallies import UNKNOWN
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
+from tests.support.grafana import FILE
 
 pytestmark = pytest.mark.engine
 
@@ -44,7 +45,7 @@ def scraped(daemon: RunningDaemon) -> dict[str, Family]:
     answer = daemon.http.get("/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
-    families = list(text_string_to_metric_families(answer.text))
+    families = list(text_string_to_metric_families(answer.text))  # type: ignore[no-untyped-call]  # the library has no types here
     assert len({one.name for one in families}) == len(families)
     return {one.name: one for one in families}
 
@@ -160,6 +161,7 @@ def test_an_engines_own_metrics_have_its_model_as_a_label(daemon: RunningDaemon)
     daemon.load("talker")
     wait_until(lambda: engines_of(scraped(daemon)) == {"talker"}, "the engine's metrics")
     families = scraped(daemon)
+    assert {name for name in families if f'"expr": "{name}"' in FILE.shown()} >= {"engine_requests_deferred"}
     assert families["engine_tokens_predicted"].type == "counter"
     assert value(families, "engine_tokens_predicted_total", model="talker") > 0
     daemon.http.post("/api/v1/models/unload", json={"model": "talker"}).raise_for_status()

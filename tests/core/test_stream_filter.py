@@ -259,3 +259,11 @@ def test_of_responses_one_event_of_progress_is_left_without_it() -> None:
             relay = StreamFilter(drop_progress=True, api=RESPONSES)
             stream = b"".join(arrived)
             assert relay_in_pieces(relay, stream, [cut for cut in cuts if cut < len(stream)]) == b"".join(left)
+
+
+def test_the_code_of_an_error_that_is_let_through_is_kept() -> None:
+    relay = StreamFilter(drop_progress=True)
+    relay.feed(event(ROLE) + WORD)
+    assert relay.code == ""
+    said = relay.feed(event({"error": {"code": 400, "message": "no", "type": "invalid_request_error"}}))
+    assert json.loads(said.removeprefix(b"data: "))["error"]["code"] == relay.code == "invalid_request"
