@@ -21,6 +21,7 @@ from supervisor.models.configured import configured_models
 from supervisor.models.fetch import Fetcher, hub_models
 from supervisor.planning.learning import Learning
 from supervisor.planning.lookout import Look, Lookout, Rules
+from supervisor.planning.speeds import Foreteller
 from supervisor.pool.living import NOBODY, Living
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
@@ -61,6 +62,7 @@ class Parts:
     variants: Variants
     catalogue: Catalogue
     commands: Commands
+    foreteller: Foreteller
 
     def resolver(self, living: Living) -> Resolver:
         """Build the resolver that finds the models that people mean, beside these engines."""
@@ -68,7 +70,16 @@ class Parts:
 
     def plans(self, resolver: Resolver, living: Living, policy_of: PolicyOf) -> Plans:
         """Build the plans beside these engines."""
-        return Plans(resolver, self.catalogue, self.lookout, self.program, self.commands, living, policy_of)
+        return Plans(
+            resolver=resolver,
+            catalogue=self.catalogue,
+            lookout=self.lookout,
+            program=self.program,
+            commands=self.commands,
+            living=living,
+            policy_of=policy_of,
+            foreteller=self.foreteller,
+        )
 
 
 def parts(
@@ -94,7 +105,16 @@ def parts(
     reading = Reading(fetcher, program, learning, headers, where.cache)
     variants = Variants(fetcher.hub, reading, lookout)
     catalogue = Catalogue(registry, program, fetcher, variants, reading)
-    return Parts(registry, program, fetcher, lookout, variants, catalogue, Commands(program, env, site.cores))
+    return Parts(
+        registry=registry,
+        program=program,
+        fetcher=fetcher,
+        lookout=lookout,
+        variants=variants,
+        catalogue=catalogue,
+        commands=Commands(program, env, site.cores),
+        foreteller=Foreteller(learning.database, site.cores),
+    )
 
 
 @contextlib.contextmanager

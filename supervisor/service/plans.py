@@ -18,6 +18,7 @@ from supervisor.planning.estimates import estimates_json
 from supervisor.planning.known import Known
 from supervisor.planning.lookout import Lookout, Sight
 from supervisor.planning.planner import refused
+from supervisor.planning.speeds import Foreteller
 from supervisor.pool.living import Living
 from supervisor.service.catalogue import Catalogue
 from supervisor.service.launcher import Commands
@@ -40,6 +41,7 @@ class Plans:
     commands: Commands
     living: Living
     policy_of: Callable[[str], ModelPolicy]
+    foreteller: Foreteller
 
     async def devices(self, *, again: bool) -> dict[str, object]:
         """Return the machine's devices; `again` asks everything anew, even what failed a short while ago."""
@@ -72,7 +74,8 @@ class Plans:
         leaving = barred_by(self.policy_of, entry.id, others)
         never = next((one for one in leaving if self.policy_of(one.model).pinned), None)
         if never is None:
-            found = await self.lookout.aside(partial(planned_json, self.commands, sight, known, others, leaving))
+            makers = Makers(self.commands, self.foreteller)
+            found = await self.lookout.aside(partial(planned_json, makers, sight, known, others, leaving))
         else:
             message = refusal(entry.id, never.model).message
             found = DoesNotFit(entry.id, later=True, message=message, blockers=(never.engine,)).to_json()
@@ -112,8 +115,16 @@ class Plans:
         return [one for one in self.living.residents() if one.model != entry.id]
 
 
+@dataclass(frozen=True)
+class Makers:
+    """Those who say what a placement means: the command, and the speed."""
+
+    commands: Commands
+    foreteller: Foreteller
+
+
 def planned_json(
-    commands: Commands,
+    makers: Makers,
     sight: Sight,
     known: Known,
     residents: Sequence[Resident],
@@ -133,9 +144,11 @@ def planned_json(
     if not isinstance(found, Placement):
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}
     placed = sight.placed(found)
+    speed = makers.foreteller.speed(known.info.spec, found, sight.machine, known.engine)
     return found.to_json() | {
         "evict": [*(one.engine for one in leaving), *found.evict],
         "evict_models": [*(one.model for one in leaving), *(models[engine] for engine in found.evict)],
-        "arguments": list(commands.arguments(known, placed)),
+        "arguments": list(makers.commands.arguments(known, placed)),
         "env": dict(placed.visible_env),
+        "speed": speed.to_json() if speed else None,
     }

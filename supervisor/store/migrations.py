@@ -48,6 +48,15 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE loaded ADD COLUMN hub TEXT",
         "ALTER TABLE loaded ADD COLUMN aliases TEXT NOT NULL DEFAULT '[]'",
     ),
+    (
+        """CREATE TABLE speeds (
+            engine TEXT NOT NULL,
+            device TEXT NOT NULL,
+            rates TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (engine, device)
+        )""",
+    ),
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -45,6 +45,12 @@ _COLUMNS = {  # in llama.cpp's order of allocating; a column without a byte is n
 }
 _GIB = 1 << 30
 
+_SOURCES = {
+    "measured": "by what this machine was measured to do",
+    "learned": "by what this model was here before",
+    "published": "a first guess from published figures: `bench` measures this machine",
+}
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
@@ -103,6 +109,8 @@ def _show(found: Json) -> None:
     print_table(headers, rows)
     print()
     say(_context(found))
+    if found["speed"]:
+        say(speed_text(found["speed"]))
     for engine, model in zip(found["evict"], found["evict_models"], strict=True):
         print(f"must leave first: engine {engine} ({model})")
     for reason in found["why"]:
@@ -121,6 +129,15 @@ def _context(found: Json) -> str:
         f"wanted {found['wanted_ctx']:,}, at most {found['fitting_ctx']:,} on these devices, "
         f"the model's own {found['native_ctx']:,}"
     )
+
+
+def speed_text(speed: Json) -> str:
+    """Format a foretold speed: `speed: ≈ 38 t/s, first token of 4 k ≈ 2.1 s (measured here)`."""
+    decode = {int(depth): value for depth, value in speed["decode_tokens_per_second"].items()}
+    deepest = max(decode)
+    behind = f" ({decode[deepest]:.3g} behind {deepest:,} tokens)" if deepest else ""
+    first = f"first token of {speed['prompt_tokens']:,} ≈ {speed['first_token_seconds']:.2g} s"
+    return f"speed: ≈ {decode[0]:.3g} t/s{behind}, {first}; {_SOURCES[speed['from']]}"
 
 
 def _show_refusal(found: Json) -> None:
