@@ -67,7 +67,7 @@ class _Matrix:
 def write_model(path: Path, shape: Shape, seed: int = 1) -> None:
     """Write the file. Raise KeyError for a type that cannot be made, OSError."""
     tensors = list(_tensors(shape))
-    tiles = {kind: _tile(kind, random.Random(seed)) for kind in {tensor.kind for tensor in tensors}}  # noqa: S311
+    tiles = {kind: _tile(kind, random.Random(seed)) for kind in {tensor.kind for tensor in tensors}}
     infos = [(one.name, one.shape, tensor_type(one.kind).id, one.n_bytes) for one in tensors]
     with path.open("wb") as file:
         file.write(gguf.head(_metadata(shape), infos))

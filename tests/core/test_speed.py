@@ -106,7 +106,8 @@ def test_a_correction_scales_and_is_named(tmp_path: Path) -> None:
     spec, machine = spec_of(tmp_path, PLAIN), MachineSpeed({"CPU": Rates(host_rates(4).seconds, "measured")})
     plain = foretell(spec, HOST, machine, 2000)
     slower = foretell(spec, HOST, machine, 2000, Correction(2.0, 4.0, learned=True))
-    assert plain and slower
+    assert plain
+    assert slower
     assert (plain.source, slower.source) == ("measured", "learned")
     assert slower.decode_tokens_per_second[0] == pytest.approx(plain.decode_tokens_per_second[0] / 4)
     assert slower.prefill_tokens_per_second == pytest.approx(plain.prefill_tokens_per_second / 2)
