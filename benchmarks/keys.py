@@ -62,7 +62,7 @@ def _measure(binary: Path, folder: Path, rounds: int, stack: ExitStack) -> Mappi
     for name in ("off", "on"):
         (folder / name).mkdir(mode=0o700)
         servers.append(stack.enter_context(supervisor(binary, model, folder / name, _SLOTS)))
-    servers[1] = _keyed(servers[1])
+    servers[1] = keyed(servers[1])
     requests: list[list[float]] = []
     events: list[list[float]] = []
     for number in range(rounds):
@@ -74,7 +74,7 @@ def _measure(binary: Path, folder: Path, rounds: int, stack: ExitStack) -> Mappi
     return {"request": _medians(requests), "event": _medians(events)}
 
 
-def _keyed(server: Server) -> Server:
+def keyed(server: Server) -> Server:
     """Close the server's door, and return it with a key that has every limit."""
     url = f"http://127.0.0.1:{server.place.port}/api/v1/keys"
     manager = _add(url, None, {"name": "manager", "scopes": ["manage"]})

@@ -44,7 +44,8 @@ class Place:
 class StreamsJob:
     """So many streams at once for so long; `cpu_pid` is the process whose CPU time is wanted.
 
-    `streams_beside` more go to `beside` all the while, unmeasured: they keep the engine busy, not the relay.
+    `streams_beside` more go to `beside` all the while, unmeasured: they keep the engine busy, not the relay. `shape` is
+    one of `SHAPES`.
     """
 
     place: Place
@@ -53,6 +54,7 @@ class StreamsJob:
     seconds: float
     beside: Place
     streams_beside: int
+    shape: str = "small"
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def _tool(number: int) -> dict[str, Any]:
 
 SHAPES: dict[str, dict[str, Any]] = {
     "small": {},
+    "1 tool": {"tools": [_tool(0)]},
     "30 tools": {"tools": [_tool(number) for number in range(30)]},
     "100 KB": {"metadata": {"note": "x" * 100_000}},
     "1 MB": {"metadata": {"note": "x" * 1_000_000}},
@@ -209,8 +212,8 @@ async def run_streams(job: StreamsJob) -> StreamsResult:
     """Start streams that have no end, measure for some seconds from the moment when all are under way, leave."""
     everyone: list[Exchange] = []
     try:
-        for place, count in ((job.beside, job.streams_beside), (job.place, job.streams)):
-            everyone += [await exchange(place, chat_request(place, _ENDLESS)) for _ in range(count)]
+        for place, count, shape in ((job.beside, job.streams_beside, "small"), (job.place, job.streams, job.shape)):
+            everyone += [await exchange(place, chat_request(place, _ENDLESS, shape)) for _ in range(count)]
         while not all(stream.events for stream in everyone):
             _check_running(everyone)
             await asyncio.sleep(0.002)

@@ -5,7 +5,7 @@ They are the barest one that Python can be (benchmarks/bare.py), this program, a
     .venv/bin/python -m benchmarks.relay [--quick] [--rounds N] [--streams 1,8,32,256] [--engine PATH]
 
 Every round visits all servers in turn, so that what else the machine does meets all alike; figures are medians
-over the rounds. The table goes to stdout, and after it one line of JSON with the same figures.
+over the rounds. The table goes to stdout, after it the goals, and one line of JSON with all figures.
 
 CPU per event is the relaying process's own user and system time (not its engines'), in a window in which every
 stream runs: no connecting, no prompts. Its measures:
@@ -16,7 +16,10 @@ stream runs: no connecting, no prompts. Its measures:
 
 At 256 streams one thread's engine is slow enough to pace them by itself, so there is no second figure.
 
-CPU per request is that process's own time for a stream of two tokens, connection included.
+CPU per request is that process's own time for a stream of two tokens, connection included. `keyed` is this program
+with 1,000 API keys (benchmarks/keys.py).
+
+With tools in a request this program looks for calls in the answer, and the engine behind the router parses it as well.
 
 First event: from connecting to the first event of a streaming request; `added` is against the direct one's median (or
 95th percentile) of the same run. Every request has a connection of its own. docs/benchmarks.md explains the rest.
@@ -31,21 +34,35 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
+from benchmarks.keys import keyed
 from benchmarks.leave import freed_after
 from benchmarks.load import SHAPES, EmbeddingsJob, FirstEventsJob, Generator, StreamsJob
 from benchmarks.model import make_model
-from benchmarks.report import Report, percentile
+from benchmarks.report import Report, Target, percentile, targets_table
 from benchmarks.servers import Server, bare, direct, router, supervisor
 from benchmarks.startup import added_seconds, ps_seconds, ready_after
 from supervisor.llamacpp.locate import locate
 from supervisor.system.paths import places
 
 _PACED = 64  # streams that keep an engine busy
+_WITH_TOOLS = 8  # streams of requests with a tool
+
+_TARGETS = (
+    *(Target(f"added to first event, {shape}, p50 [ms]", 1.0) for shape in ("small", "30 tools")),
+    Target("added to first event, 100 KB, p50 [ms]", 0.5),
+    Target("CPU per event, 1 stream [µs]", 1.0),
+    Target("CPU per event, 1 stream, paced [µs]", 1.3),
+    *(Target(f"CPU per event, {count} streams [µs]", 0.6) for count in (32, 256)),
+    *(Target(f"CPU per event, {_WITH_TOOLS} streams, 1 tool{rest} [µs]", 1.0) for rest in ("", ", paced")),
+    Target("events, 256 streams [1/s]", 1.0, least=True),
+    Target("CPU per request, small [µs]", 1.03, "keyed", "supervisor"),
+    Target(f"CPU per event, {_WITH_TOOLS} streams [µs]", 1.03, "keyed", "supervisor"),
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +78,21 @@ class Plan:
     ps_runs: int
 
 
+@dataclass(frozen=True)
+class Crowd:
+    """Streams at once, of requests of one shape, while `beside` others keep the engine busy."""
+
+    count: int
+    beside: int = 0
+    shape: str = "small"
+
+    @property
+    def name(self) -> str:
+        """What they are called in the table."""
+        kind = "" if self.shape == "small" else f", {self.shape}"
+        return f"{self.count} stream{'' if self.count == 1 else 's'}{kind}{', paced' if self.beside else ''}"
+
+
 def main(argv: Sequence[str]) -> int:
     """Run everything and print."""
     arguments = _parser().parse_args(argv)
@@ -72,7 +104,7 @@ def main(argv: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="relay-") as folder, ExitStack() as stack:
         report = Report()
         _measure(plan, binary, Path(folder), report, stack)
-    print(report.table())
+    print(report.table(), targets_table(_TARGETS, report.figures()), sep="\n\n")
     print(json.dumps(report.figures()))
     return 0
 
@@ -100,17 +132,21 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
         ours,
         stack.enter_context(router(binary, model, folder, slots)),
     ]
+    (folder / "keyed").mkdir(mode=0o700)
+    locked = replace(keyed(stack.enter_context(supervisor(binary, model, folder / "keyed", slots))), name="keyed")
     report.add("memory after start", "MiB", "supervisor", _rss(ours))
     for round_number in range(plan.rounds):
         print(f"round {round_number + 1} of {plan.rounds}", file=sys.stderr, flush=True)
         for shape in SHAPES:
-            _first_events(shape, plan, servers, generator, report)
+            _first_events(shape, plan, [*servers, locked] if shape == "small" else servers, generator, report)
         _embeddings(plan, servers, generator, report)
         _leaving(servers, report)
         for count in plan.streams:
-            _streams(count, 0, plan, servers, generator, report)
+            _streams(Crowd(count), plan, [*servers, locked] if count == _WITH_TOOLS else servers, generator, report)
             if count < _PACED:
-                _streams(count, _PACED - count, plan, servers, generator, report)
+                _streams(Crowd(count, _PACED - count), plan, servers, generator, report)
+        for beside in (0, _PACED - _WITH_TOOLS):
+            _streams(Crowd(_WITH_TOOLS, beside, "1 tool"), plan, servers[1:], generator, report)
     report.add("memory after all rounds", "MiB", "supervisor", _rss(ours))
     report.add("engine ready to answer", "ms", "supervisor", *ready_after(binary, model, folder / "ready", plan.loads))
     seconds = ps_seconds(f"http://127.0.0.1:{ours.place.port}", plan.ps_runs)
@@ -121,16 +157,14 @@ def _measure(plan: Plan, binary: Path, folder: Path, report: Report, stack: Exit
         report.add("of it bin/supervisor", "ms", "supervisor", added_seconds(plan.ps_runs) * 1000)
 
 
-def _streams(
-    count: int, beside: int, plan: Plan, servers: Sequence[Server], generator: Generator, report: Report
-) -> None:
-    name = f"{count} stream{'' if count == 1 else 's'}{', paced' if beside else ''}"
+def _streams(crowd: Crowd, plan: Plan, servers: Sequence[Server], generator: Generator, report: Report) -> None:
     for server in servers:
-        found = generator.streams(StreamsJob(server.place, server.pid, count, plan.seconds, server.engine, beside))
+        where = (server.place, server.pid, crowd.count, plan.seconds, server.engine)
+        found = generator.streams(StreamsJob(*where, crowd.beside, crowd.shape))
         if server.name != "direct":
-            report.add(f"CPU per event, {name}", "µs", server.name, found.cpu_seconds / found.events * 1e6)
-        if not beside:
-            report.add(f"events, {name}", "1/s", server.name, found.events / found.seconds)
+            report.add(f"CPU per event, {crowd.name}", "µs", server.name, found.cpu_seconds / found.events * 1e6)
+        if not crowd.beside:
+            report.add(f"events, {crowd.name}", "1/s", server.name, found.events / found.seconds)
 
 
 def _first_events(shape: str, plan: Plan, servers: Sequence[Server], generator: Generator, report: Report) -> None:

@@ -4,11 +4,40 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-SERVERS = ("direct", "bare", "supervisor", "router")
+SERVERS = ("direct", "bare", "supervisor", "keyed", "router")
 """Columns, of which those without a figure are left out."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A goal: the ratio of two servers' figures of a measure, at most, or with `least` at least so much."""
+
+    measure: str
+    goal: float
+    ours: str = "supervisor"
+    theirs: str = "router"
+    least: bool = False
+
+    def row(self, figures: Mapping[str, Mapping[str, float]]) -> str | None:
+        """Return its row in a table of Markdown; None where it was not measured."""
+        found = figures.get(self.measure, {})
+        if not {self.ours, self.theirs} <= found.keys():
+            return None
+        if found[self.theirs] <= 0:  # a difference that the machine's other work has made
+            return f"| {self.measure} | {self.ours}/{self.theirs} | – | {self.goal:g} | not measured |"
+        ratio = found[self.ours] / found[self.theirs]
+        met = ratio >= self.goal if self.least else ratio <= self.goal
+        goal = f"{'≥' if self.least else '≤'} {self.goal:g}"
+        return f"| {self.measure} | {self.ours}/{self.theirs} | {ratio:.2f} | {goal} | {'yes' if met else 'no'} |"
+
+
+def targets_table(targets: Sequence[Target], figures: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the goals that were measured, as Markdown."""
+    rows = [row for target in targets if (row := target.row(figures)) is not None]
+    return "\n".join(["| measure | ratio of | is | goal | met |", "|---|---|---|---|---|", *rows])
 
 
 @dataclass

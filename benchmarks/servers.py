@@ -105,9 +105,9 @@ def routing(binary: Path, folder: Path, preset: str, flags: Sequence[str]) -> It
 
 
 @contextmanager
-def supervisor(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[Server]:
-    """This program: its daemon and the engine that it starts for the model."""
-    with daemon(binary, model, folder, engine_options(slots)) as (process, url):
+def supervisor(binary: Path, model: Path, folder: Path, slots: int, checkout: Path | None = None) -> Iterator[Server]:
+    """This program, or that of another checkout: its daemon and the engine that it starts for the model."""
+    with daemon(binary, model, folder, engine_options(slots), checkout) as (process, url):
         status = post(f"{url}/api/v1/models/load", {"target": MODEL})
         arguments = psutil.Process(status["pid"]).cmdline()
         engine = Place(MODEL, socket=arguments[arguments.index("--host") + 1])
@@ -116,17 +116,17 @@ def supervisor(binary: Path, model: Path, folder: Path, slots: int) -> Iterator[
 
 @contextmanager
 def daemon(
-    binary: Path, model: Path, folder: Path, options: Mapping[str, object]
+    binary: Path, model: Path, folder: Path, options: Mapping[str, object], checkout: Path | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A daemon whose state is `folder`, with one model, not loaded; its process and its URL."""
     one = {"file": str(model), "embeddings": "on", "extra_args": _QUIET, **options}
-    with serving(binary, folder, {"models": {MODEL: one}}) as running:
+    with serving(binary, folder, {"models": {MODEL: one}}, checkout) as running:
         yield running
 
 
 @contextmanager
 def serving(
-    binary: Path, folder: Path, settings: Mapping[str, object]
+    binary: Path, folder: Path, settings: Mapping[str, object], checkout: Path | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A daemon with these settings, whose state and log are in `folder`; its process and its URL."""
     config = folder / "supervisor.yaml"
@@ -140,7 +140,7 @@ def serving(
         "SUPERVISOR_LLAMA_SERVER": str(binary),
         "SUPERVISOR_API_KEY": "",
     }
-    with _running(command, folder / "supervisor.log", {**os.environ, **own}) as process:
+    with _running(command, folder / "supervisor.log", {**os.environ, **own}, checkout) as process:
         endpoint = folder / "endpoint.json"
         deadline = time.monotonic() + _READY_S
         while not endpoint.exists():
@@ -165,11 +165,11 @@ def post(url: str, body: Mapping[str, object]) -> Any:
 
 @contextmanager
 def _running(
-    command: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with its output in `log`; ended, asked first, at the end of the block."""
+    """A process in `folder` with its output in `log`; ended, asked first, at the end of the block."""
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env, cwd=folder)
         try:
             yield process
         finally:

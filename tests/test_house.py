@@ -38,6 +38,7 @@ FLOORS: tuple[str, ...] = (
     "core.params",
     "core.models",
     "core.repository",
+    "core.history",
     "core.stream",
     "core.recovery",
     "core.routes",

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, front, inflight, keys, manage, openai, pages, peers
+from supervisor.api import files, front, history, inflight, keys, manage, metrics, openai, pages, peers
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
@@ -57,6 +57,8 @@ def framework(services: Services) -> FastAPI:
     app.include_router(openai.router)
     app.include_router(manage.router)
     app.include_router(inflight.router)
+    app.include_router(history.router)
+    app.include_router(metrics.router)
     app.include_router(keys.router)
     app.include_router(peers.router)
     app.include_router(files.router)

@@ -14,9 +14,11 @@ from supervisor.proxy.metered import key_of
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added
 from supervisor.service.disk import Disk
+from supervisor.service.history import History
 from supervisor.service.keys import Keys
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
+from supervisor.service.metrics import Metrics
 from supervisor.service.pinning import Pinning
 from supervisor.service.plans import Plans
 from supervisor.service.pulls import Pulls
@@ -59,6 +61,8 @@ class Services:
     feed: Feed
     readiness: Readiness
     keys: Keys
+    history: History
+    metrics: Metrics
     shut_down: Callable[[], None]
 
 
@@ -103,6 +107,8 @@ LogControlOf = Annotated[LogControl, Depends(_one(lambda all_: all_.log_control)
 ReloaderOf = Annotated[Reloader, Depends(_one(lambda all_: all_.reloader))]
 CountsOf = Annotated[CallCounts, Depends(_seen(lambda all_: all_.call_counts))]
 FeedOf = Annotated[Feed, Depends(_feed)]
+HistoryOf = Annotated[History, Depends(_one(lambda all_: all_.history))]
+MetricsOf = Annotated[Metrics, Depends(_one(lambda all_: all_.metrics))]
 KeysOf = Annotated[Keys, Depends(_one(lambda all_: all_.keys))]
 ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]
 ShutDownOf = Annotated[Callable[[], None], Depends(_one(lambda all_: all_.shut_down))]

@@ -40,7 +40,7 @@ from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
 from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
-from supervisor.core.text.loglevel import LogLevel
+from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.system.certificates import TlsFiles
 
@@ -84,6 +84,7 @@ class ServerSettings(_Strict):
     fetch_max_mib: FetchedMebibytes = 16
     fetch_timeout: Seconds = 20
     log_level: LogLevel = "info"
+    log_format: LogFormat = "text"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
 
@@ -195,6 +196,13 @@ class MemoryWatchSettings(_Strict):
     share: SomePortion | None = 0.5
 
 
+class HistorySettings(_Strict):
+    """What is kept of requests that have ended: for how many days (0: nothing), and how many of them at most."""
+
+    days: Annotated[float, Field(ge=0, le=3650, allow_inf_nan=False)] = 30
+    max_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
+
+
 class Settings(_Strict):
     """The whole file."""
 
@@ -209,6 +217,7 @@ class Settings(_Strict):
     defaults: DefaultSettings = DefaultSettings()
     kv_store: KvStoreSettings = KvStoreSettings()
     memory_watch: MemoryWatchSettings = MemoryWatchSettings()
+    history: HistorySettings = HistorySettings()
     restore: Flag = False
     models: Annotated[dict[Name, ModelSettings], Field(max_length=10_000)] = Field(default_factory=dict)
     groups: Annotated[dict[Name, GroupSettings], Field(max_length=10_000)] = Field(default_factory=dict)

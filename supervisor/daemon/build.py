@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from supervisor.api.app import Proxied, create_app
@@ -41,19 +41,24 @@ from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
+from supervisor.service.enginemetrics import EngineMetrics
+from supervisor.service.history import History
 from supervisor.service.keys import Keys
 from supervisor.service.launcher import Launcher
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
 from supervisor.service.looks import Looks
+from supervisor.service.metrics import Looked, Metrics
 from supervisor.service.pinning import Pinning
 from supervisor.service.pulls import Pulls
 from supervisor.service.readiness import Readiness
+from supervisor.service.records import Records
 from supervisor.service.reload import Reloader, Source
 from supervisor.service.remarks import Remarks
 from supervisor.service.requests import Requests
 from supervisor.service.restore import Remembered
 from supervisor.service.statuses import Statuses
+from supervisor.service.tallies import Tallies
 from supervisor.service.trials import Trials
 from supervisor.system.child import StopGrace
 from supervisor.system.logs import LogControl
@@ -76,6 +81,7 @@ class World:
     log_control: LogControl
     door: Door
     keys: Keys
+    history: History
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,8 @@ class Engines:
     remembered: Remembered
     logs: EngineLogs
     slots: SlotStore
+    tallies: Tallies
+    records: Records
     pool: Pool
 
 
@@ -128,9 +136,11 @@ def build_engines(world: World) -> Engines:
     )
     remembered = Remembered(learning, built.registry)
     share = settings.memory_watch.share
-    edges = Edges(built.registry, planner, built.lookout, launcher, remembered, share)
+    tallies = Tallies()
+    records = Records(world.history, tallies, time.time)
+    edges = Edges(built.registry, planner, built.lookout, launcher, remembered, share, records)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
-    return Engines(built, planner, pins, remembered, logs, slots, pool)
+    return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool)
 
 
 @contextmanager
@@ -139,7 +149,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     current, door, built, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
     registry, fetcher, program = built.registry, built.fetcher, built.program
     identity = Identity(door.url, new_secret(), time.time())
-    inflight, to_epoch = Inflight(lifetime), Epoch()
+    inflight, to_epoch = Inflight(lifetime, engines.logs.reached), Epoch()
     calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
     connections = Connections(current.view(door.limits), render_error, time.monotonic)
     reloader = Reloader(current, registry, program, pool, world.source)
@@ -165,7 +175,16 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         added=added,
         statuses=statuses,
     )
-    with pool.watch() as changed, inflight.watch(changed):
+    looked = Looked(
+        statuses=statuses.all,
+        devices=lambda: built.lookout.sight.machine.devices,
+        calls=lambda: calls.counts,
+        inflight=lambda: len(inflight),
+        dropped=lambda: world.history.dropped,
+    )
+    metrics = Metrics(engines.tallies, looked, EngineMetrics(pool.ready_clients))
+    with pool.watch() as changed, inflight.watch(changed), closing(metrics):
+        metrics.start()
         feed = Feed(pool, inflight, Looks(statuses.all, requests.all, changed))
         services = Services(
             identity=identity,
@@ -185,6 +204,8 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             feed=feed,
             readiness=readiness,
             keys=world.keys,
+            history=world.history,
+            metrics=metrics,
             shut_down=stop.ask,
         )
         autoloads = Autoloads(current.view(lambda settings: settings.server.autoload), registry, fetcher.hub, loads)
@@ -217,6 +238,7 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
             autoloads,
         ),
         media=Media(current.view(fetch_rules)),
+        observer=engines.records.request,
     )
 
 

@@ -15,6 +15,7 @@ from supervisor.planning.lookout import Lookout
 from supervisor.planning.planner import Planner
 from supervisor.pool.pool import PoolEdges
 from supervisor.service.launcher import Launcher
+from supervisor.service.records import Records
 from supervisor.service.restore import Remembered
 from supervisor.system.wakefulness import lifetime
 
@@ -23,7 +24,10 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Edges:
-    """The pool's edges. `share`: how far an engine may outgrow its plan, as a share of it; None: as far as it likes."""
+    """The pool's edges.
+
+    share: how far an engine may outgrow its plan, as a share of it; None: as far as it likes.
+    """
 
     registry: Registry
     planner: Planner
@@ -31,6 +35,7 @@ class Edges:
     launcher: Launcher
     remembered: Remembered
     share: float | None
+    records: Records
 
     def of_pool(self) -> PoolEdges:
         """As the pool wants them."""
@@ -56,6 +61,7 @@ class Edges:
             _log.info(event, model=model, engine=engine)
         else:
             _log.warning(event, model=model, engine=engine, code=failure.code, reason=failure.message)
+        self.records.engine(event, model, engine, failure)
         if event == "engine_ready":
             self.remembered.ready(model)
 

@@ -20,7 +20,7 @@ from supervisor.config import Settings, find_config, load_settings
 from supervisor.config.current import Current
 from supervisor.config.load import Start
 from supervisor.config.settings import ServerSettings
-from supervisor.core.text.loglevel import LogLevel
+from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
 from supervisor.daemon.door import Door
 from supervisor.daemon.lock import (
@@ -40,10 +40,12 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.service.history import History, Kept
 from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
 from supervisor.store import Database
+from supervisor.store.history import HistoryTable
 from supervisor.store.keyfile import KeyFile
 from supervisor.system import logs
 from supervisor.system.logfile import LogFile
@@ -67,14 +69,13 @@ class DaemonOptions:
     port: int | None = None
     engine: str | None = None
     insecure: bool = False
-    log_format: logs.LogFormat = "text"
+    log_format: LogFormat | None = None
     log_level: LogLevel | None = None
 
     def on(self, settings: Settings) -> Settings:
-        """Return the settings with the level of the log that is wanted here."""
-        if self.log_level is None:
-            return settings
-        server = settings.server.model_copy(update={"log_level": self.log_level})
+        """Return the settings with the level and the form of the log that are wanted here."""
+        wanted = {"log_level": self.log_level, "log_format": self.log_format}
+        server = settings.server.model_copy(update={name: value for name, value in wanted.items() if value is not None})
         return settings.model_copy(update={"server": server})
 
 
@@ -85,10 +86,11 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     own_log = OutputLog(None)
     current = Current(options.on(Settings()))  # until the configuration is read, which may have to be logged
     control = logs.LogControl(current.view(_log_settings), LogFile(where.daemon_log))
-    logs.configure(options.log_format, own_log.write, control)
+    logs.configure(None, own_log.write, control)
     configured = _configured(options, env, where)
     settings = configured.settings
     current.take_over(settings)
+    _tell_file(configured)
     shares = file_shares(allow_many_files())
     passed = manager.listener()
     server = _reached_at(settings.server, passed)
@@ -100,15 +102,20 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
         keys = Keys(KeyFile(where.key_file), current.view(lambda settings: bool(settings.server.api_keys)))
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
-        with contextlib.closing(learning), asyncio.Runner(loop_factory=loop_factory()) as runner:
+        history = History(HistoryTable.open(where.history), current.view(_kept), time.time)
+        with (
+            contextlib.closing(learning),
+            contextlib.closing(history),
+            asyncio.Runner(loop_factory=loop_factory()) as runner,
+        ):
             source = Source(
                 configured.path,
-                partial(_configured, options, env, where),
+                partial(_configured_again, options, env, where),
                 partial(_check, server.host, insecure=options.insecure),
                 time.time,
             )
             door = Door(listener, shares, server.host, certificates_of(settings.server))
-            world = World(current, source, where, env, prober, learning, own_log, control, door, keys)
+            world = World(current, source, where, env, prober, learning, own_log, control, door, keys, history)
             runner.run(_serve(world, build_engines(world), manager))
     return 0
 
@@ -121,6 +128,17 @@ def _reached_at(server: ServerSettings, passed: socket.socket | None) -> ServerS
     return server.model_copy(update={"host": host, "port": port})
 
 
+def _configured_again(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
+    return _tell_file(_configured(options, env, where))
+
+
+def _tell_file(configured: Configured) -> Configured:
+    """Log which file it is: for the first time when the form of the log is known."""
+    if configured.path is not None:
+        _log.info("config_file", path=str(configured.path))
+    return configured
+
+
 def _check(host: str, settings: Settings, *, insecure: bool) -> None:
     """Raise where the daemon could not run with these settings; another host counts from the next start on."""
     check_bind(settings.server.model_copy(update={"host": host}), insecure=insecure)
@@ -130,14 +148,16 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     file = find_config(options.config, env, Path.cwd(), where.config)
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
     settings = load_settings(file, env, start)
-    if file is not None:
-        _log.info("config_file", path=str(file))
     return Configured(options.on(settings), file)
+
+
+def _kept(settings: Settings) -> Kept:
+    return Kept(settings.history.days, settings.history.max_rows)
 
 
 def _log_settings(settings: Settings) -> logs.LogSettings:
     server = settings.server
-    return logs.LogSettings(server.log_level, server.log_max_mib << 20, server.log_files)
+    return logs.LogSettings(server.log_level, server.log_max_mib << 20, server.log_files, format=server.log_format)
 
 
 async def _serve(world: World, engines: Engines, manager: ServiceManager) -> None:

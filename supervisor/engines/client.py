@@ -170,6 +170,11 @@ class EngineResponse:
         self._listener = listener if before is None else partial(_tell, before, listener)
         return self
 
+    @property
+    def is_over(self) -> bool:
+        """True if all of the body has come and was taken."""
+        return self._complete and not self._parts
+
     async def read_some(self) -> bytes:
         """Return all that has arrived since the last time, after waiting for something; empty at the end.
 
@@ -291,8 +296,10 @@ class EngineResponse:
             return
         try:
             self._parser.feed_data(data)
-            self._check_head(len(data))
-            self._pour()
+            if not self._has_head:
+                self._check_head(len(data))
+            elif self._parts and self._sink is not None:
+                self._full = not self._sink(self._take())
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._broken = EngineUnreachable(f"The engine's answer is not HTTP: {error}.")
         except Exception as error:  # noqa: BLE001 - the sink's own: for who called `pipe`
@@ -304,8 +311,8 @@ class EngineResponse:
             self._wake()
 
     def _check_head(self, size: int) -> None:
-        """Count the bytes that arrived before the head was complete."""
-        self._head_size += 0 if self._has_head else size
+        """Count bytes that arrived before the head was complete."""
+        self._head_size += size
         if self._head_size > _LONGEST_HEAD and self._broken is None:
             self._broken = EngineUnreachable(f"The engine's answer has a head of more than {_LONGEST_HEAD} bytes.")
 

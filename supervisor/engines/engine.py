@@ -176,7 +176,7 @@ class Engine:
 
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines of output."""
-        return self._log.tail(lines)
+        return self._log.said(lines)
 
     async def start(self, on_progress: Callable[[LoadProgress], None]) -> ReadyInfo:
         """Bring the engine up; return when it can answer. Cancelling, like any failure, ends the child first.

@@ -1,5 +1,7 @@
 """Keep one engine's output: the newest lines in memory, all of it in a rotating file, and live for those who follow.
 
+Between its lines stand notes of the daemon: which request reached the engine when.
+
 Nothing here can block the engine: a follower that does not keep up loses lines and is told how many, a full disk
 ends the file but not the ring. Control characters are replaced: a prompt must not drive the terminal of whoever
 reads the log.
@@ -14,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from supervisor.core.text.plaintext import plain
+from supervisor.core.text.plaintext import one_line, plain
 from supervisor.system.owned import inner_folder
 
 _RING_LINE = 4000  # characters of a line that are kept in memory; the file has all
@@ -38,19 +40,28 @@ class OutputLog:
     ) -> None:
         self.path = path
         self._ring: deque[str] = deque(maxlen=ring_lines)
+        self._said: deque[str] = deque(maxlen=ring_lines)  # those of them that the engine wrote
         self._max_bytes = max_bytes
         self._backups = backups
         self._followers: set[Follower] = set()
         self._file: BinaryIO | None = None
         self._size = 0
         self._closed = False
-        self.written = 0  # lines, all told
+        self.written = 0  # lines of the engine, all told
         self.file_error: OSError | None = None
 
     def write(self, line: bytes) -> None:
         """Take a line without its end. Never raise because of the file: see `file_error`."""
         text = plain(line.decode("utf-8", "replace"))
         self.written += 1
+        self._said.append(text[:_RING_LINE])
+        self._take(text)
+
+    def note(self, text: str) -> None:
+        """Take a line of the daemon's own, which is no output of the engine. Never raise, as `write`."""
+        self._take(text if text.isprintable() else one_line(text))
+
+    def _take(self, text: str) -> None:
         self._ring.append(text[:_RING_LINE])
         for follower in self._followers:
             follower.offer(text)
@@ -63,6 +74,10 @@ class OutputLog:
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines, oldest of them first."""
         return tuple(self._ring)[-lines:] if lines > 0 else ()
+
+    def said(self, lines: int) -> tuple[str, ...]:
+        """Return the newest lines of the engine likewise, without notes: an error shows them to any client."""
+        return tuple(self._said)[-lines:] if lines > 0 else ()
 
     def subscribe(self, last: int = 0) -> Follower:
         """Follow from now on, after the `last` newest lines; use as `with log.subscribe() as lines`."""

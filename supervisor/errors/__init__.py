@@ -88,6 +88,7 @@ SupervisorError                     internal_error
    ├─ HostNotAllowed                host_not_allowed
    ├─ OriginNotAllowed              origin_not_allowed
    ├─ RequestNotFound               request_not_found
+   ├─ RecordNotFound                record_not_found
    ├─ RouteNotFound                 route_not_found
    ├─ TimeLimit                     time_limit
    ├─ MediaNotFetched               media_not_fetched

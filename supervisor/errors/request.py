@@ -133,6 +133,13 @@ class RequestNotFound(RequestError):
     status = 404
 
 
+class RecordNotFound(RequestError):
+    """The history has no such record, or no more."""
+
+    code = "record_not_found"
+    status = 404
+
+
 class RouteNotFound(RequestError):
     """There is no such path or method."""
 

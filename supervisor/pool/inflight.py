@@ -9,12 +9,19 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from supervisor.core.schedule.events import EngineId, ModelId
 from supervisor.errors import RequestCancelled, RequestNotFound
 from supervisor.system.requestid import current_id, new_id
 
+Reached: TypeAlias = "Callable[[InflightRequest], None]"
+
 _SHOWN = 256  # characters of a path: every list and event of requests repeats it
+
+
+def _untold(_request: InflightRequest) -> None:
+    return
 
 
 class InflightRequest:
@@ -25,16 +32,21 @@ class InflightRequest:
         request_id: the one in its response's head. answer: the id that its answer has told its client.
     """
 
-    __slots__ = ("_cancelled", "_engine", "_task", "answer", "id", "model", "path", "request_id", "since", "stream")
+    __slots__ = (
+        *("_cancelled", "_engine", "_reached", "_task"),
+        *("answer", "id", "model", "path", "request_id", "since", "stream"),
+    )
 
-    def __init__(self, number: int, model: ModelId, path: str, *, stream: bool, since: float) -> None:
-        self.id = number
+    def __init__(
+        self, arrival: tuple[int, float], model: ModelId, path: str, *, stream: bool, reached: Reached
+    ) -> None:
+        self.id, self.since = arrival
         self.model = model
         self.path = path
         self.stream = stream
-        self.since = since
         self.request_id = current_id() or new_id()
         self.answer: str | None = None
+        self._reached = reached
         self._engine: EngineId | None = None
         self._task = asyncio.current_task()
         self._cancelled = False
@@ -47,6 +59,8 @@ class InflightRequest:
     def is_with(self, engine: EngineId | None) -> None:
         """Note that this engine answers it; None: it waits for one again."""
         self._engine = engine
+        if engine is not None:
+            self._reached(self)
 
     def is_known_as(self, answer: str | None) -> None:
         """Note the id of its answer."""
@@ -70,16 +84,21 @@ class Inflight:
 
     Args:
         clock: the pool's.
+        reached: is told of a request whenever an engine begins to answer it; None: nobody is.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], reached: Reached | None = None) -> None:
         self._clock = clock
+        self._reached = reached or _untold
         self._numbers = itertools.count(1)
         self._requests: dict[int, InflightRequest] = {}
         self._watchers: set[asyncio.Event] = set()
 
     def __iter__(self) -> Iterator[InflightRequest]:
         return iter(tuple(self._requests.values()))
+
+    def __len__(self) -> int:
+        return len(self._requests)
 
     @contextmanager
     def entered(self, model: ModelId, path: str, *, stream: bool) -> Iterator[InflightRequest]:
@@ -92,7 +111,8 @@ class Inflight:
 
     def enter(self, model: ModelId, path: str, *, stream: bool) -> InflightRequest:
         """A request that the present task answers; `leave` takes it out."""
-        request = InflightRequest(next(self._numbers), model, path[:_SHOWN], stream=stream, since=self._clock())
+        arrival = next(self._numbers), self._clock()
+        request = InflightRequest(arrival, model, path[:_SHOWN], stream=stream, reached=self._reached)
         self._requests[request.id] = request
         self._tell()
         return request

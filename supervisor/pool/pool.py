@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import replace
 from functools import partial
@@ -155,6 +155,12 @@ class Pool:
         if called_off := [task for task in checks if task.cancelling()]:
             await asyncio.wait(called_off)
         return status
+
+    def ready_clients(self) -> Iterator[tuple[ModelId, EngineClient]]:
+        """Yield a ready engine's client of every model that has one."""
+        for model in {running.model for running in self._running.values()}:
+            if (client := self.ready_client(model)) is not None:
+                yield model, client
 
     def ready_client(self, model: ModelId) -> EngineClient | None:
         """Return a ready engine's client, for requests that neither wake nor keep it; None where there is none."""

@@ -61,7 +61,7 @@ async def stream_through(
 
     def pass_on(arrived: bytes) -> bool:
         events = filtered.feed(arrived)
-        if not events or responder.write_now(events):
+        if not events or (not upstream.is_over and responder.write_now(events)):
             return True
         held.append(events)
         return False
@@ -70,16 +70,15 @@ async def stream_through(
         held.append(filtered.feed(arrived))
         return False
 
-    ended = False
-    while not ended:
-        ended = await upstream.pipe(pass_on if heard is None else begin)
+    while not await upstream.pipe(pass_on if heard is None else begin):
         for events in filter(None, held):
             heard = None if heard is None or heard(events) else heard
-            await responder.write(events)
+            await (responder.end if upstream.is_over and filtered.done else responder.write)(events)
         held.clear()
     if not filtered.done:
         raise StreamBroken
-    await responder.end()
+    if not responder.ended:
+        await responder.end()
 
 
 async def fold(

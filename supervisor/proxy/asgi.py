@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 
-from starlette.types import Receive, Send
+from starlette.types import Receive, Scope, Send
 
 from supervisor.core.stream.apis import OPENAI, Api
 from supervisor.core.stream.sse import SseEvent, encode
 from supervisor.core.text.foreignjson import written
+from supervisor.proxy.exchange import tell_of_leaving
 from supervisor.system.requestid import current_id
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
@@ -30,20 +31,18 @@ class ClientGone(Exception):
     """The client closed its connection; there is nobody to answer."""
 
 
-async def while_connected(receive: Receive, work: Coroutine[object, object, None]) -> None:
+async def while_connected(scope: Scope, receive: Receive, work: Coroutine[object, object, None]) -> None:
     """Run `work` to its end; cancel it as soon as the client goes away. Its errors are raised here."""
     worker = asyncio.current_task()
     assert worker is not None  # a coroutine runs in a task
     gone = False
 
-    async def watch() -> None:
+    def leave() -> None:
         nonlocal gone
-        while (await receive())["type"] != "http.disconnect":
-            pass
         gone = True
         worker.cancel()
 
-    watching = asyncio.ensure_future(watch())
+    watching = None if tell_of_leaving(scope, leave) else asyncio.ensure_future(_received_all(receive, leave))
     try:
         await work
     except asyncio.CancelledError:
@@ -51,7 +50,17 @@ async def while_connected(receive: Receive, work: Coroutine[object, object, None
             raise ClientGone from None
         raise
     finally:
-        watching.cancel()
+        if watching is None:
+            tell_of_leaving(scope, None)
+        else:
+            watching.cancel()
+
+
+async def _received_all(receive: Receive, leave: Callable[[], None]) -> None:
+    """Take what comes and is of no use, until the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    leave()
 
 
 class Responder:
@@ -59,7 +68,7 @@ class Responder:
 
     Args:
         send: ASGI's.
-        transport: of the client's connection, where the server shows it (see `proxy/server.py`).
+        transport: of the client's connection, where the server shows it (see `proxy/exchange.py`).
         api: in whose form errors are said.
 
     Attributes:
@@ -108,6 +117,7 @@ class Responder:
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last piece of the body."""
+        self.said = self.said or bool(data)
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
         self.ended = True
 

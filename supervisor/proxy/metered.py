@@ -15,6 +15,7 @@ from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.meter import Meter, TailMeter
 from supervisor.engines.client import EngineResponse
 from supervisor.errors import ModelDoesNotFit, SupervisorError
+from supervisor.proxy.account import Account
 
 KEY: Final = "supervisor.key"
 """The place of the key in an ASGI scope; not there where nothing limits the request."""
@@ -30,65 +31,53 @@ def key_of(scope: Scope) -> Key | None:
     return found
 
 
-class Unmetered:
-    """An answer within a block whose tokens nobody counts."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> Unmetered:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Count nothing."""
-
-    def hears(self, upstream: EngineResponse) -> EngineResponse:
-        """Return the answer as it is."""
-        return upstream
-
-
-class Metered(Unmetered):
-    """An answer whose tokens are counted for a key, however the block ends.
+class Metered:
+    """An answer that is counted for an account and its key, however the block ends.
 
     several: it may have several choices. untold: tokens of its prompt where it tells none.
+
+    Attributes:
+        account: the request's.
     """
 
-    __slots__ = ("_key", "_meter", "_several", "_untold")
+    __slots__ = ("_meter", "_several", "_untold", "account")
 
-    def __init__(self, key: Key, *, several: bool, untold: int = 0) -> None:
-        self._key = key
+    def __init__(self, account: Account, *, several: bool, untold: int = 0) -> None:
+        self.account = account
         self._several = several
         self._untold = untold
         self._meter: Meter | TailMeter | None = None
 
+    def __enter__(self) -> Metered:
+        return self
+
     def __exit__(self, *_: object) -> None:
         """Count what was heard."""
         if self._meter is not None:
-            prompt, completion = self._meter.tokens()
-            self._key.spend(prompt or self._untold, completion)
+            spent = self._meter.spent()
+            self.account.spent(spent)
+            if (key := self.account.key) is not None:
+                key.spend(spent.prompt_tokens or self._untold, spent.completion_tokens or 0)
 
     def hears(self, upstream: EngineResponse) -> EngineResponse:
         """Return the answer, which is counted while it is read."""
+        account = self.account
+        account.answered(upstream.status)
         if upstream.status != _OK:
             self._untold = 0
         whole = self._several or upstream.content_type != "text/event-stream"
-        self._meter = Meter() if whole else TailMeter()
+        self._meter = (Meter if whole else TailMeter)(account.has_first)
         return upstream.heard_by(self._meter.hear)
 
 
-UNMETERED: Final = Unmetered()
-"""The answers of requests that nothing limits."""
-
-
-def metered(key: Key | None, asked: Mapping[str, object] | None = None, path: str = "", size: int = 0) -> Unmetered:
-    """Return the block in which an answer is counted for a key.
+def metered(account: Account, asked: Mapping[str, object] | None = None, path: str = "", size: int = 0) -> Metered:
+    """Return the block in which an answer is counted.
 
     asked: what the request says, if that is known. path: of the engine. size: bytes of the request.
     """
-    if key is None:
-        return UNMETERED
     untold = -(-size // _BYTES_OF_A_TOKEN) if makes_vectors(path) else 0
     one = asked is not None and asks_for_one(asked) and not isinstance(asked.get("prompt"), list)
-    return Metered(key, several=not one, untold=untold)
+    return Metered(account, several=not one, untold=untold)
 
 
 def check_spent(key: Key | None) -> None:

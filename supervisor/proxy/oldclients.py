@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Protocol
+from typing import Final, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.core.requests.identity import naming
 from supervisor.system.requestid import current_id
 
-_LENGTH = b"content-length"
-_OLD = "1.0"
+OLD: Final = "1.0"
+"""The version of HTTP without chunks."""
+
+_LENGTH: Final = b"content-length"
 
 
 class Old(Protocol):
-    """The connection of a client that may speak HTTP/1.0."""
+    """The connection of a client that speaks HTTP/1.0."""
 
     async def write(self, data: bytes) -> None:
         """Send bytes as they are, once the client has taken most of those before."""
@@ -25,13 +27,13 @@ class Old(Protocol):
 
 
 def for_old_clients(app: ASGIApp, connection: Old) -> ASGIApp:
-    """Return `app` for a connection that may speak HTTP/1.0.
+    """Return `app` for a request of HTTP/1.0.
 
     The server's own way to send knows a length or chunks. An answer that has neither is written to the connection.
     """
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["http_version"] != _OLD or scope["method"] == "HEAD":
+        if scope["method"] == "HEAD":
             await app(scope, receive, send)
             return
         name = current_id()

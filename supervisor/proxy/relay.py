@@ -22,7 +22,6 @@ from supervisor.core.params.settings import RequestSettings
 from supervisor.core.recovery import AskAgain
 from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
-from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.apis import RESPONSES, Api
 from supervisor.core.stream.filter import StreamFilter
@@ -34,14 +33,15 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
+from supervisor.proxy.account import Account, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.media import Media, check_ending, check_sent
 from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
-from supervisor.proxy.server import transport_of
 from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -56,6 +56,7 @@ class Relaying:
     """The parts that all relayed paths share.
 
     render_error: status, body and headers for an error, in the form of the paths' API.
+    observer: is told of every request when it has ended.
     """
 
     pool: Pool
@@ -67,6 +68,7 @@ class Relaying:
     waiting: Waiting
     naming: Naming
     media: Media = field(default_factory=Media)
+    observer: Observer = field(default=ignored)
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -84,24 +86,26 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), self.route.api)
-        key = key_of(scope)
+        account = Account(self.relaying.observer, self.route.path, scope, key_of(scope))
         try:
-            with self.relaying.bodies.room() as room:
+            with account, self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
-                await while_connected(receive, self._answer(scope, body, room, responder))
+                await while_connected(scope, receive, self._answer(scope, body, room, (responder, account)))
         except ClientGone:
             return
         except SupervisorError as error:
-            await responder.whole(*self.relaying.render_error(told(key, error)))
+            await responder.whole(*self.relaying.render_error(told(account.key, error)))
 
     async def _read(self, scope: Scope, receive: Receive, room: Room) -> ClientJson:
         if self.route.is_form:
             return await read_form(receive, room, scope)
         return await read_json(receive, room, declared_size(scope))
 
-    async def _answer(self, scope: Scope, body: ClientJson, room: Room, responder: Responder) -> None:
-        patience, key = Patience.of(scope), key_of(scope)
+    async def _answer(self, scope: Scope, body: ClientJson, room: Room, ends: tuple[Responder, Account]) -> None:
+        patience, (responder, account) = Patience.of(scope), ends
+        key = account.key
         entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
+        account.model, account.stream = entry.id, body.fields.get("stream") is True
         if not self.route.is_form:
             body = await self.relaying.media.put_in(body, room)
         prepared, asked = await body.work(partial(self._prepared, body, entry))
@@ -114,7 +118,7 @@ class RelayEndpoint:
             if patience is not None:
                 acquire = partial(patience.while_it_lasts, acquire)
             limit = limit_of(entry.requests, entry.id)
-            job = _Job(request, acquire, plan, prepared, body, self.route.api, key, limit)
+            job = _Job(request, acquire, plan, prepared, body, self.route.api, account, limit)
             await self._cancellable(job, responder)
 
     async def _cancellable(self, job: _Job, responder: Responder) -> None:
@@ -130,7 +134,7 @@ class RelayEndpoint:
             if not responder.ended:
                 await self._end_stream(job, responder, error)
         finally:
-            job.prepared.way.finish()
+            job.account.calls = job.prepared.way.finish()
 
     def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
         """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.
@@ -170,9 +174,10 @@ class RelayEndpoint:
         job.request.is_with(None)
         lease = await job.acquire()
         job.request.is_with(lease.number)
+        job.account.has_engine()
         try:
             if not responder.said and not job.has_kept:
-                check_spent(job.key)
+                check_spent(job.account.key)
             await (_ask if job.limit is None else _ask_within)(job, lease, responder)
         except (EngineUnreachable, StreamBroken) as error:
             if said := job.broken_by(error):
@@ -193,6 +198,7 @@ class RelayEndpoint:
 
     async def _end_stream(self, job: _Job, responder: Responder, error: SupervisorError) -> None:
         assert job.filtered is not None  # what was sent came through it
+        job.account.failed(error, in_stream=True)
         _, envelope, _ = self.relaying.render_error(error)
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
 
@@ -216,7 +222,7 @@ async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
     await check_ending(lease.client, job.prepared.path, job.body)
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
-    with metered(job.key, job.prepared.asked, job.prepared.path, job.body.size) as meter:
+    with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
         async with job.sent(lease.client, path, payload) as upstream:
             answer = meter.hears(upstream)
             if job.limit is not None:
@@ -291,7 +297,7 @@ class _Job:
     prepared: Prepared
     body: ClientJson
     api: Api
-    key: Key | None = None
+    account: Account
     limit: Limit | None = None
     relayed: StreamFilter | None = None
     filtered: Filter | None = None

@@ -15,16 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Mapping
 from http import HTTPStatus
 from math import inf
 from typing import Any, Literal, cast
+from urllib.parse import unquote
 
 import httptools
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Scope
 from uvicorn.config import Config
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from supervisor.core.requests.identity import given_id, naming
@@ -32,12 +32,9 @@ from supervisor.core.routes import api_of
 from supervisor.errors import HeadersTooLarge, InvalidRequest, RequestTimeout, SupervisorError
 from supervisor.proxy.connections import Connections, Place, management_only, too_many_connections
 from supervisor.proxy.deadline import Deadline
-from supervisor.proxy.oldclients import for_old_clients
-from supervisor.system.requestid import answering, new_id
-
-_EXTENSION = "supervisor.relay"
-_TRANSPORT = "transport"
-_ID = "id"
+from supervisor.proxy.exchange import Asked, Exchange, Flow
+from supervisor.proxy.oldclients import OLD, for_old_clients
+from supervisor.system.requestid import new_id
 
 _LINGER_S = 5.0  # how long a client may go on sending what nobody wants any more
 _LINGER_BYTES = 16 << 20  # and how much
@@ -50,8 +47,8 @@ class _Stop(Exception):
     """The end of parsing; `_fault` says why."""
 
 
-class RelayingProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits, and with the transport in every request's scope.
+class RelayingProtocol(asyncio.Protocol):
+    """The protocol of one connection: requests as they are parsed, the next one and those behind it.
 
     `_phase`: what comes next from the client. `quiet`: nothing of a request yet; `head`, `body`: the rest of it.
     """
@@ -64,7 +61,16 @@ class RelayingProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        if not config.loaded:
+            config.load()
+        self.app: ASGIApp = cast(ASGIApp, config.loaded_app)
+        self.loop = _loop or asyncio.get_running_loop()
+        self.parser: Any = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # who closes may have sent more
+        self.pipeline: deque[tuple[Exchange, Scope]] = deque()
+        self.cycle: Exchange | None = None  # of the newest request
+        self._server = server_state
+        self._state = app_state
         self._connections = connections
         self._limits = connections.limits()
         self._deadline = Deadline(self.loop, self._late)
@@ -78,18 +84,20 @@ class RelayingProtocol(HttpToolsProtocol):
         self._spare = _LINGER_BYTES  # bytes that may yet be thrown away
         self._fault: SupervisorError | None = None
         self._place = Place.FULL
-        self._running: RequestResponseCycle | None = None  # the request that is being answered; others may queue
+        self._running: Exchange | None = None  # the request that is being answered; others may queue
         self._unsent: float = inf  # bytes that a closing connection had yet to send when it was looked at last
+        self.headers: list[tuple[bytes, bytes]] = []
         self.url = b""
         self._id = ""  # of the present request, once its head is complete
 
     # -- the connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Find out whether there is a place for the connection."""
-        super().connection_made(transport)
-        self.flow = self._flow = _Flow(transport)
-        self.timeout_keep_alive = self._limits.idle_s  # type: ignore[assignment]  # uvicorn takes whole seconds; its timer any
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self.flow = Flow(self.transport)
+        self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
+        self._server.connections.add(cast(Any, self))
         self._deadline.within(self._limits.head_s)
         self._place = self._connections.enter(self)
         if self._place is Place.NONE:
@@ -97,24 +105,35 @@ class RelayingProtocol(HttpToolsProtocol):
             self._close()
         elif self._place is Place.MANAGEMENT:
             self.app = management_only(self.app, self._connections.render_error)
-        self.app = for_old_clients(self.app, self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that is being answered, even where others were queued behind it."""
         self._deadline.close()
         self._connections.leave(self)
-        super().connection_lost(exc)
-        self._disconnect(self._running)
+        self._server.connections.discard(cast(Any, self))
+        for one in {self.cycle, self._running}:
+            if one is not None:
+                one.disconnect()
+        self.flow.resume_writing()
+        self.transport.close()
+        self.parser = None
+
+    def shutdown(self) -> None:
+        """Take no further request, as the server ends."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:
+            self.cycle.keep_alive = False
 
     @property
     def held_back(self) -> bool:
         """True if we do not read what the client sends."""
-        return self._flow.read_paused
+        return self.flow.read_paused
 
     async def write(self, data: bytes) -> None:
         """Send bytes of an answer that has no frame, once the client has taken most of those before."""
-        if self._flow.write_paused:
-            await self._flow.drain()
+        if self.flow.write_paused:
+            await self.flow.drain()
         if not self.transport.is_closing():
             self.transport.write(data)
 
@@ -128,19 +147,18 @@ class RelayingProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         """Note that the client does not read."""
-        super().pause_writing()
+        self.flow.pause_writing()
         self._connections.stalls(self)
 
     def resume_writing(self) -> None:
         """Note that the client reads again."""
-        super().resume_writing()
+        self.flow.resume_writing()
         self._connections.flows(self)
 
     # -- what arrives
 
     def data_received(self, data: bytes) -> None:
         """Parse the data, within the limits."""
-        self._unset_keepalive_if_required()
         if not self._wanted:
             self._throw_away(len(data))
             return
@@ -152,6 +170,7 @@ class RelayingProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:  # answered like any request; what follows is another protocol
+            assert self.cycle is not None  # its head is complete
             self.cycle.keep_alive = False
             self._wanted = False
         except httptools.HttpParserError:
@@ -163,36 +182,67 @@ class RelayingProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Note the beginning of a request."""
-        super().on_message_begin()
         self._phase = "head"
         self._unread = self._head = self._fields = 0
+        self.url = b""
+        self.headers = []
+        self._expects = False
         self._id = ""
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the request line."""
         self._count(len(url))
-        super().on_url(url)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are counted and dropped."""
         self._fields += 1
         self._count(len(name) + len(value) + 4)
         if self._phase == "head":
-            super().on_header(name, value)
+            name = name.lower()
+            self._expects = self._expects or (name == b"expect" and value.lower() == b"100-continue")
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Make the request's task, which runs later. Too many requests end the connection."""
+        """Have the request answered, or queue it. Too many requests end the connection."""
         if len(self.pipeline) >= _QUEUED:
             raise _Stop
         self._id = given_id(self.headers) or new_id()
-        self.scope["extensions"] = {_EXTENSION: {_TRANSPORT: self.transport, _ID: self._id}}
-        super().on_headers_complete()
-        if self._place is not Place.FULL:
-            self.cycle.keep_alive = False
+        scope = self._scope()
+        before, self.cycle = self.cycle, self._exchange(scope)
+        if before is None or before.response_complete:
+            self._start(self.cycle, scope)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, scope))
         self._connections.works(self)
         self._phase = "body"
         self._connections.owes(self)
         self._begin_body_time()
+
+    def _scope(self) -> Scope:
+        url = httptools.parse_url(self.url)
+        if url.path is None:
+            raise _Stop
+        path = url.path.decode("ascii")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": self.parser.get_http_version(),
+            "scheme": self._scheme,
+            "method": self.parser.get_method().decode("ascii"),
+            "root_path": "",
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            "headers": self.headers,
+            "state": self._state.copy(),
+        }
+
+    def _exchange(self, scope: Scope) -> Exchange:
+        stays = self._place is Place.FULL and scope["http_version"] != OLD and self.parser.should_keep_alive()
+        asked = Asked(self._id, scope["method"], scope["path"], stays, self._expects)
+        return Exchange(asked, self.transport, self.flow, self._server.default_headers, self._on_response)
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
@@ -205,7 +255,9 @@ class RelayingProtocol(HttpToolsProtocol):
             return
         body, count = b"".join(self._pieces), len(self._pieces)
         self._pieces.clear()
-        super().on_body(body)
+        assert self.cycle is not None  # its head is complete
+        if not self.cycle.response_complete:
+            self.cycle.take(body)
         self._received += len(body)
         self._connections.owes(self)
         if self.cycle.response_complete:
@@ -214,7 +266,9 @@ class RelayingProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Note that the request is complete; what comes next is another one."""
         self._hand_on()
-        super().on_message_complete()
+        assert self.cycle is not None  # its head is complete
+        if not self.cycle.response_complete:
+            self.cycle.complete()
         self._phase = "quiet"
         self._unread = 0
         self._connections.owes_nothing(self)
@@ -224,21 +278,28 @@ class RelayingProtocol(HttpToolsProtocol):
 
     # -- what is answered
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        name: str = cast(Scope, cycle.scope)["extensions"][_EXTENSION][_ID]
-        cycle.default_headers = [*cycle.default_headers, *naming(name, cycle.scope["path"])]
-        super()._start_asgi_task(cycle, cast(Any, _named(app, name)))
+    def _start(self, exchange: Exchange, scope: Scope) -> None:
+        self._running = exchange
+        app = for_old_clients(self.app, self) if scope["http_version"] == OLD else self.app
+        task = self.loop.create_task(exchange.run(app, scope))
+        task.add_done_callback(self._server.tasks.discard)
+        self._server.tasks.add(task)
 
-    def on_response_complete(self) -> None:
-        """Set the limit for what the client owes next: the rest of a body, or another request."""
-        super().on_response_complete()
+    def _on_response(self) -> None:
+        """Begin with the next request, or set the limit for what the client owes: the rest of a body, or a request."""
+        self._server.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start(*self.pipeline.pop())
         if self.transport.is_closing():
             self._deadline.within(self._limits.body_s)
         elif self._phase == "body":
             self._deadline.within(_LINGER_S)
         elif self._phase == "head":
             self._deadline.within(self._limits.head_s)
+        else:
+            self._deadline.within(self._limits.idle_s)
         if not self._at_work():
             self._connections.waits(self)
 
@@ -254,8 +315,8 @@ class RelayingProtocol(HttpToolsProtocol):
             self.transport.abort()
         elif self._phase == "body":
             if (
-                self._flow.was_paused
-                or self.cycle.waiting_for_100_continue
+                self.flow.was_paused
+                or (self.cycle is not None and self.cycle.waiting_for_100_continue)
                 or self._received >= _SLOWEST * self._limits.body_s
             ):
                 self._begin_body_time()
@@ -266,11 +327,6 @@ class RelayingProtocol(HttpToolsProtocol):
         elif self._phase == "head":
             self._refuse(RequestTimeout("The request headers did not arrive in time. Send the request again."))
         else:
-            self._close()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close the connection, on which no further request came in time."""
-        if not self.transport.is_closing():
             self._close()
 
     def _close(self) -> None:
@@ -285,7 +341,7 @@ class RelayingProtocol(HttpToolsProtocol):
 
     def _begin_body_time(self) -> None:
         self._received = 0
-        self._flow.was_paused = self._flow.read_paused
+        self.flow.was_paused = self.flow.read_paused
         self._deadline.within(self._limits.body_s)
 
     def _count(self, size: int) -> None:
@@ -306,7 +362,8 @@ class RelayingProtocol(HttpToolsProtocol):
         if self.pipeline or (self._at_work() and self._running is not self.cycle) or self._said_something():
             self.transport.abort()  # an answer here would be taken for a part of another one
             return
-        self._disconnect(self._running)
+        if self._running is not None:
+            self._running.disconnect()
         self._write(error)
         self.flow.resume_reading()
         if self.transport.can_write_eof():
@@ -317,11 +374,6 @@ class RelayingProtocol(HttpToolsProtocol):
     def _said_something(self) -> bool:
         running = self._running
         return running is not None and running.response_started and not running.response_complete
-
-    def _disconnect(self, cycle: RequestResponseCycle | None) -> None:
-        if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True
-            cycle.message_event.set()
 
     def _throw_away(self, size: int) -> None:
         self._spare -= size
@@ -337,37 +389,7 @@ class RelayingProtocol(HttpToolsProtocol):
         self.transport.write(_response(status, body, {**headers, **names}))
 
 
-class _Flow(FlowControl):
-    """uvicorn's flow control, which remembers that a client was kept from sending."""
-
-    was_paused = False
-
-    def pause_reading(self) -> None:
-        """Stop reading what the client sends."""
-        super().pause_reading()
-        self.was_paused = True
-
-
-def _named(app: ASGIApp, request_id: str) -> ASGIApp:
-    """Return `app` for one request, in whose task the id is known, to the server's own log as well."""
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        request = answering(request_id)
-        try:
-            await app(scope, receive, send)
-        finally:
-            asyncio.get_running_loop().call_soon(request.over)  # the server first logs what was raised
-
-    return serve
-
-
 def _response(status: int, body: bytes, headers: Mapping[str, str]) -> bytes:
     further = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close", **headers}
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in further.items())]
     return "\r\n".join([*lines, "", ""]).encode() + body
-
-
-def transport_of(scope: Scope) -> asyncio.Transport | None:
-    """Return the client's connection; None under another server."""
-    found: asyncio.Transport | None = scope.get("extensions", {}).get(_EXTENSION, {}).get(_TRANSPORT)
-    return found

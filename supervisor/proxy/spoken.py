@@ -62,8 +62,9 @@ class Plain:
         """Return the body of the raw route; None where that is not taken."""
         return None
 
-    def finish(self) -> None:
-        """Note that the answer is over."""
+    def finish(self) -> int:
+        """Note that the answer is over; return how many tool calls were seen in it."""
+        return 0
 
 
 PLAIN: Final = Plain()

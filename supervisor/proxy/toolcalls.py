@@ -41,6 +41,7 @@ from supervisor.core.routes import route_of
 from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.stream.outgoing import set_fields
+from supervisor.core.toolcalls.known import KnownTools
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.core.toolcalls.recoverer import tools_of
 from supervisor.core.toolcalls.whole import Request
@@ -79,6 +80,7 @@ class ToolCalls:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counts: dict[str, Counts] = {}
+        self.tools = KnownTools()
         self._default = default
         self.make_id = make_id
         self.clock = clock
@@ -219,8 +221,10 @@ class Watch(Plain):
         self._owner = owner
         self._model = model
         self._asked = chat
-        self._tools = tools_of(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
-        if request.size > _READ_LATER:
+        small = request.size <= _READ_LATER
+        made = owner.tools.of if small else tools_of
+        self._tools = made(chat.get("tools"), chat.get("tool_choice"), self._policy.options(chat))
+        if not small:
             self._tools.read()
         self._request = request
         self._may_go_raw = self._can_go_raw()
@@ -317,12 +321,13 @@ class Watch(Plain):
         write = partial(_completion, self._asked, prompt)
         return write() if len(prompt) <= _AT_ONCE else await asyncio.to_thread(write)
 
-    def finish(self) -> None:
-        """Note that the answer is over."""
+    def finish(self) -> int:
+        """Note that the answer is over; return how many tool calls were seen in it."""
         failed = self._stream is not None and self._stream.error is not None
         if self._stream is not None and self._stream.error is not None and is_parser_s(self._stream.error):
             self._owner.unparsed(self._model)
         self._owner.record(self._model, self._tally, failed=failed)
+        return self._tally.native + self._tally.recovered.total()
 
     def _can_go_raw(self) -> bool:
         return can_go_raw(self._asked) and self._request.size <= _MOST_RAW

@@ -33,15 +33,16 @@ from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreac
 from supervisor.errors import EngineLost, InvalidRequest, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.pool.pool import Lease
+from supervisor.proxy.account import Account
 from supervisor.proxy.answers import Changed, StreamBroken, fold
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
+from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.media import check_ending, check_sent, check_unseen
-from supervisor.proxy.metered import UNMETERED, Unmetered, check_key, check_spent, key_of, metered, told
+from supervisor.proxy.metered import Metered, check_key, check_spent, key_of, metered, told
 from supervisor.proxy.naming import seen_by, split_query
 from supervisor.proxy.patience import Patience
 from supervisor.proxy.relay import Relaying
-from supervisor.proxy.server import transport_of
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
@@ -49,7 +50,7 @@ _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
 _AWAITED = frozenset({"/props", "/slots"})  # what they tell of an engine that comes up is worth waiting for
 _FORMS = ("/audio/transcriptions",)  # whose bodies are forms, with the medium itself in them
-_Ends: TypeAlias = tuple[Responder, Unmetered]  # of an answer: who gets it, and who counts it
+_Ends: TypeAlias = tuple[Responder, Metered | None]  # of an answer: who gets it, and who counts it
 
 
 def upstream_endpoint(relaying: Relaying, slots_max_bytes: Callable[[], int]) -> ASGIApp:
@@ -105,7 +106,7 @@ class UpstreamEndpoint:
                 if is_withheld(scope["method"], unquote(path)):
                     raise RouteNotFound(f"{scope['method']} {path} of an engine is not passed on (docs/rest.md).")
                 body, said = await _body(scope, path, receive, room)
-                await while_connected(receive, self._answer(scope, (model, path), (body, said), room, responder))
+                await while_connected(scope, receive, self._answer(scope, (model, path), (body, said), room, responder))
         except ClientGone:
             return
         except SupervisorError as error:
@@ -140,7 +141,10 @@ class UpstreamEndpoint:
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
                 asked = None if generation is None else generation.prepared.asked
-                with metered(key, asked, target, room.size) as meter:
+                with (
+                    self._account(scope, request, target) as account,
+                    metered(account, asked, target, room.size) as meter,
+                ):
                     spender = key if generates or vectors else None
                     acquire = self._acquire(model, Patience.of(scope), spender, (target, said))
                     await self._with_lease(request, (call, acquire), generation, (responder, meter))
@@ -172,7 +176,7 @@ class UpstreamEndpoint:
         client = pool.ready_client(model)
         if client is not None:
             try:
-                await _pass_on(model, client, call, (responder, UNMETERED))
+                await _pass_on(model, client, call, (responder, None))
                 return
             except EngineLost:
                 if pool.ready_client(model) is client:  # else it was told to end meanwhile
@@ -207,12 +211,21 @@ class UpstreamEndpoint:
         call, acquire = asked
         lease = await acquire()
         request.is_with(lease.number)
+        if (meter := ends[1]) is not None:
+            meter.account.has_engine()
         try:
             said = await _pass_on(request.model, lease.client, call, ends, generation)
             if said:
                 lease.note_broken(said)
         finally:
             lease.release()
+
+    def _account(self, scope: Scope, request: InflightRequest, target: str) -> Account:
+        """Return the account of a request for an engine's path; all that are in no row count as one."""
+        path = f"{UPSTREAM}MODEL{target if route_of(target) is not None else '/*'}"
+        account = Account(self.relaying.observer, path, scope, key_of(scope))
+        account.model, account.stream = request.model, request.stream
+        return account
 
     def _split(self, scope: Scope, key: Key | None) -> tuple[str, str]:
         """Return model and the rest of the path. Raise ModelNotFound, for one that the key does not see, too."""
@@ -309,7 +322,7 @@ async def _pass_on(
     sent = call if generation is None else generation.call
     try:
         async with client.send(sent.method, sent.target, sent.body, sent.content_type) as response:
-            upstream = meter.hears(response)
+            upstream = response if meter is None else meter.hears(response)
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)
             return await _as_it_is(upstream, responder)

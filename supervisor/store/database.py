@@ -18,7 +18,7 @@ from typing import Any, Self
 import structlog
 
 from supervisor.errors import StoreTooNew, StoreUnusable
-from supervisor.store.migrations import MIGRATIONS, VERSION
+from supervisor.store.migrations import MIGRATIONS, Migrations
 from supervisor.system.owned import keep_newest, own_folder
 
 _log = structlog.get_logger()
@@ -37,7 +37,7 @@ class Database:
         self._lock = threading.RLock()
 
     @classmethod
-    def open(cls, path: Path, clock: Callable[[], float] = time.time) -> Self:
+    def open(cls, path: Path, clock: Callable[[], float] = time.time, migrations: Migrations = MIGRATIONS) -> Self:
         """Open it for writing, by one process; create it where it is missing, and anew where it is damaged.
 
         Raises StoreTooNew for one that a later version made, StoreUnusable where it cannot be written to.
@@ -46,13 +46,13 @@ class Database:
             own_folder(path.parent)
             path.touch(mode=0o600)
             try:
-                return cls(_opened(path))
+                return cls(_opened(path, migrations))
             except sqlite3.DatabaseError as error:
                 if not _is_damage(error):
                     raise
                 _log.warning("store_damaged", path=str(path), reason=str(error), kept_as=_set_aside(path, clock()))
             path.touch(mode=0o600)
-            return cls(_opened(path))
+            return cls(_opened(path, migrations))
         except (sqlite3.Error, OSError) as error:
             raise StoreUnusable(
                 f"{path} cannot be used: {error}; check that it and its folder belong to you and can be written to"
@@ -66,7 +66,7 @@ class Database:
         except sqlite3.Error as error:
             raise StoreUnusable(f"{path} cannot be read: {error}") from error
         try:
-            if _version(connection, path) < VERSION:
+            if _version(connection, path, MIGRATIONS) < len(MIGRATIONS):
                 raise StoreUnusable(
                     f"{path} is of an earlier version; start the daemon once, which brings it up to date"
                 )
@@ -78,10 +78,10 @@ class Database:
             raise
 
     @classmethod
-    def empty(cls) -> Self:
+    def empty(cls, migrations: Migrations = MIGRATIONS) -> Self:
         """Return a database in memory, which nobody else sees and which ends with its last user."""
         connection = _connect("file::memory:")
-        _migrate(connection, Path(":memory:"))
+        _migrate(connection, Path(":memory:"), migrations)
         return cls(connection)
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -107,7 +107,7 @@ class Database:
         self.close()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _opened(path: Path, migrations: Migrations) -> sqlite3.Connection:
     connection = _connect(f"{path.absolute().as_uri()}?mode=rwc")
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -115,7 +115,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if found != "ok":
             raise _damage(found)
-        _migrate(connection, path)
+        _migrate(connection, path, migrations)
     except BaseException:
         connection.close()
         raise
@@ -126,20 +126,20 @@ def _connect(uri: str) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
 
-def _version(connection: sqlite3.Connection, path: Path) -> int:
+def _version(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> int:
     found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if found > VERSION:
+    if found > len(migrations):
         raise StoreTooNew(
-            f"{path} was made by a later version of this program (version {found}, {VERSION} is known); "
+            f"{path} was made by a later version of this program (version {found}, {len(migrations)} is known); "
             "use that version, or move the file away to begin a new one"
         )
     return found
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _migrate(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
     with _transaction(connection):
-        before = _version(connection, path)
-        for number, steps in enumerate(MIGRATIONS[before:], before + 1):
+        before = _version(connection, path, migrations)
+        for number, steps in enumerate(migrations[before:], before + 1):
             for step in steps:
                 connection.execute(step)
             connection.execute(f"PRAGMA user_version = {number}")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+Migrations = tuple[tuple[str, ...], ...]
+
+MIGRATIONS: Final[Migrations] = (
     (
         """CREATE TABLE footprints (
             model TEXT NOT NULL,
@@ -58,5 +60,3 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         )""",
     ),
 )
-
-VERSION: Final = len(MIGRATIONS)

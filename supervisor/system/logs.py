@@ -14,19 +14,18 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TextIO, cast
+from datetime import UTC, datetime
+from typing import TextIO, cast
 
 import structlog
 
 from supervisor.core.text.flood import Flood
-from supervisor.core.text.loglevel import LEVELS, LogLevel
+from supervisor.core.text.loglevel import LEVELS, LogFormat, LogLevel
 from supervisor.core.text.plaintext import one_line, plain
 from supervisor.core.text.secrets import without_credentials
 from supervisor.system.logfile import LogFile
 from supervisor.system.requestid import current_id
 from supervisor.system.terminal import obeyed
-
-LogFormat = Literal["text", "json"]
 
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _SAID_TO_CLIENTS = ("python_multipart",)  # what these libraries log, the client hears as an error
@@ -34,6 +33,7 @@ _SECRET_KEYS = frozenset({"api_key", "authorization", "token", "key", "secret", 
 _LONGEST = 2000  # characters of one value
 _LONGEST_TRACEBACK = 20_000
 _TRACEBACK = "exception"
+_JSON = structlog.processors.JSONRenderer()
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class LogSettings:
     level: LogLevel = "info"
     max_bytes: int = 5 << 20
     files: int = 4
+    format: LogFormat = "text"
 
 
 class LogControl:
-    """What of the log may change while the daemon runs: its level and the size of its file.
+    """What of the log may change while the daemon runs: its level, its form and the size of its file.
 
     Args:
         settings: what is configured now.
@@ -82,6 +83,11 @@ class LogControl:
         if self._file is not None:
             settings = self._settings()
             self._file.make_room(size, settings.max_bytes, settings.files)
+
+    @property
+    def format(self) -> LogFormat:
+        """The form of its lines that is configured now."""
+        return self._settings().format
 
     def choose(self, _logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
         """Drop what is below the level and what one cause writes too much of, as a processor of structlog."""
@@ -127,23 +133,44 @@ class _Mirrored:
             sys.stderr.flush()
 
 
-class _PlainFormatter(logging.Formatter):
-    """A record as text that nothing in it can break out of."""
+class _LineFormatter(logging.Formatter):
+    """A record as text that nothing in it can break out of, or as JSON; `form` says which."""
+
+    def __init__(self, form: Callable[[], LogFormat]) -> None:
+        super().__init__("%(asctime)s [%(levelname)s] %(name)s: %(message)s")
+        self._form = form
 
     def format(self, record: logging.LogRecord) -> str:
         """Return its line, and the lines of its traceback."""
+        return _as_json(self, record) if self._form() == "json" else self._as_text(record)
+
+    def _as_text(self, record: logging.LogRecord) -> str:
         request = current_id()
         said = f"[{request}] {record.getMessage()}" if request else record.getMessage()
         named = logging.makeLogRecord({**vars(record), "msg": said, "args": None})
-        return _cut(plain(super().format(named)), _LONGEST_TRACEBACK)
+        return _cut(plain(without_credentials(super().format(named))), _LONGEST_TRACEBACK)
 
 
-def configure(log_format: LogFormat, mirror: Callable[[bytes], None], control: LogControl | None = None) -> LogControl:
-    """Set structlog and logging up for this process; `mirror` gets every line without colours."""
+def configure(
+    log_format: LogFormat | None, mirror: Callable[[bytes], None], control: LogControl | None = None
+) -> LogControl:
+    """Set structlog and logging up for this process.
+
+    Args:
+        log_format: the form of a line; None: always the one that `control` has.
+        mirror: gets every line without colours.
+        control: what may change.
+    """
     control = control or LogControl()
     stream = cast(TextIO, _Mirrored(mirror, control))
-    colors = log_format == "text" and sys.stderr.isatty()
-    text, machine = structlog.dev.ConsoleRenderer(colors=colors), structlog.processors.JSONRenderer()
+    text = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+
+    def form() -> LogFormat:
+        return log_format or control.format
+
+    def rendered(logger: object, method: str, event: structlog.typing.EventDict) -> str | bytes:
+        return (_JSON if form() == "json" else text)(logger, method, event)
+
     structlog.configure(
         processors=[
             control.choose,
@@ -153,18 +180,27 @@ def configure(log_format: LogFormat, mirror: Callable[[bytes], None], control: L
             redact,
             structlog.processors.format_exc_info,
             bounded,
-            machine if log_format == "json" else text,
+            rendered,
         ],
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_PlainFormatter("%(asctime)s [%(levelname)s] %(name)s: %(message)s"))
+    handler.setFormatter(_LineFormatter(form))
     handler.addFilter(control.wants)
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     for name in _SAID_TO_CLIENTS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return control
+
+
+def _as_json(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Return the line of a library's record with the names that our own events have."""
+    trace = {_TRACEBACK: formatter.formatException(record.exc_info)} if record.exc_info else {}
+    event = {"event": record.getMessage(), "logger": record.name, "level": record.levelname.lower(), **trace}
+    when = datetime.fromtimestamp(record.created, UTC).isoformat().replace("+00:00", "Z")
+    shown = bounded(None, "", redact(None, "", of_request(None, "", {**event, "timestamp": when})))
+    return str(_JSON(None, "", shown))
 
 
 def of_request(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -48,6 +48,11 @@ class Places:
         return self.state / "state.db"
 
     @property
+    def history(self) -> Path:
+        """The history of requests and loads; a file of its own, as it is large and written often."""
+        return self.state / "history.db"
+
+    @property
     def key_file(self) -> Path:
         """The API keys that were added: their hashes, what they may do and have used."""
         return self.state / "keys.json"

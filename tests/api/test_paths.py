@@ -20,7 +20,6 @@ ROUTED = re.compile(r"ctx_http\.(get|post|del)\s*\(\"([^\"]+)\"")
 
 ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("post", "/props"): "changes an engine behind the plan",
-    ("get", "/metrics"): "an engine's own, below /upstream/MODEL/metrics",
     ("get", "/v1/health"): "the daemon's is /health; an engine's is below /upstream/MODEL/v1/health",
     ("post", "/v1/systemone"): "for decision models: below /upstream/MODEL/v1/systemone",
     ("get", "/v1/stream"): "streams that outlive their client: below /upstream/MODEL/v1/stream",

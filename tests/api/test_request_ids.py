@@ -103,6 +103,30 @@ def test_a_line_of_an_engine_names_the_request_that_it_was_begun_for_only_while_
     assert not any("request_id=loads" in line for line in ended)
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/talker/v1/chat/completions"])
+def test_the_engine_s_log_names_the_request_before_the_engine_s_own_lines_of_it(
+    daemon: RunningDaemon, path: str
+) -> None:
+    daemon.load("talker")
+    body = {"model": "talker", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
+    name = f"noted{path.count('/')}"
+    assert daemon.http.post(path, json=body, headers={"x-request-id": name}).is_success
+
+    def lines() -> list[str]:
+        return daemon.http.get("/api/v1/logs", params={"model": "talker", "lines": 500}).text.splitlines()
+
+    wait_until(lambda: any("release" in line for line in after(lines(), name)), "the engine tells that it is done")
+    (noted,) = [line for line in lines() if name in line]
+    assert re.fullmatch(rf"\d{{4}}-[\d:.T-]+Z supervisor: request {name} to engine \d+: {path}", noted)
+    assert any("launch_slot_" in line for line in after(lines(), name))
+
+
+def after(lines: list[str], name: str) -> list[str]:
+    """The lines that follow the one with that name."""
+    at = next(number for number, line in enumerate(lines) if name in line)
+    return lines[at + 1 :]
+
+
 def test_a_request_is_listed_and_ended_by_its_id(daemon: RunningDaemon) -> None:
     daemon.load("talker")
     with daemon.http.stream("POST", "/v1/chat/completions", json=ENDLESS, headers={"x-request-id": OWN}) as answer:

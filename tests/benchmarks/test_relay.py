@@ -24,10 +24,12 @@ def test_a_quick_run_measures_everything(engine_binary: Path) -> None:
     relayed = [
         *(f"CPU per event, {streams} [µs]" for streams in ("1 stream", "1 stream, paced", "8 streams, paced")),
         *("added to first event, small, p50 [ms]", "embeddings, 8 at once [1/s]", "events, 8 streams [1/s]"),
-        "slot free after leaving, one piece [ms]",
-        *(f"CPU per request, {shape} [µs]" for shape in ("small", "30 tools", "100 KB", "1 MB")),
+        *("slot free after leaving, one piece [ms]", "CPU per event, 8 streams, 1 tool [µs]"),
+        *(f"CPU per request, {shape} [µs]" for shape in ("small", "1 tool", "30 tools", "100 KB", "1 MB")),
     ]
     for measure in relayed:
         assert {"supervisor", "router"} <= figures[measure].keys()
+    for measure in ("CPU per request, small [µs]", "CPU per event, 8 streams [µs]"):
+        assert {"bare", "keyed", "supervisor"} <= figures[measure].keys()
     for measure in ("memory after start [MiB]", "engine ready to answer [ms]"):
         assert figures[measure]["supervisor"] > 0

@@ -122,7 +122,7 @@ def test_set_fields_overrides(body: dict[str, Any], changes: dict[str, Any], spa
 def test_nothing_else_of_the_body_is_touched() -> None:
     raw = b'{"seed": 12345678901234567890, "x": "\\ud83d\\ude00 }", "temperature": 1e-2}'
     assert set_fields(raw, {}) is raw
-    assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream": true}'
+    assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream":true}'
 
 
 @pytest.mark.parametrize("path", [TEXT, "/completion"])

@@ -80,9 +80,16 @@ class _Answer:
         self.full_content_type = kind.encode()
         self._body = body
 
+    def heard_by(self, listener: Callable[[bytes], None]) -> _Answer:
+        return self
+
     async def json_object(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._body)
         return found
+
+    @property
+    def is_over(self) -> bool:
+        return not self._body
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         body, self._body = self._body, b""

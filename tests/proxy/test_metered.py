@@ -9,7 +9,8 @@ import pytest
 from supervisor.core.requests.keys import Key, KeyRules, digest_of
 from supervisor.core.requests.scopes import Scope
 from supervisor.errors import Forbidden, ModelDoesNotFit, QueueFull, SupervisorError
-from supervisor.proxy.metered import NO_ROOM, UNMETERED, check_key, metered, told
+from supervisor.proxy.account import Account, ignored
+from supervisor.proxy.metered import NO_ROOM, check_key, metered, told
 from supervisor.service.status import LoadError
 from tests.support.statuses import status_of
 
@@ -49,13 +50,10 @@ def test_a_status_by_itself_names_no_other_model() -> None:
     assert replace(status, error=other).by_itself().error == other
 
 
-def test_nothing_is_counted_without_a_key() -> None:
-    assert metered(None) is UNMETERED
-
-
 def test_an_answer_of_which_nothing_was_heard_costs_nothing() -> None:
     held = key()
-    with pytest.raises(KeyError), metered(held, {}):
+    account = Account(ignored, "/v1/chat/completions", {"headers": []}, held)
+    with pytest.raises(KeyError), metered(account, {}):
         raise KeyError
     assert held.usage.tokens == 0
 

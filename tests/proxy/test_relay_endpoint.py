@@ -52,6 +52,9 @@ class _Engine:
     def release(self) -> None:
         self.leased -= 1
 
+    def heard_by(self, listener: Callable[[bytes], None]) -> _Engine:
+        return self
+
     @asynccontextmanager
     async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
         yield cast(EngineResponse, self)
@@ -62,6 +65,10 @@ class _Engine:
 
     async def json_object(self) -> dict[str, object]:
         return {}
+
+    @property
+    def is_over(self) -> bool:
+        return not self._parts
 
     async def pipe(self, sink: Callable[[bytes], bool]) -> bool:
         return not self._parts or (sink(self._parts.pop(0)) and not self._parts)
@@ -83,7 +90,7 @@ async def ask(engine: _Engine, *, stream: bool, path: str = "/v1/chat/completion
     relaying = Relaying(pool, registry, inflight, Bodies(1 << 20, 1 << 20), render_error, ToolCalls(), waiting, naming)
     endpoint = RelayEndpoint(SERVED[path], relaying)
     body = json.dumps({"model": "m", "stream": stream, "max_tokens": 1, "messages": [], **more}).encode()
-    sent = await answer_of(endpoint, {}, body)
+    sent = await answer_of(endpoint, {"headers": []}, body)
     assert not list(inflight)
     return sent
 
@@ -214,3 +221,11 @@ def test_of_a_long_path_the_beginning_is_listed() -> None:
             return next(iter(inflight)).path
 
     assert len(asyncio.run(listed())) < 1000
+
+
+def test_the_last_event_and_the_end_are_one_message() -> None:
+    sent = asyncio.run(ask(_Engine([b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"]), stream=True))
+    assert [(one.get("body"), one.get("more_body")) for one in sent[1:]] == [
+        (b'data: {"choices":[]}\n\n', True),
+        (b"data: [DONE]\n\n", False),
+    ]

@@ -36,6 +36,21 @@ async def test_the_ring_keeps_the_newest_lines(log: OutputLog) -> None:
     log.close()
 
 
+async def test_a_note_of_the_daemon_is_told_where_lines_are_but_is_none_of_the_engine(tmp_path: Path) -> None:
+    log = OutputLog(tmp_path / "log")
+    with log.subscribe() as lines:
+        log.write(b"before")
+        log.note("a note\nof two lines\x1b[2J")
+        log.write(b"after")
+        told = ("before", "a note\\nof two lines�[2J", "after")
+        assert (await anext(lines), await anext(lines), await anext(lines)) == told
+    assert log.tail(9) == told
+    assert log.said(9) == ("before", "after")
+    assert (log.said(1), log.said(0), log.written) == (("after",), (), 2)
+    log.close()
+    assert tuple(read(tmp_path / "log").splitlines()) == told
+
+
 async def test_the_file_has_every_line_at_once_and_is_rotated(log: OutputLog, tmp_path: Path) -> None:
     for number in range(10, 28):
         log.write(b"line %d" % number)

@@ -6,15 +6,18 @@ import asyncio
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import structlog
 
 from supervisor.core.text.flood import Flood
+from supervisor.core.text.loglevel import LogFormat
 from supervisor.system import logs, requestid
 
 
@@ -28,6 +31,14 @@ def untouched() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def answers_one() -> Iterator[None]:
+    """A request with the id `one` is being answered."""
+    request = requestid.answering("one")
+    yield
+    request.over()
 
 
 def test_a_reader_that_is_gone_does_not_fail_who_logs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +68,43 @@ def test_what_libraries_log_is_seen_too_line_by_line(capsys: pytest.CaptureFixtu
     assert "KeyError: 'a bug'" in capsys.readouterr().err
 
 
+def test_what_libraries_log_is_json_where_our_own_lines_are() -> None:
+    seen: list[bytes] = []
+    logs.configure("json", seen.append)
+    try:
+        raise KeyError("a bug\nof two lines")
+    except KeyError:
+        logging.getLogger("uvicorn.error").exception("Exception at %s\x1b[2J", "https://me:sesame@hub.example/x")
+    (line,) = seen
+    told = json.loads(line)
+    assert (told["level"], told["logger"]) == ("error", "uvicorn.error")
+    assert told["event"].startswith("Exception at https://")
+    assert "hub.example" in told["event"]
+    assert "KeyError" in told["exception"]
+    assert "request_id" not in told
+    assert datetime.fromisoformat(told["timestamp"]).tzinfo is not None
+    assert not {"sesame", "\x1b"} & set(re.findall(r"sesame|\x1b", str(told)))
+
+
+def test_a_request_is_named_in_a_library_s_line_of_text(answers_one: None) -> None:
+    seen: list[bytes] = []
+    logs.configure("text", seen.append)
+    logging.getLogger("asyncio").warning("slow at http://me:sesame@host/")
+    assert seen[0].endswith(b"asyncio: [one] slow at http://***@host/")
+
+
+def test_the_form_is_that_which_is_configured_now() -> None:
+    seen: list[bytes] = []
+    now = [logs.LogSettings(format="json"), logs.LogSettings()]
+    logs.configure(None, seen.append, logs.LogControl(lambda: now[0]))
+    tell = structlog.get_logger()
+    for _ in range(2):
+        tell.info("asked")
+        logging.getLogger("asyncio").warning("slow")
+        now.reverse()
+    assert [line.startswith(b"{") for line in seen] == [True, True, False, False]
+
+
 def test_secrets_are_hidden() -> None:
     seen: list[bytes] = []
     logs.configure("json", seen.append)
@@ -73,7 +121,7 @@ def test_urls_are_logged_without_their_credentials() -> None:
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_foreign_text_is_no_second_line_and_drives_no_terminal(log_format: logs.LogFormat) -> None:
+def test_foreign_text_is_no_second_line_and_drives_no_terminal(log_format: LogFormat) -> None:
     seen: list[bytes] = []
     logs.configure(log_format, seen.append)
     evil = "x\n2026-01-01T00:00:00Z [info] forged\x1b[2J\x9b"
@@ -200,7 +248,8 @@ def test_lines_name_the_request_until_it_is_over(capsys: pytest.CaptureFixture[s
             started = asyncio.create_task(engine())
             assert (await asyncio.to_thread(line))["request_id"] == "r1"
             logging.getLogger("library").warning("%s happened", "this")
-            assert "[r1] this happened" in capsys.readouterr().err
+            told = json.loads(capsys.readouterr().err)
+            assert (told["event"], told["request_id"]) == ("this happened", "r1")
             one.over()
             return started
 

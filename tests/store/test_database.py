@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from supervisor.errors import StoreTooNew, StoreUnusable
 from supervisor.store import Database, Footprints
-from supervisor.store.migrations import MIGRATIONS, VERSION
+from supervisor.store.migrations import MIGRATIONS
 from supervisor.system.owned import MARKER
 from tests.store.observations import observation
 
@@ -42,7 +42,7 @@ def test_it_is_made_with_its_folder_for_its_owner_alone(path: Path) -> None:
     Database.open(path).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     connection = plain(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     connection.close()
 
@@ -57,7 +57,7 @@ def test_what_was_written_is_there_when_it_is_opened_again(path: Path) -> None:
 def test_a_database_of_every_earlier_version_is_brought_up_to_date(path: Path, tmp_path: Path) -> None:
     Database.open(path).close()
     wanted = plain(path)
-    for version in range(VERSION):
+    for version in range(len(MIGRATIONS)):
         old = tmp_path / f"version-{version}.db"
         connection = plain(old)
         for number, steps in enumerate(MIGRATIONS[:version], 1):
@@ -69,7 +69,7 @@ def test_a_database_of_every_earlier_version_is_brought_up_to_date(path: Path, t
             Footprints(database).record(observation())
         connection = plain(old)
         assert columns(connection) == columns(wanted)
-        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
         connection.close()
     wanted.close()
 
@@ -88,9 +88,9 @@ def test_a_database_without_tables_but_with_somebodys_data_keeps_it(path: Path) 
 def test_a_later_version_is_refused_and_left_as_it_is(path: Path, way: Callable[[Path], Database]) -> None:
     Database.open(path).close()
     connection = plain(path)
-    connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
     connection.close()
-    with pytest.raises(StoreTooNew, match=f"version {VERSION + 1}, {VERSION} is known") as caught:
+    with pytest.raises(StoreTooNew, match=f"version {len(MIGRATIONS) + 1}, {len(MIGRATIONS)} is known") as caught:
         way(path)
     assert caught.value.code == "store_too_new"
     assert [file.name for file in path.parent.iterdir() if "damaged" in file.name] == []

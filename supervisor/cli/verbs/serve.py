@@ -6,7 +6,7 @@ import argparse
 
 from supervisor.cli.options import port
 from supervisor.cli.registry import Verb
-from supervisor.core.text.loglevel import LEVELS
+from supervisor.core.text.loglevel import FORMATS, LEVELS
 
 VERB = Verb(
     summary="run the daemon in the foreground",
@@ -26,7 +26,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=port, metavar="N", help="the port (default: 8686; 0: any free one)")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server to use")
     parser.add_argument("--insecure", action="store_true", help="listen beyond this machine without a key")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="of the log (default: text)")
+    parser.add_argument("--log-format", choices=FORMATS, help="of the log (default: server.log_format, else text)")
     parser.add_argument("--log-level", choices=LEVELS, help="of the log (default: server.log_level, else info)")
 
 

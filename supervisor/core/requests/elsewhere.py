@@ -63,7 +63,6 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "llama-server": {
         "/v1/health": "GET /health",
-        "/metrics": f"GET {_ENGINE}/metrics",
         "/v1/systemone": f"POST {_ENGINE}/v1/systemone",
         "/v1/stream": f"GET {_ENGINE}/v1/stream",
         "/v1/streams/lookup": f"POST {_ENGINE}/v1/streams/lookup",

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from supervisor.core.requests.scopes import Row, Scope
@@ -32,8 +33,12 @@ MOST_KEYS: Final = 1000
 _MINUTE: Final = 60.0
 
 
+@lru_cache(maxsize=256)
 def digest_of(text: bytes) -> bytes:
-    """Return what is kept of a key: the SHA-256 of its text."""
+    """Return what is kept of a key: the SHA-256 of its text.
+
+    Those of the last texts are remembered, in memory alone, where requests bring these texts as well.
+    """
     return hashlib.sha256(text).digest()
 
 
@@ -58,7 +63,7 @@ class KeyRules:
 
     def sees(self, model: str) -> bool:
         """Return whether a model, by its id, is there for the key."""
-        return not self.models or any(matches(pattern, model) for pattern in self.models)
+        return not self.models or _matches_one(self.models, model)
 
     def has_expired(self, now: float) -> bool:
         """Return whether its time is over; `now`: seconds since 1970."""
@@ -312,6 +317,11 @@ def matches(pattern: str, text: str) -> bool:
             return False
         at += len(part)
     return text.endswith(last) and len(text) - len(last) >= at
+
+
+@lru_cache(maxsize=4096)
+def _matches_one(patterns: tuple[str, ...], text: str) -> bool:
+    return any(matches(pattern, text) for pattern in patterns)
 
 
 def _bucket(size: int | None) -> Bucket | None:

@@ -65,7 +65,10 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /props", "GET /slots", "GET /running", "GET /models/sse"),
     *_rows(READ, "GET /api/v1/status", "GET /api/v1/models", "GET /api/v1/devices", "GET /api/v1/toolcalls"),
     *_rows(READ, "GET /api/v1/requests", "GET /api/v1/events", "GET /api/v1/logs", "GET /api/v1/logs/level"),
-    *_rows(READ, "GET /api/v1/disk", all_models=True),
+    *_rows(READ, "GET /api/v1/disk", "GET /metrics", all_models=True),
+    *_rows(READ, "GET /api/v1/history", "GET /api/v1/history/summary", "GET /api/v1/history/loads", all_models=True),
+    *_rows(READ, "GET /api/v1/history/export", "GET /api/v1/history/{id}", all_models=True),
+    *_rows(MANAGE, "DELETE /api/v1/history"),
     *_rows(MANAGE, "POST /slots/{slot}", "POST /lora-adapters"),
     *_rows(MANAGE, "POST /api/v1/plan", "POST /api/v1/estimate"),  # they tell which files there are
     *_rows(MANAGE, "POST /api/v1/models/load", "POST /api/v1/models/unload", "POST /api/v1/models/forget"),

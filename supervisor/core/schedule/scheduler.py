@@ -34,7 +34,7 @@ from supervisor.core.schedule.events import (
 )
 from supervisor.core.schedule.lifecycle import EngineState, Trigger, step
 from supervisor.core.schedule.limits import ModelPolicy, SchedulerLimits
-from supervisor.core.schedule.state import Model, Planner, State, smoothed
+from supervisor.core.schedule.state import Engine, Model, Planner, State, smoothed
 from supervisor.core.schedule.view import ModelView, view_of
 
 UNLOADED = Failure("load_cancelled", "The model was unloaded while the request waited; repeat it to load the model.")
@@ -64,8 +64,11 @@ class Scheduler:
         state = self._state
         if state.wake_at is not None and now >= state.wake_at:
             _settle(state, now)  # what was due comes first, even if TimePassed is late
+        gives_back = isinstance(event, RequestDone) and event.request in state.leased
         _HANDLERS[type(event)](state, event, now)
-        if not _changes_no_more(state, event):
+        if gives_back and _at_rest(state, now):
+            state.wake_at = idle.next_wake(state, now)
+        elif not _changes_no_more(state, event):
             _settle(state, now)
             state.wake_at = idle.next_wake(state, now)
         commands, state.out = state.out, []
@@ -109,6 +112,21 @@ def _changes_no_more(state: State, event: Event) -> bool:
     if engine is None or engine.model.target > len(engine.model.serving):
         return False
     return not any(other.pending for other in state.engines.values())
+
+
+def _at_rest(state: State, now: float) -> bool:
+    """Return whether nobody waits for anything, and every engine just goes on: so at the end of most requests."""
+    if state.queued or state.closing:
+        return False
+    return all(_goes_on(state, engine, now) for engine in state.engines.values())
+
+
+def _goes_on(state: State, engine: Engine, now: float) -> bool:
+    model = engine.model
+    if engine.state is not EngineState.READY or engine.worn or model.target > len(model.serving):
+        return False
+    end = idle.expiry(state, engine)
+    return end is None or now < end
 
 
 def _settle(state: State, now: float) -> None:

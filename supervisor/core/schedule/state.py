@@ -201,7 +201,7 @@ class State:
 
     def model(self, model: ModelId) -> Model:
         """Return the model's state, made on first use."""
-        return self.models.setdefault(model, Model(model))
+        return self.models.get(model) or self.models.setdefault(model, Model(model))
 
     @property
     def open(self) -> int:

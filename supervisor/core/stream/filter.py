@@ -69,6 +69,7 @@ class StreamFilter:
         self._progress = progress() if drop_progress else None
         self._dates = one_created and api is OPENAI
         self._created = b""
+        self._later = b""  # another one, of the second in which the engine's newest chunk was made
         self._limit = max_event_bytes
         self._held: list[bytes] = []
         self._held_size = 0
@@ -83,8 +84,10 @@ class StreamFilter:
             whole = self._progress.apply(whole)
             if not whole:
                 return whole
-        if self._dates and (not self._created or whole.count(self._created) != whole.count(_CREATED_KEY)):
-            whole = self._dated(whole)
+        if self._dates:
+            whole = whole.replace(self._later, self._created) if self._later else whole
+            if not self._created or whole.count(self._created) != whole.count(_CREATED_KEY):
+                whole = self._dated(whole)
         if _FAILS[0] in whole or _FAILS[1] in whole:
             whole = b"".join(map(self._judged, whole.split(_END)[:-1]))
             if not whole:
@@ -146,11 +149,11 @@ class StreamFilter:
 
     def _dated(self, whole: bytes) -> bytes:
         """Return the events with the first chunk's `created` in all others."""
-        if not self._created:
-            first = _CREATED.search(whole)
-            if first is None:
-                return whole
-            self._created = first[0] + b","
+        found = _CREATED.findall(whole)
+        if not found:
+            return whole
+        self._created = self._created or found[0] + b","
+        self._later = found[-1] + b","
         return _CREATED.sub(self._created[:-1], whole)
 
     def _join(self, chunk: bytes) -> bytes:

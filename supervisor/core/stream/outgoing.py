@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
+import msgspec
+
 from supervisor.core.stream.chat import ChatFold, asks_for_one
 from supervisor.core.stream.completions import CompletionFold
 from supervisor.core.stream.fold import Collector, StreamFold
@@ -115,7 +117,15 @@ def set_fields(body: bytes, changes: Mapping[str, object]) -> bytes:
         return body
     head = body[: body.rindex(b"}")]
     comma = b"" if head.rstrip().endswith(b"{") else b","
-    return head + comma + json.dumps(dict(changes)).encode()[1:]
+    return head + comma + _written(dict(changes))[1:]
+
+
+def _written(fields: dict[str, object]) -> bytes:
+    """Return fields as JSON: by msgspec, ten times as fast, and what that cannot write by Python's own writer."""
+    try:
+        return msgspec.json.encode(fields)
+    except (ValueError, TypeError, OverflowError, RecursionError):  # a half of a surrogate pair, a long integer
+        return json.dumps(fields).encode()
 
 
 def _well_formed(body: Mapping[str, object]) -> bool:

@@ -1,4 +1,4 @@
-"""The levels of the daemon's log."""
+"""The levels and the forms of the daemon's log."""
 
 from __future__ import annotations
 
@@ -7,3 +7,7 @@ from typing import Final, Literal, get_args
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: Final[tuple[LogLevel, ...]] = get_args(LogLevel)
 """From the one that tells all to the one that tells the least."""
+
+LogFormat = Literal["text", "json"]
+FORMATS: Final[tuple[LogFormat, ...]] = get_args(LogFormat)
+"""For people, or one JSON object a line."""

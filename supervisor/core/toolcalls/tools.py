@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from supervisor.core.toolcalls.jsontext import Json
@@ -87,11 +88,6 @@ class Tools:
         self._schemas = {name: schema for name, schema in declared if wanted is None or name == wanted}
         self._types = SchemaTypes()
         self._read: dict[str, Tool] = {}
-        self._folded: dict[str, str | None] = {}
-        for name in self._schemas:
-            folded = _fold(name)
-            self._folded[folded] = None if folded in self._folded else name
-        self._names = sorted(self._schemas)
 
     def __bool__(self) -> bool:
         return bool(self._schemas)
@@ -126,6 +122,19 @@ class Tools:
     def begins(self, text: str) -> bool:
         """Return whether `text` is the beginning of a declared name, or all of it."""
         return _begins_one(text, self._names)
+
+    @cached_property
+    def _folded(self) -> Mapping[str, str | None]:
+        """The declared names by what `_fold` makes of them; None where it makes the same of several."""
+        found: dict[str, str | None] = {}
+        for name in self._schemas:
+            folded = _fold(name)
+            found[folded] = None if folded in found else name
+        return found
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return sorted(self._schemas)
 
     def _tool(self, name: str) -> Tool:
         if name not in self._read:

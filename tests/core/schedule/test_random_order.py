@@ -130,6 +130,11 @@ class AnyOrder(RuleBasedStateMachine):
     def alive(self) -> dict[int, StartEngine]:
         return {**self.starting, **self.spawned, **self.ready}
 
+    @rule()
+    def nothing_was_left_undone(self) -> None:
+        """Some events are taken without looking at everything: nothing may be found when everything is looked at."""
+        assert self.scheduler.handle(TimePassed(), self.now) == []
+
     # what people do
 
     @rule(model=MODELS, affinity=st.sampled_from([None, "x", "y"]))

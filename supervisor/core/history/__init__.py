@@ -1,0 +1,1 @@
+"""What is told of requests and loads that have ended: their records, questions about them, and the table of metrics."""

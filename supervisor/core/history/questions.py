@@ -1,0 +1,129 @@
+"""Questions about requests that have ended: which ones, and what they come to in sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+MOST_ROWS: Final = 1000
+"""Records in one answer."""
+
+MOST_SUMMED: Final = 20_000
+"""Records that one summary looks at: the newest."""
+
+MOST_BUCKETS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The requests that are asked for; None: any.
+
+    Attributes:
+        since, until: of the arrival, seconds since 1970; `until` is not among them.
+        before: the `id` of a record; only older ones.
+    """
+
+    model: str | None = None
+    key: str | None = None
+    path: str | None = None
+    status: int | None = None
+    code: str | None = None
+    since: float | None = None
+    until: float | None = None
+    before: int | None = None
+
+    def conditions(self) -> tuple[str, list[object]]:
+        """Return the WHERE of a SELECT, empty for all, and its values."""
+        given = [(_CONDITIONS[one.name], getattr(self, one.name)) for one in fields(self)]
+        kept = [(text, value) for text, value in given if value is not None]
+        where = " WHERE " + " AND ".join(text for text, _ in kept) if kept else ""
+        return where, [value for _, value in kept]
+
+
+_CONDITIONS: Final = {
+    "model": "model = ?",
+    "key": "key = ?",
+    "path": "path = ?",
+    "status": "status = ?",
+    "code": "code = ?",
+    "since": "at >= ?",
+    "until": "at < ?",
+    "before": "id < ?",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a summary looks at of a request; its fields are those of `Finished` and `Spent`."""
+
+    at: float
+    model: str | None
+    code: str | None
+    seconds: float
+    queued: float | None
+    first: float | None
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    predicted_ms: float | None
+
+
+def summary(samples: Sequence[Sample], since: float, until: float, buckets: int) -> dict[str, Any]:
+    """Return what the requests come to: in all, by model, and over time.
+
+    buckets: the parts of the time from `since` to `until`, all equally long.
+    """
+    models = sorted({one.model for one in samples if one.model is not None})
+    return {
+        "since": since,
+        "until": until,
+        "all": _sums(samples),
+        "models": {model: _sums([one for one in samples if one.model == model]) for model in models},
+        "over_time": _over_time(samples, since, until, buckets),
+    }
+
+
+def _over_time(samples: Sequence[Sample], since: float, until: float, buckets: int) -> dict[str, Any]:
+    width = max(until - since, 1e-9) / buckets
+    parts: list[list[Sample]] = [[] for _ in range(buckets)]
+    for one in samples:
+        at = int((one.at - since) / width)
+        if 0 <= at < buckets:
+            parts[at].append(one)
+    return {
+        "bucket_seconds": width,
+        "requests": [len(part) for part in parts],
+        "errors": [sum(one.code is not None for one in part) for part in parts],
+        "prompt_tokens": [sum(one.prompt_tokens or 0 for one in part) for part in parts],
+        "completion_tokens": [sum(one.completion_tokens or 0 for one in part) for part in parts],
+    }
+
+
+def _sums(samples: Sequence[Sample]) -> dict[str, Any]:
+    speeds = [
+        one.completion_tokens / one.predicted_ms * 1000 for one in samples if one.completion_tokens and one.predicted_ms
+    ]
+    return {
+        "requests": len(samples),
+        "errors": sum(one.code is not None for one in samples),
+        "prompt_tokens": sum(one.prompt_tokens or 0 for one in samples),
+        "cached_tokens": sum(one.cached_tokens or 0 for one in samples),
+        "completion_tokens": sum(one.completion_tokens or 0 for one in samples),
+        "seconds": percentiles(one.seconds for one in samples),
+        "queued": percentiles(one.queued for one in samples if one.queued is not None),
+        "first": percentiles(one.first for one in samples if one.first is not None),
+        "tokens_per_second": percentiles(speeds),
+    }
+
+
+def percentiles(values: Iterable[float]) -> dict[str, float] | None:
+    """Return p50, p90 and p99, each one of the values (nearest rank); None where there are none."""
+    ranked = sorted(values)
+    if not ranked:
+        return None
+    last = len(ranked) - 1
+    return {name: ranked[min(last, int(share * len(ranked)))] for name, share in _SHARES.items()}
+
+
+_SHARES: Final = {"p50": 0.50, "p90": 0.90, "p99": 0.99}

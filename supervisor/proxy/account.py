@@ -1,0 +1,107 @@
+"""The account of one relayed request: what becomes of it, told to those who keep count when it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import Scope
+
+from supervisor.core.history.records import CLIENT_GONE, LONGEST, Finished, Spent
+from supervisor.core.requests.keys import Key
+from supervisor.errors import SupervisorError
+from supervisor.system.requestid import current_id
+
+Observer = Callable[[Finished], None]
+"""Is told of a request when it has ended; must return at once."""
+
+_NOTHING: Final = Spent()
+
+
+def ignored(record: Finished) -> None:
+    """Tell nobody."""
+
+
+class Account:
+    """Of a request that arrives now, on a path of the table.
+
+    Attributes:
+        key: what limits it. model: the one that it means, once that is known. stream: its client wants one.
+        calls: tool calls in its answer.
+    """
+
+    __slots__ = (
+        *("_at", "_began", "_client", "_code", "_first", "_observer", "_path", "_queued", "_spent", "_status"),
+        *("calls", "key", "model", "stream"),
+    )
+
+    def __init__(self, observer: Observer, path: str, scope: Scope, key: Key | None) -> None:
+        self._observer = observer
+        self._path = path
+        self._at, self._began = time.time(), time.perf_counter()
+        self.key = key
+        self._client = _agent(scope)
+        self._status = 200
+        self._code: str | None = None
+        self._queued: float | None = None
+        self._first: float | None = None
+        self._spent = _NOTHING
+        self.model: str | None = None
+        self.stream = False
+        self.calls = 0
+
+    def has_engine(self) -> None:
+        """An engine is there; a second one does not count."""
+        if self._queued is None:
+            self._queued = time.perf_counter() - self._began
+
+    def has_first(self) -> None:
+        """The first token is there."""
+        if self._first is None:
+            self._first = time.perf_counter() - self._began
+
+    def spent(self, spent: Spent) -> None:
+        """Note what an engine said of its answer; of a second answer, that counts."""
+        self._spent = spent
+
+    def answered(self, status: int) -> None:
+        """Note the status of an engine's answer."""
+        self._status = status
+        self._code = None if status < 400 else "engine_error"
+
+    def failed(self, error: SupervisorError, *, in_stream: bool = False) -> None:
+        """Note the error that the client is told."""
+        self._code = error.code
+        if not in_stream:
+            self._status = error.status
+
+    def __enter__(self) -> Account:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        """Note how it ended, and tell the observer."""
+        if isinstance(error, SupervisorError):
+            self.failed(error)
+        elif error is not None:
+            self._left()
+        key = None if self.key is None else self.key.rules.name
+        self._observer(
+            Finished(
+                *(self._at, current_id() or "", self._path, self.model, key, self._client, self.stream),
+                *(self._status, self._code, time.perf_counter() - self._began, self._queued, self._first, self._spent),
+                self.calls,
+            )
+        )
+
+    def _left(self) -> None:
+        """Note that nobody hears the end."""
+        self._status, self._code = CLIENT_GONE, "client_gone"
+
+
+def _agent(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"user-agent":
+            text: str = value[:LONGEST].decode("latin-1")
+            return text
+    return ""

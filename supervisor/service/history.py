@@ -1,0 +1,129 @@
+"""Keep the history: records are taken in at once, and written by a thread of their own, many at a time.
+
+Nothing here waits on the loop. What the thread cannot write in time is dropped, counted, and told once an hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from supervisor.core.history.records import Finished, LoadRecord
+from supervisor.errors import StoreUnusable
+from supervisor.store.history import HistoryTable
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+_PAUSE_S = 0.25  # between two writes
+_MOST_PENDING = 20_000
+_TOLD_EVERY_S = 3600.0
+_FORGOTTEN_EVERY_S = 60.0
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of requests and loads: for so many days, and so many rows of each. No days: nothing."""
+
+    days: float
+    rows: int
+
+
+class History:
+    """The history of one daemon.
+
+    Args:
+        table: where it is kept; closed by `close`.
+        kept: as it is set at the moment.
+        clock: seconds since 1970.
+
+    Attributes:
+        dropped: records that were lost.
+    """
+
+    def __init__(self, table: HistoryTable, kept: Callable[[], Kept], clock: Callable[[], float]) -> None:
+        self._table = table
+        self._kept = kept
+        self._clock = clock
+        self._requests: list[Finished] = []
+        self._loads: list[LoadRecord] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._thread = ThreadPoolExecutor(1, "history")
+        self._told = self._forgotten = float("-inf")
+        self.dropped = 0
+
+    def add(self, record: Finished | LoadRecord) -> None:
+        """Take a record in."""
+        if not self._kept().days:
+            return
+        if len(self._requests) + len(self._loads) >= _MOST_PENDING:
+            self._drop()
+            return
+        if isinstance(record, Finished):
+            self._requests.append(record)
+        else:
+            self._loads.append(record)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self._hand_over)
+
+    async def ask(self, question: Callable[[HistoryTable], T]) -> T:
+        """Answer a question by what is written, and by what is pending. Raises StoreUnusable."""
+        if self._requests or self._loads:
+            self._hand_over()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, question, self._table)
+        except sqlite3.Error as error:
+            raise StoreUnusable(f"The history cannot be read: {error}.") from error
+
+    def close(self) -> None:
+        """Write what is pending, and close the file."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._thread.submit(self._write, self._requests, self._loads)
+        self._thread.submit(self._table.close)
+        self._thread.shutdown()
+
+    def _hand_over(self) -> None:
+        """Let the thread write; the next records are for the next time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        requests, loads, self._requests, self._loads = self._requests, self._loads, [], []
+        self._timer = loop.call_later(_PAUSE_S, self._rest)
+        self._thread.submit(self._write, requests, loads)
+
+    def _rest(self) -> None:
+        self._timer = None
+        if self._requests or self._loads:
+            self._hand_over()
+
+    def _write(self, requests: list[Finished], loads: list[LoadRecord]) -> None:
+        with self._told_of_errors():
+            if requests or loads:
+                self._table.add(requests, loads)
+            now, kept = self._clock(), self._kept()
+            if now - self._forgotten >= _FORGOTTEN_EVERY_S:
+                self._forgotten = now
+                self._table.forget(now - kept.days * _DAY_S, kept.rows)
+
+    @contextlib.contextmanager
+    def _told_of_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            _log.warning("history_unwritten", reason=str(error))
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if self._clock() - self._told >= _TOLD_EVERY_S:
+            self._told = self._clock()
+            _log.warning("history_dropped", records=self.dropped)

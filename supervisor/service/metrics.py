@@ -1,0 +1,142 @@
+"""The page for Prometheus: what was counted, and what is at the moment. A scrape wakes no model and keeps none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from supervisor.core.devices import Device
+from supervisor.core.history import metrics
+from supervisor.core.history.metrics import Metric
+from supervisor.proxy.counts import Counts
+from supervisor.service.enginemetrics import EngineMetrics
+from supervisor.service.status import ModelStatus
+from supervisor.service.tallies import Tallies
+
+_LAG_EVERY_S = 1.0
+
+Rows = Iterable[tuple[tuple[str, ...], float]]
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a scrape looks at; each a function that returns what is at the moment."""
+
+    statuses: Callable[[], Iterable[ModelStatus]]
+    devices: Callable[[], Iterable[Device]]
+    calls: Callable[[], Mapping[str, Counts]]
+    inflight: Callable[[], int]
+    dropped: Callable[[], int]
+
+
+class Metrics:
+    """The metrics of one daemon, as the table of `core/history/metrics` has them."""
+
+    def __init__(self, tallies: Tallies, looked: Looked, engines: EngineMetrics) -> None:
+        self._engines = engines
+        self._registry = tallies.registry
+        self._lag = _Lag()
+        self._registry.register(_Present(looked, self._lag, engines))
+        ProcessCollector(registry=self._registry)
+
+    async def text(self) -> bytes:
+        """Return the page."""
+        await self._engines.look()
+        return generate_latest(self._registry)  # type: ignore[no-any-return, no-untyped-call]  # the library has no types here
+
+    def start(self) -> None:
+        """Begin to watch the loop."""
+        self._lag.start()
+
+    def close(self) -> None:
+        """End what runs."""
+        self._lag.close()
+        self._engines.close()
+
+
+class _Present(Collector):
+    """What is at the moment of a scrape."""
+
+    def __init__(self, looked: Looked, lag: _Lag, engines: EngineMetrics) -> None:
+        self._looked = looked
+        self._lag = lag
+        self._engines = engines
+
+    def collect(self) -> Iterator[Any]:
+        """Yield a family for each metric that is looked at."""
+        statuses = list(self._looked.statuses())
+        rows: dict[Metric, Rows] = {
+            metrics.MODEL_STATE: [((one.id, one.state), 1) for one in statuses],
+            metrics.SLOTS: [((one.id,), one.n_slots) for one in statuses if one.n_slots],
+            metrics.LEASES: [((one.id,), one.leases) for one in statuses],
+            metrics.WAITING: [((one.id,), one.waiting) for one in statuses],
+            metrics.RSS: [((one.id,), one.rss_bytes) for one in statuses if one.rss_bytes],
+            metrics.MEMORY: [row for one in statuses for row in _memory(one)],
+            metrics.DEVICE_TOTAL: [((one.name,), one.total_bytes) for one in self._looked.devices()],
+            metrics.DEVICE_FREE: [((one.name,), one.free_bytes) for one in self._looked.devices()],
+            metrics.TOOL_CALLS: list(_calls(self._looked.calls())),
+            metrics.INFLIGHT: [((), self._looked.inflight())],
+            metrics.HISTORY_DROPPED: [((), self._looked.dropped())],
+            metrics.LOOP_LAG: [((), self._lag.take())],
+        }
+        for metric, values in rows.items():
+            yield _family(metric, values)
+        yield from self._engines.families()
+
+
+def _family(metric: Metric, rows: Rows) -> Family:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    found: Family = kind(metrics.PREFIX + metric.name, metric.help, labels=metric.labels)
+    for labels, figure in rows:
+        found.add_metric(labels, figure)
+    return found
+
+
+def _memory(status: ModelStatus) -> Iterator[tuple[tuple[str, ...], float]]:
+    planned = (status.plan or {}).get("used_bytes") or {}
+    for kind, held in (("planned", planned), ("told", status.footprint or {})):
+        for device, count in held.items():
+            yield (status.id, device, kind), count
+
+
+def _calls(counts: Mapping[str, Counts]) -> Iterator[tuple[tuple[str, ...], float]]:
+    for model, one in counts.items():
+        yield (model, "native"), one.native
+        yield (model, "recovered"), one.recovered.total()
+        yield (model, "repaired"), one.repaired.total()
+        yield (model, "left_as_text"), one.left_as_text.total()
+
+
+class _Lag:
+    """The delays of the loop: how much later than asked it comes back, once a second."""
+
+    def __init__(self) -> None:
+        self._longest = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(_LAG_EVERY_S, self._come_back, loop, loop.time() + _LAG_EVERY_S)
+
+    def take(self) -> float:
+        """Return the longest delay since the last time, in seconds."""
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+    def close(self) -> None:
+        """End."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _come_back(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self._longest = max(self._longest, loop.time() - due)
+        self.start()

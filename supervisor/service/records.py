@@ -1,0 +1,43 @@
+"""Take in the records of what has ended, and hand them to all who keep count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from supervisor.core.history.records import Finished, LoadRecord
+from supervisor.core.schedule.events import EngineId, Failure, ModelId
+from supervisor.service.history import History
+from supervisor.service.tallies import Tallies
+
+_START, _READY, _GONE = "engine_start", "engine_ready", "engine_gone"
+
+
+class Records:
+    """Those of one daemon.
+
+    Args:
+        clock: seconds since 1970.
+    """
+
+    def __init__(self, history: History, tallies: Tallies, clock: Callable[[], float]) -> None:
+        self._history = history
+        self._tallies = tallies
+        self._clock = clock
+        self._starts: dict[EngineId, float] = {}
+
+    def request(self, record: Finished) -> None:
+        """Take in a request that has ended."""
+        self._tallies.count(record)
+        self._history.add(record)
+
+    def engine(self, event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
+        """Take in what happened to an engine."""
+        now = self._clock()
+        if event == _START:
+            self._starts[engine] = now
+        began = self._starts.pop(engine, None) if event in {_READY, _GONE} else None
+        seconds = now - began if event == _READY and began is not None else None
+        code, reason = (None, None) if failure is None else (failure.code, failure.message)
+        record = LoadRecord(now, model, engine, event, seconds, code, reason)
+        self._tallies.count_load(record)
+        self._history.add(record)
