@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from supervisor.core.devices.model import HOST
+from supervisor.core.devices.model import HOST, Device
 from supervisor.core.gguf import read_header
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.spec import ModelSpec, read_spec
 from supervisor.core.speed.fit import Timed, fit
 from supervisor.core.speed.machine import Rates
+from supervisor.core.speed.published import host_rates, published_rates
 from supervisor.core.speed.work import decode_work, prefill_work
 from supervisor.measuring.maker import Shape, write_model
 from supervisor.measuring.timing import Bench, Timing, timed_engine
@@ -22,7 +23,8 @@ from supervisor.system.paths import Places
 
 _PLAIN = Shape(n_embd=1024, n_layer=4, n_head=8, n_head_kv=8, n_ff=4096)
 _TYPES = ("q8_0", "q4_0", "q4_K", "q5_K", "q6_K", "f16")
-_REPEATS = 2
+_ANY_GPU = published_rates(Device("GPU0", "", "", 0, 0))  # of a guess only the proportions count
+_REPEATS = 3
 _TOKENS = 17
 _SHORT = 16
 _LONG = 128
@@ -56,7 +58,9 @@ class Calibration:
 
     Attributes:
         device: its name for `--device`; `CPU` for the host.
+        repack: False: weights stay as the file has them.
         told: hears each step's number, beginning with 1, and how many there are.
+        todo: the models.
     """
 
     binary: Path
@@ -66,15 +70,15 @@ class Calibration:
     threads: int | None = None
     repack: bool | None = None
     told: Callable[[int, int], None] = lambda step, count: None
+    todo: tuple[Step, ...] = field(default_factory=steps)
 
     async def rates(self) -> Rates:
         """Return what the device does. Raise EngineStartFailed, EngineUnusable, OSError."""
         runs: list[Timed] = []
-        todo = steps()
-        for number, step in enumerate(todo, 1):
-            self.told(number, len(todo))
+        for number, step in enumerate(self.todo, 1):
+            self.told(number, len(self.todo))
             runs += await self._step(step)
-        return fit(runs)
+        return fit(runs, host_rates(self.threads) if self.device == HOST else _ANY_GPU)
 
     async def _step(self, step: Step) -> list[Timed]:
         self.places.cache.mkdir(parents=True, exist_ok=True)

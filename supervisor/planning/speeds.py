@@ -10,9 +10,11 @@ import structlog
 
 from supervisor.core.devices import Device, Machine
 from supervisor.core.devices.model import HOST
+from supervisor.core.history.records import Spent
 from supervisor.core.plan import Placement
 from supervisor.core.spec import ModelSpec
-from supervisor.core.speed.foretell import Correction, Speed, foretell
+from supervisor.core.speed.foretell import Speed, foretell
+from supervisor.core.speed.learn import correction
 from supervisor.core.speed.machine import MachineSpeed, Rates
 from supervisor.core.speed.published import host_rates, published_rates
 from supervisor.store import Database
@@ -32,14 +34,23 @@ class Foreteller:
     database: Database
     cores: int | None
 
-    def speed(self, spec: ModelSpec, placement: Placement, machine: Machine, engine: str) -> Speed | None:
+    def speed(
+        self,
+        spec: ModelSpec,
+        placement: Placement,
+        machine: Machine,
+        engine: str,
+        answered: Sequence[Spent] = (),
+    ) -> Speed | None:
         """Return the speed of a model at its place; None where nothing can be said (a projector, no layers).
 
         Args:
             engine: the program's digest, by which devices were measured.
+            answered: what requests of the model took here, newest first.
         """
         rates = self.rates(machine.devices, engine)
-        return foretell(spec, placement.options, rates, placement.estimate.n_ctx_seq, Correction())
+        taught = correction(spec, placement.options, rates, answered)
+        return foretell(spec, placement.options, rates, placement.estimate.n_ctx_seq, taught)
 
     def rates(self, devices: Sequence[Device], engine: str) -> MachineSpeed:
         """Return what each device does: measured with this engine, with another one, or as published."""

@@ -27,7 +27,7 @@ from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.service.catalogue import Catalogue
 from supervisor.service.launcher import Commands
-from supervisor.service.plans import Plans
+from supervisor.service.plans import Answered, Plans, nothing_answered
 from supervisor.service.reading import Reading
 from supervisor.service.resolve import Resolver
 from supervisor.service.variants import Variants
@@ -68,7 +68,9 @@ class Parts:
         """Build the resolver that finds the models that people mean, beside these engines."""
         return Resolver(self.registry, self.fetcher.hub, self.variants, living)
 
-    def plans(self, resolver: Resolver, living: Living, policy_of: PolicyOf) -> Plans:
+    def plans(
+        self, resolver: Resolver, living: Living, policy_of: PolicyOf, answered: Answered = nothing_answered
+    ) -> Plans:
         """Build the plans beside these engines."""
         return Plans(
             resolver=resolver,
@@ -79,6 +81,7 @@ class Parts:
             living=living,
             policy_of=policy_of,
             foreteller=self.foreteller,
+            answered=answered,
         )
 
 

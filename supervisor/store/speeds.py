@@ -40,9 +40,21 @@ class Speeds:
             )
 
     def all(self) -> list[MeasuredSpeed]:
-        """Return all of them, newest first."""
+        """Return all that can be understood, newest first."""
         rows = self._database.rows("SELECT engine, device, rates, at FROM speeds ORDER BY at DESC")
         return [
-            MeasuredSpeed(engine, device, Rates(json.loads(rates), "measured"), at)
+            MeasuredSpeed(engine, device, found, at)
             for engine, device, rates, at in rows
+            if (found := _rates(rates)) is not None
         ]
+
+
+def _rates(text: object) -> Rates | None:
+    """Read rates; None of what cannot be understood."""
+    try:
+        found = json.loads(str(text))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not all(isinstance(value, int | float) for value in found.values()):
+        return None
+    return Rates({str(kind): float(value) for kind, value in found.items()}, "measured")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from supervisor.core.devices import Device
+from supervisor.core.history.records import Spent
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.spec import ModelSpec
 from supervisor.core.speed import MachineSpeed, Rates, decode_work, foretell, prefill_work
 from supervisor.core.speed.fit import Timed, fit
-from supervisor.core.speed.foretell import Correction, middle
+from supervisor.core.speed.foretell import Correction, decode_seconds, prefill_seconds
+from supervisor.core.speed.learn import correction
 from supervisor.core.speed.published import host_rates, published_rates
 from supervisor.measuring.calibrate import read_model
 from supervisor.measuring.maker import Shape, write_model
@@ -72,17 +75,37 @@ def test_work_goes_where_its_layers_are(tmp_path: Path) -> None:
     assert "layer" not in away["CPU"]
 
 
+def test_long_prompts_take_the_weights_of_the_host_to_the_device(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, EXPERTS)
+    away = EstimateOptions(devices=("CUDA0",), cpu_moe=True)
+    work = prefill_work(spec, away, 1000)
+    assert work["CUDA0"]["copy"] == 2 * 2 * 3 * 8 * 256 * 256 * 18 // 32  # two micro-batches, all experts
+    assert "multiply_many_experts" not in work["CPU"]
+    for options, tokens in ((away, 31), (replace(away, op_offload=False), 1000)):
+        there = prefill_work(spec, options, tokens)
+        assert there["CPU"]["multiply_many_experts"] > 0
+        assert "copy" not in there["CUDA0"]
+
+
 def test_the_fit_finds_the_rates_that_made_the_times() -> None:
     truth = {"read:q8_0": 1e-10, "layer": 2e-5, "token": 1e-4}
     works = [{"read:q8_0": 1e6 * one, "layer": float(two), "token": 1.0} for one in (1, 50, 400) for two in (1, 8, 40)]
     runs = [Timed(work, sum(amount * truth[kind] for kind, amount in work.items())) for work in works]
-    assert fit(runs).seconds == pytest.approx(truth, rel=0.02)
-    assert fit([]).seconds == {}
+    found = fit(runs, host_rates(4)).seconds
+    assert {kind: found[kind] for kind in truth} == pytest.approx(truth, rel=0.05)
+    assert found["state"] == host_rates(4).seconds["state"]
+
+
+def test_kinds_that_no_run_tells_apart_share_the_time_as_in_the_guess() -> None:
+    guess = Rates({"attend": 1e-9, "cache": 3e-9})
+    found = fit([Timed({"attend": 1e6, "cache": 1e6}, 0.04)], guess).seconds
+    assert found["cache"] == pytest.approx(3 * found["attend"], rel=0.01)
+    assert found["cache"] + found["attend"] == pytest.approx(40e-9, rel=0.01)
 
 
 def test_no_rate_is_below_zero() -> None:
     runs = [Timed({"read:q8_0": 1e6, "layer": 4.0}, 1.0), Timed({"read:q8_0": 2e6, "layer": 40.0}, 1.5)]
-    assert min(fit(runs).seconds.values()) >= 0
+    assert min(fit(runs, host_rates(4)).seconds.values()) >= 0
 
 
 def test_a_type_that_was_not_timed_counts_as_the_nearest_in_size() -> None:
@@ -124,6 +147,19 @@ def test_a_known_name_counts_and_another_is_guessed_with_care() -> None:
     assert read("NVIDIA H200") < read("NVIDIA H100 80GB HBM3") < read("NVIDIA GeForce RTX 4090") < read("unheard of")
 
 
-def test_the_middle_of_few_ratios_says_nothing() -> None:
-    assert middle([1.0, 9.0]) is None
-    assert middle([1.0, 9.0, 2.0]) == 2.0
+def test_answered_requests_correct_what_is_foretold(tmp_path: Path) -> None:
+    spec, machine = spec_of(tmp_path, PLAIN), MachineSpeed({"CPU": host_rates(4)})
+    prompt, token = (prefill_seconds(spec, HOST, machine, 200, 100), decode_seconds(spec, HOST, machine, 310))
+    slow = Spent(300, 100, 21, prompt_ms=prompt * 2000, predicted_ms=token * 20 * 3000)
+    odd = replace(slow, predicted_ms=token * 20 * 3500)
+    found = correction(spec, HOST, machine, [slow, odd, slow])
+    assert [found.prefill, found.decode] == pytest.approx([2, 3])
+    assert found.learned
+    assert correction(spec, HOST, machine, [slow, slow]) == Correction()
+
+
+def test_requests_that_say_little_or_were_elsewhere_do_not_count(tmp_path: Path) -> None:
+    spec, machine = spec_of(tmp_path, PLAIN), MachineSpeed({"CPU": host_rates(4)})
+    elsewhere = Spent(300, 0, 21, prompt_ms=1e9, predicted_ms=1e9)
+    for one in (Spent(), Spent(10, 0, 3, 5.0, 5.0), elsewhere):
+        assert correction(spec, HOST, machine, [one] * 5) == Correction()

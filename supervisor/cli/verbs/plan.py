@@ -14,7 +14,7 @@ from supervisor.cli.exits import DOES_NOT_FIT, OK
 from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.cli.loading import parse_target
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import bold, dim, note, print_json, print_table, say, size
+from supervisor.cli.render import bold, dim, duration, note, print_json, print_table, say, size
 
 VERB = Verb(
     summary="show where a model would go, and why",
@@ -132,11 +132,13 @@ def _context(found: Json) -> str:
 
 
 def speed_text(speed: Json) -> str:
-    """Format a foretold speed: `speed: ≈ 38 t/s, first token of 4 k ≈ 2.1 s (measured here)`."""
+    """Format a foretold speed, and where it comes from."""
     decode = {int(depth): value for depth, value in speed["decode_tokens_per_second"].items()}
     deepest = max(decode)
     behind = f" ({decode[deepest]:.3g} behind {deepest:,} tokens)" if deepest else ""
-    first = f"first token of {speed['prompt_tokens']:,} ≈ {speed['first_token_seconds']:.2g} s"
+    seconds = speed["first_token_seconds"]
+    after = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+    first = f"first token of a prompt of {speed['prompt_tokens']:,} after ≈ {after}"
     return f"speed: ≈ {decode[0]:.3g} t/s{behind}, {first}; {_SOURCES[speed['from']]}"
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from supervisor.core.speed.machine import Rates
 
-_SWEEPS = 2000
-_PRIOR = 1e-4  # of one run's weight: holds a kind that no run tells apart from others near its share
+_SWEEPS = 1000
+_HOLD = 2e-3  # weight of the guess beside that of one run: decides only between kinds that no run tells apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,29 +20,42 @@ class Timed:
     seconds: float
 
 
-def fit(runs: Sequence[Timed]) -> Rates:
-    """Return the rates that explain the runs best, in relative terms; none of no runs.
+def fit(runs: Sequence[Timed], guess: Rates) -> Rates:
+    """Return the rates that explain the runs best, in relative terms, near a guess where several would do as well.
 
-    Coordinate descent on the normal equations: each kind in turn gets the value that is best for it while the others
-    stay, zero at least. The columns are scaled to one, so that bytes and layers weigh alike.
+    What no run has stays as guessed. The guess is scaled first, prompts and tokens each by one factor, so that only its
+    proportions count. Then coordinate descent on the normal equations: each kind in turn gets what is best for it
+    while the others stay, zero at least. Kinds are measured in shares of their guess: bytes and layers weigh alike.
     """
-    kinds = sorted({kind for run in runs for kind in run.work})
-    rows = [[run.work.get(kind, 0.0) / run.seconds for kind in kinds] for run in runs]
-    scales = [sum(row[column] for row in rows) or 1.0 for column in range(len(kinds))]
-    scaled = [[value / scale for value, scale in zip(row, scales, strict=True)] for row in rows]
-    found = _descend(scaled, len(kinds))
-    return Rates({kind: value / scale for kind, value, scale in zip(kinds, found, scales, strict=True)}, "measured")
+    kinds = sorted({kind for run in runs for kind in run.work if guess.of(kind) > 0})
+    scaled = {kind: guess.of(kind) * _scale(runs, guess, _is_many(kind)) for kind in kinds}
+    rows = [[run.work.get(kind, 0.0) * scaled[kind] / run.seconds for kind in kinds] for run in runs]
+    shares = _descend(rows, len(kinds))
+    found = {kind: share * scaled[kind] for kind, share in zip(kinds, shares, strict=True)}
+    unseen = {kind: seconds for kind, seconds in guess.seconds.items() if kind not in found}
+    return Rates(unseen | found, "measured")
+
+
+def _is_many(kind: str) -> bool:
+    return "_many" in kind or kind == "request"
+
+
+def _scale(runs: Sequence[Timed], guess: Rates, many: bool) -> float:
+    """Return the middle of measured over guessed seconds, of prompts or of tokens."""
+    alike = [run for run in runs if any(map(_is_many, run.work)) == many]
+    foretold = [sum(amount * guess.of(kind) for kind, amount in run.work.items()) for run in alike]
+    ratios = [run.seconds / seconds for run, seconds in zip(alike, foretold, strict=True) if seconds > 0]
+    return median(ratios) if ratios else 1.0
 
 
 def _descend(rows: Sequence[Sequence[float]], count: int) -> list[float]:
-    squares = [[sum(row[one] * row[other] for row in rows) for other in range(count)] for one in range(count)]
-    targets = [sum(row[column] for row in rows) for column in range(count)]
-    found = [0.0] * count
+    columns = range(count)
+    squares = [[sum(row[one] * row[other] for row in rows) for other in columns] for one in columns]
+    targets = [sum(row[column] for row in rows) for column in columns]
+    found = [1.0] * count
     for _ in range(_SWEEPS):
-        for column in range(count):
-            others = sum(squares[column][other] * found[other] for other in range(count)) - (
-                squares[column][column] * found[column]
-            )
-            ridge = squares[column][column] * (1 + _PRIOR)
-            found[column] = max(0.0, (targets[column] - others) / ridge) if ridge else 0.0
+        for column in columns:
+            own = squares[column][column]
+            others = sum(squares[column][other] * found[other] for other in columns) - own * found[column]
+            found[column] = max(0.0, (targets[column] - others + _HOLD) / (own + _HOLD))
     return found

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import median
 
 from supervisor.core.memory import EstimateOptions
 from supervisor.core.spec import ModelSpec
@@ -13,8 +12,6 @@ from supervisor.core.speed.work import decode_work, prefill_work
 
 DEPTHS = (0, 1024, 4096, 8192, 16384, 32768, 65536, 131072)
 PROMPT = 4096
-_ENOUGH = 3
-_NEWEST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +87,6 @@ def prefill_seconds(
 ) -> float:
     """Return the foretold seconds of a prompt."""
     return machine.seconds(prefill_work(spec, options, tokens, depth))
-
-
-def middle(ratios: Sequence[float]) -> float | None:
-    """Return the middle of the newest ratios, newest first; None of fewer than three."""
-    return median(ratios[:_NEWEST]) if len(ratios) >= _ENOUGH else None
 
 
 def _rounded(value: float) -> float:

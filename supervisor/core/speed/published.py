@@ -46,6 +46,7 @@ _HOST = (20.0, 0.02)  # of one or two memory channels, and per core
 _REACHED_BYTES, _REACHED_ARITHMETIC = 0.6, 0.25
 _LAYER_S = 60e-6
 _TOKEN_S = 500e-6
+_COPY_S = 1 / 12e9  # a byte over PCIe 4.0 with 16 lanes, from memory that is not pinned
 
 
 def published_rates(device: Device) -> Rates:
@@ -67,11 +68,15 @@ def _rates(gigabytes: float, tera: float) -> Rates:
     per_multiplication = 1 / (tera * 1e12 * _REACHED_ARITHMETIC)
     return Rates({
         "read:q8_0": per_byte,
+        "read_experts": per_byte / 10,
         "multiply_many:q8_0": per_multiplication,
+        "multiply_many_experts": per_multiplication / 10,
+        "attend": per_multiplication,
         "attend_many": 2 * per_multiplication,
         "cache": per_byte,
         "state": per_byte,
         "state_many": per_byte,
+        "copy": _COPY_S,
         "layer": _LAYER_S,
         "layer_many": 4 * _LAYER_S,
         "token": _TOKEN_S,

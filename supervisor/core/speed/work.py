@@ -9,6 +9,7 @@ Kinds, by name; those of a prompt end with `_many`, since many tokens go through
     attend, attend_many   multiplications of queries by keys, and of weights by values
     cache, cache_many     bytes of the cache that are read
     state, state_many     bytes of recurrent states, read and written
+    copy                  bytes of weights on the host that a device gets to compute with, once per micro-batch
     layer, layer_many     layers that are run; of a prompt, once per micro-batch
     token, request        one per token, one per prompt
     vocabulary            tokens of the vocabulary, among which one is sampled
@@ -31,6 +32,8 @@ from supervisor.core.spec import ModelSpec
 Work: TypeAlias = Mapping[str, Mapping[str, float]]
 """Amounts by device name and kind."""
 
+_LENT_TOKENS = 32  # llama.cpp's: in smaller batches the host computes with its weights itself
+
 _Sums: TypeAlias = defaultdict[str, defaultdict[str, float]]
 
 
@@ -52,8 +55,11 @@ def prefill_work(spec: ModelSpec, options: EstimateOptions, tokens: int, depth: 
     """Return the work of a prompt of so many tokens behind `depth` others; only its last token is put out."""
     counted = _Counter(spec, options)
     passes = -(-tokens // max(1, options.ubatch_size))
-    for tensor, share, device, is_output in counted.matrices():
+    lent = options.devices[0] if options.devices and options.op_offload and tokens >= _LENT_TOKENS else HOST
+    for tensor, share, home, is_output in counted.matrices():
         times = 1 if is_output else tokens
+        device = home if is_output or home != HOST else lent
+        counted.add(device, "copy", float(tensor.n_bytes or 0) * passes if device != home else 0.0)
         counted.add(device, f"multiply_many:{type_name(tensor.type)}", tensor.n_elements * share * times)
         counted.add(device, "multiply_many_experts", tensor.n_elements * share * times if share < 1 else 0.0)
     counted.add_attention("_many", lambda reach: _seen(tokens, depth, reach), float(tokens))

@@ -1,0 +1,67 @@
+"""A device is timed with real engines on generated models, and plans say what it was measured to do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+
+from supervisor.config import Settings
+from supervisor.core.speed import Rates
+from supervisor.core.speed.published import host_rates
+from supervisor.measuring.calibrate import Calibration, Step
+from supervisor.measuring.maker import Shape
+from supervisor.probe.profiles import load_profile
+from supervisor.service.build import plans_alone, without_daemon
+from supervisor.service.resolve import Asked
+from supervisor.store import Database
+from supervisor.store.speeds import MeasuredSpeed, Speeds
+from supervisor.system.paths import places
+
+pytestmark = pytest.mark.anyio
+
+STEPS = (
+    Step(Shape("f16", 64, 2, 2, 2, 128, 512), (8, 40)),
+    Step(Shape("f16", 64, 2, 2, 1, 64, 512, experts=4, used=2), (8,)),
+)
+
+
+@pytest.mark.engine
+async def test_a_host_is_timed(tmp_path: Path, engine_binary: Path) -> None:
+    told: list[tuple[int, int]] = []
+    where = places({"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)})
+    calibration = Calibration(
+        engine_binary, where, dict(os.environ), threads=1, told=lambda *step: told.append(step), todo=STEPS
+    )
+    found = await calibration.rates()
+    assert told == [(1, 2), (2, 2)]
+    assert found.source == "measured"
+    assert found.seconds.keys() >= {"read:f16", "multiply_many:f16", "layer", "attend", "vocabulary"}
+    assert min(found.seconds.values()) >= 0
+    assert list(where.cache.glob("timed-*")) == []
+
+
+async def test_a_plan_says_what_was_measured_else_a_first_guess(tmp_path: Path, demo_model: Path) -> None:
+    where = places({"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)})
+    measured = {kind: seconds * 3 for kind, seconds in host_rates(1).seconds.items()}
+
+    async def speed() -> dict[str, object]:
+        with without_daemon(Settings(), where, {"PATH": "/usr/bin:/bin"}) as parts:
+            found = await plans_alone(parts).plan(Asked(str(demo_model), "mine"))
+        assert isinstance(found["speed"], dict)
+        return found["speed"]
+
+    assert (await speed())["from"] == "published"
+    with contextlib.closing(Database.open(where.database)) as database:
+        Speeds(database).record(MeasuredSpeed("another", "CPU", Rates(measured, "measured"), 1.0))
+    assert (await speed())["from"] == "measured"
+
+
+async def test_a_machine_of_a_profile_is_only_guessed(tmp_path: Path, demo_model: Path) -> None:
+    where = places({"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)})
+    with without_daemon(Settings(), where, {"PATH": "/usr/bin:/bin"}, load_profile("1x8gb")) as parts:
+        found = await plans_alone(parts).plan(Asked(str(demo_model), "mine"))
+    assert isinstance(found["speed"], dict)
+    assert found["speed"]["from"] == "published"
