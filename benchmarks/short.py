@@ -4,7 +4,9 @@
 
 Every request is a streamed chat of two tokens with a connection of its own. It counts as answered if it has status 200
 and ends with `[DONE]`. More are sent at once than the engine has slots, so most of them wait in the queue. Afterwards
-come the leases and open files that are left, and by how much the daemon has grown. The last line is the same as JSON.
+come the leases and open files that are left, and by how much the daemon has grown: since the first request, and since
+the ten thousandth, or the middle one where there are fewer. What an allocator keeps it has by then; what grows after it
+is a leak. The last line is the same as JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +36,7 @@ from supervisor.system.paths import places
 _SLOTS = 32
 _END = b"data: [DONE]"
 _LIMIT_S = 1800.0
+_GROWN = 10_000  # requests after which the daemon has grown to its size
 _WARM = 200  # requests before those that count: what they leave behind is not left by each
 
 
@@ -65,8 +69,10 @@ class _Short(asyncio.Protocol):
         return "whole" if _END in self._tail else "broken off"
 
 
-async def _ask(place: Place, requests: int, at_once: int) -> tuple[Counter[str], list[float]]:
-    """Outcomes, and milliseconds of each request."""
+async def _ask(
+    place: Place, requests: int, at_once: int, answered: Callable[[int], None] = lambda _: None
+) -> tuple[Counter[str], list[float]]:
+    """Outcomes, and milliseconds of each request. answered: is told after each how many were."""
     outcomes: Counter[str] = Counter()
     times: list[float] = []
     request, left = chat_request(place, 2), iter(range(requests))
@@ -80,6 +86,7 @@ async def _ask(place: Place, requests: int, at_once: int) -> tuple[Counter[str],
             await call.ended
             times.append((time.perf_counter() - begun) * 1000)
             outcomes[call.outcome()] += 1
+            answered(len(times))
 
     async with asyncio.timeout(_LIMIT_S), asyncio.TaskGroup() as callers:
         for _ in range(at_once):
@@ -93,8 +100,14 @@ def measure(server: Server, requests: int, at_once: int) -> dict[str, object]:
         runner.run(_ask(server.place, _WARM, at_once))
         process = psutil.Process(server.pid)
         files, memory = process.num_fds(), process.memory_info().rss
+        grown, late = min(_GROWN, requests // 2), [memory]
+
+        def look(count: int) -> None:
+            if count == grown:
+                late[0] = process.memory_info().rss
+
         begun = time.perf_counter()
-        outcomes, times = runner.run(_ask(server.place, requests, at_once))
+        outcomes, times = runner.run(_ask(server.place, requests, at_once, look))
         seconds = time.perf_counter() - begun
     status = get(f"http://127.0.0.1:{server.place.port}/api/v1/models")["models"]
     return {
@@ -108,8 +121,13 @@ def measure(server: Server, requests: int, at_once: int) -> dict[str, object]:
         "longest [ms]": round(max(times), 1),
         "leases left": sum(model["leases"] + model["waiting"] for model in status),
         "files left": process.num_fds() - files,
-        "growth [MiB]": round((process.memory_info().rss - memory) / (1 << 20), 1),
+        "growth [MiB]": _mebibytes(process.memory_info().rss - memory),
+        f"since {grown:,} [MiB]": _mebibytes(process.memory_info().rss - late[0]),
     }
+
+
+def _mebibytes(size: int) -> float:
+    return round(size / (1 << 20), 1)
 
 
 def main() -> int:
@@ -126,7 +144,7 @@ def main() -> int:
         with supervisor(binary, folder / "bench.gguf", folder, _SLOTS) as server:
             found = measure(server, options.requests, options.at_once)
     for what, value in found.items():
-        print(f"{what:14} {value}")
+        print(f"{what:20} {value}")
     print(json.dumps(found))
     return 1 if found["lost"] else 0
 

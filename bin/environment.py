@@ -22,6 +22,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ FORMAT = "1"  # also in _environment.sh
 FETCHED = ("Collecting ", "Processing ", "Downloaded ")  # how pip's and uv's lines begin that tell of one more package
 LAST_STEP = ("Installing collected packages", "Prepared ")  # and those of what follows all of them
 PACKAGES_A_LINE = 10
+BAR = 20  # columns
 LONGEST_WAIT = 1800.0  # seconds for another run's set-up
 
 # What the installer's output tells, first match first, and what to say then.
@@ -266,6 +268,8 @@ class Runner:
         self._root = setup.root
         self._packages = sum("==" in line for line in setup.lock.read_text().splitlines())
         self._fetched = self._told = 0
+        self._line = ""
+        self._began = time.monotonic()
 
     def __call__(self, argv: Sequence[str]) -> int:
         """Run it to its end; returns the exit status."""
@@ -290,23 +294,52 @@ class Runner:
 
     def _relay(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None  # a pipe was asked for
-        for line in process.stdout:
-            self._log.write(line)
-            self._log.flush()
-            self._tell(line.decode(errors="replace").strip())
-        if self._terminal:
+        with self._moving():
+            for line in process.stdout:
+                self._log.write(line)
+                self._log.flush()
+                self._tell(line.decode(errors="replace").strip())
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        """Draw the terminal's line every second, so that a long download is seen to go on; it is empty afterwards."""
+        if not self._terminal:
+            yield
+            return
+        over = threading.Event()
+
+        def draw() -> None:
+            while not over.wait(1.0):
+                self._draw()
+
+        drawing = threading.Thread(target=draw, daemon=True)
+        drawing.start()
+        try:
+            yield
+        finally:
+            over.set()
+            drawing.join()
             self._show("")
 
     def _tell(self, line: str) -> None:
         """How far it is: on a terminal with what the installer says, elsewhere a line every so many packages."""
         self._fetched += line.startswith(FETCHED)
+        self._line = line or self._line
         if self._terminal:
-            self._show(f"{self._fetched}/{self._packages}  {line}")
-        elif self._fetched - self._told >= PACKAGES_A_LINE:
+            self._draw()
+            return
+        if self._fetched - self._told >= PACKAGES_A_LINE:
             self._told = self._fetched
             say(f"  {self._fetched} of {self._packages} packages")
         if line.startswith(LAST_STEP):
             say("  unpacking them")
+
+    def _draw(self) -> None:
+        """Show a bar, how many packages there are, for how long it has been going on, and what the installer says."""
+        known = min(self._fetched, self._packages)
+        bar = "#" * (BAR * known // max(self._packages, 1))
+        spent = time.monotonic() - self._began
+        self._show(f"[{bar:<{BAR}}] {known} of {self._packages} packages, {spent:.0f} s  {self._line}")
 
     def _show(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")

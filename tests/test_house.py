@@ -57,6 +57,7 @@ FLOORS: tuple[str, ...] = (
     "planning",
     "proxy",
     "service",
+    "ui",
     "api",
     "daemon",
     "cli",

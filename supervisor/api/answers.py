@@ -14,6 +14,7 @@ from supervisor.core.text.loglevel import LogLevel
 from supervisor.service.requests import RequestStatus
 from supervisor.service.status import ModelStatus, VariantShown
 
+EVENTS = "text/event-stream"
 _TEXT = {"schema": {"type": "string"}}
 
 
@@ -21,13 +22,16 @@ def shaped(form: Any, *, status: int = 200, also: int | None = None, streamed: b
     """Describe a route's answer: JSON of a form, with another status too, or a stream of events instead."""
     described: dict[int, dict[str, Any]] = {one: {"model": form} for one in (status, also) if one is not None}
     if streamed:
-        described[status]["content"] = {"text/event-stream": _TEXT}
+        described[status]["content"] = {EVENTS: {}}
     return {"response_model": None, "status_code": status, "responses": described}
 
 
 def written(media_type: str) -> dict[str, Any]:
     """The same of a route that answers with text."""
-    return {"response_model": None, "responses": {200: {"content": {media_type: _TEXT}}}}
+    return {
+        "response_model": None,
+        "responses": {200: {"content": {media_type: {} if media_type == EVENTS else _TEXT}}},
+    }
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,41 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
-from supervisor.api import files, front, history, inflight, keys, manage, metrics, openai, pages, peers
+from supervisor.api import (
+    dashboard,
+    engines,
+    files,
+    front,
+    history,
+    inflight,
+    keys,
+    manage,
+    metrics,
+    openai,
+    pages,
+    peers,
+)
 from supervisor.api.errors import error_response
 from supervisor.api.guard import Admit, Guard
 from supervisor.api.schema import Documented
 from supervisor.api.services import Services
 from supervisor.api.small import SmallBodies
 from supervisor.config.faults import option_fault
-from supervisor.core.requests.access import AccessRules
+from supervisor.core.requests.access import RulesByAddress
 from supervisor.core.requests.elsewhere import ours_for
 from supervisor.core.routes import SERVED, UPSTREAM, asked_of
-from supervisor.errors import EncodingNotSupported, InvalidRequest, RouteNotFound, SupervisorError
+from supervisor.errors import EncodingNotSupported, InvalidRequest, MethodNotAllowed, RouteNotFound, SupervisorError
 from supervisor.proxy.asgi import AS_HEAD
 
 _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
+_ROUTERS = tuple(
+    one.router
+    for one in (openai, manage, inflight, history, metrics, keys, peers, files, engines, pages, dashboard, front)
+)
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read
 
 
@@ -44,7 +62,7 @@ class Proxied:
     upstream: ASGIApp
 
 
-def create_app(services: Services, proxied: Proxied, rules: Callable[[], AccessRules], admit: Admit) -> Guard:
+def create_app(services: Services, proxied: Proxied, rules: Callable[[], RulesByAddress], admit: Admit) -> Guard:
     """The application. `rules`: who may use it, asked for every request. `admit`: by the key of the request."""
     return Guard(_Dispatch(framework(services), proxied), rules, admit)
 
@@ -54,16 +72,8 @@ def framework(services: Services) -> FastAPI:
     about = "Manages and relays to llama.cpp engines."
     app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
     app.state.services = services
-    app.include_router(openai.router)
-    app.include_router(manage.router)
-    app.include_router(inflight.router)
-    app.include_router(history.router)
-    app.include_router(metrics.router)
-    app.include_router(keys.router)
-    app.include_router(peers.router)
-    app.include_router(files.router)
-    app.include_router(pages.router)
-    app.include_router(front.router)
+    for one in _ROUTERS:
+        app.include_router(one)
     app.add_exception_handler(SupervisorError, _supervisor_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -167,15 +177,31 @@ def _told(fault: ErrorDetails) -> str:
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code in {404, 405}:
-        path = request.scope["path"]
-        return _answer(request, RouteNotFound(f"There is no {request.method} {path}. {_instead(path, error)}"))
+        return _answer(request, _no_such(request))
     return _answer(request, InvalidRequest(str(error.detail)))
 
 
-def _instead(path: str, error: HTTPException) -> str:
+def _no_such(request: Request) -> SupervisorError:
     """Say what there is in the place of a path or method that is not there."""
-    methods = "POST" if path in SERVED else (error.headers or {}).get("Allow", "")
-    return f"There is {methods} {path}." if methods else ours_for(path) or "See /docs."
+    path = request.scope["path"]
+    what, methods = f"There is no {request.method} {path}.", ", ".join(sorted(_methods(request)))
+    if not methods:
+        return RouteNotFound(f"{what} {ours_for(path) or 'See /docs.'}")
+    return MethodNotAllowed(f"{what} There is {methods} {path}.", allow=methods)
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods that a path has: relayed, asked of an engine, or ours."""
+    path, row = request.scope["path"], asked_of(request.scope["path"])
+    routes = [route for router in (request.app, *_ROUTERS) for route in router.routes if isinstance(route, Route)]
+    ours = {
+        method
+        for route in routes
+        if route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    found = ours | ({"POST"} if path in SERVED else set()) | set(row.summary if row is not None else ())
+    return found | ({"HEAD"} if "GET" in found else set())
 
 
 def _left(_request: Request, _error: Exception) -> Response:

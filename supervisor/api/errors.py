@@ -19,6 +19,7 @@ _TYPES: Mapping[int, str] = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    405: "invalid_request_error",
     408: "invalid_request_error",
     409: "invalid_request_error",
     413: "invalid_request_error",
@@ -67,6 +68,8 @@ def headers_of(error: e.SupervisorError) -> dict[str, str]:
     match error:
         case e.Unauthorized():
             return {"www-authenticate": "Bearer"}
+        case e.MethodNotAllowed():
+            return {"allow": error.allow}
         case e.Overloaded() | e.RateLimited():
             return {"retry-after": str(math.ceil(error.retry_after))}
         case _ if not may_pass(error) and (error.status in _REPEATED or error.status >= 499):

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from supervisor import __version__
 from supervisor.api.services import ReadinessOf
+from supervisor.core.requests.browsers import DASHBOARD, wants_page
 
 router = APIRouter()
 
 _LINKS: Final[Mapping[str, str]] = {
+    "dashboard": DASHBOARD,
     "interface": "/docs",
     "schema": "/openapi.json",
     "models": "/v1/models",
@@ -21,45 +23,19 @@ _LINKS: Final[Mapping[str, str]] = {
     "health": "/health",
     "ready": "/ready",
 }
-_SAID: Final[Mapping[str, str]] = {
-    "interface": "Every call, to read and to try",
-    "schema": "The schema behind it",
-    "models": "The models",
-    "status": "The daemon, its engine and its models",
-    "health": "Whether the daemon lives",
-    "ready": "Whether the models of the start are loaded",
-}
 _HEADERS: Final[Mapping[str, str]] = {
     "vary": "accept",
     "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
 }
-_PAGE: Final = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>llama-supervisor</title>
-<link rel="icon" href="data:,">
-</head>
-<body>
-<h1>llama-supervisor {version}</h1>
-<p>One daemon that runs many llama.cpp models on one machine.
-OpenAI clients use this address with <code>/v1</code> at its end.</p>
-<ul>
-{links}
-</ul>
-</body>
-</html>
-"""
 
 
 @router.get("/", response_class=JSONResponse)
 async def front(request: Request) -> Response:
-    """Name, version and links: a page for browsers, JSON for everybody else."""
-    if "text/html" in request.headers.get("accept", ""):
-        links = "\n".join(f'<li><a href="{path}">{_SAID[name]}</a></li>' for name, path in _LINKS.items())
-        return HTMLResponse(_PAGE.format(version=__version__, links=links), headers=dict(_HEADERS))
+    """Name, version and links; browsers are sent to the dashboard."""
+    if wants_page(request.scope["headers"]):
+        return RedirectResponse(DASHBOARD, 303, headers=dict(_HEADERS))
     told = {"name": "llama-supervisor", "version": __version__, "links": dict(_LINKS)}
     return JSONResponse(told, headers=dict(_HEADERS))
 

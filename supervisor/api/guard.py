@@ -8,7 +8,7 @@ from typing import TypeAlias
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from supervisor.api.errors import error_response
-from supervisor.core.requests.access import AccessRules, check, is_preflight
+from supervisor.core.requests.access import RulesByAddress, check, is_preflight
 from supervisor.core.requests.admission import RawHeaders
 from supervisor.core.requests.keys import Key
 from supervisor.errors import RequestError
@@ -23,12 +23,12 @@ _POLICY_VIOLATION = 1008  # a websocket's close code
 
 
 class Guard:
-    """ASGI middleware that enforces `AccessRules` and answers CORS preflights of allowed origins.
+    """ASGI middleware that enforces `RulesByAddress` and answers CORS preflights of allowed origins.
 
     Nothing but HTTP is let through. `rules`: those in force now, asked for every request. `admit`: by the key.
     """
 
-    def __init__(self, app: ASGIApp, rules: Callable[[], AccessRules], admit: Admit) -> None:
+    def __init__(self, app: ASGIApp, rules: Callable[[], RulesByAddress], admit: Admit) -> None:
         self._app = app
         self._rules = rules
         self._admit = admit
@@ -40,7 +40,7 @@ class Guard:
                 await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        rules = self._rules().at(scope["path"])
+        rules = self._rules().at(scope.get("server")).at(scope["path"])
         refusal = check(rules, headers)
         if "origin" in headers and refusal is None:
             if is_preflight(scope["method"], headers):

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from supervisor.api.answers import shaped
 from supervisor.api.services import KeysOf
-from supervisor.config.base import Positive, Strict
+from supervisor.config.base import Moment, Positive, Strict, TokenBudget
 from supervisor.core.requests.keys import KeyRules
 from supervisor.core.requests.scopes import Scope
 from supervisor.service.keys import KeyStatus
@@ -22,8 +22,6 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 KeyName = Annotated[str, Field(min_length=1, max_length=64, pattern=_NAME)]
 Named = Annotated[str, Path(max_length=64)]
 ModelPattern = Annotated[str, Field(min_length=1, max_length=512)]
-Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
-Tokens = Annotated[int, Field(ge=1, le=1 << 53)]
 
 
 class NewKey(Strict):
@@ -35,7 +33,7 @@ class NewKey(Strict):
     expires_at: Moment | None = None
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None
-    token_budget: Tokens | None = None
+    token_budget: TokenBudget | None = None
 
     def rules(self) -> KeyRules:
         """Return what the key may do."""

@@ -29,11 +29,13 @@ from supervisor.api.feed import Followed
 from supervisor.api.services import (
     AboutOf,
     AddedOf,
+    ConfigurationOf,
     CountsOf,
     FeedOf,
     LoadsOf,
     LogControlOf,
     LogsOf,
+    MemoryOf,
     PinningOf,
     PlansOf,
     ReloaderOf,
@@ -44,6 +46,8 @@ from supervisor.config.base import JsonObject, Name, Strict, Target
 from supervisor.config.settings import ModelOptions
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.engines.log import OutputLog
+from supervisor.service.configuration import ConfigShown
+from supervisor.service.memory import MemoryShown
 from supervisor.service.resolve import Asked
 from supervisor.service.status import ModelStatus
 from supervisor.service.statuses import Statuses
@@ -107,6 +111,12 @@ async def devices(plans: PlansOf, again: bool = False) -> dict[str, Any]:
     return await plans.devices(again=again)
 
 
+@router.get("/memory", **shaped(MemoryShown))
+async def memory(memory: MemoryOf) -> dict[str, Any]:
+    """Tell what holds the memory of each device: models by part, other programs, what is free."""
+    return await memory.shown()
+
+
 @router.get("/toolcalls", **shaped(ToolCallList))
 async def tool_calls(counts: CountsOf) -> dict[str, Any]:
     """Count what became of tool calls in answers, by model, since the daemon started."""
@@ -168,6 +178,12 @@ async def unpin(body: PinRequest, pinning: PinningOf) -> dict[str, Any]:
 async def forget(body: PinRequest, added: AddedOf) -> dict[str, Any]:
     """Drop a model that a load added and that is not loaded; its files stay."""
     return added.forget(body.model).to_json()
+
+
+@router.get("/config", **shaped(ConfigShown))
+async def config(configuration: ConfigurationOf, model: Target | None = None) -> dict[str, Any]:
+    """The values in force and where each comes from, secrets hidden; with `model`, what is set for it."""
+    return configuration.of(model)
 
 
 @router.post("/config/reload", **shaped(Reloaded))

@@ -20,7 +20,7 @@ from supervisor.api.openai import cards, command_of, router_status
 from supervisor.api.services import FeedOf, IdentityOf, LoadsOf, PinningOf, StatusesOf
 from supervisor.config.base import Target
 from supervisor.core.requests.browsers import from_browser
-from supervisor.errors import InvalidRequest, OriginNotAllowed, RouteNotFound
+from supervisor.errors import InvalidRequest, MethodNotAllowed, OriginNotAllowed
 from supervisor.proxy.asgi import AS_HEAD
 from supervisor.service.loads import Loads
 from supervisor.service.resolve import Asked
@@ -38,7 +38,8 @@ def _refuse_looking(request: Request) -> None:
             "Use POST /api/models/unload, or a program that is no browser."
         )
     if AS_HEAD in request.scope:
-        raise RouteNotFound(f"There is no HEAD {path}: it changes something. Use POST /api/models/unload.")
+        told = f"There is no HEAD {path}: it changes something. Use POST /api/models/unload."
+        raise MethodNotAllowed(told, allow="GET")
 
 
 CHANGES = Depends(_refuse_looking)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from supervisor.api.answers import EVENTS
 from supervisor.core.routes import ASKED, SERVED, Asked, Route, api_of
 from supervisor.core.stream.apis import ANTHROPIC
 
@@ -93,9 +94,9 @@ def _relayed(route: Route) -> dict[str, Any]:
         "properties": properties,
         "additionalProperties": True,
     }
-    answers: dict[str, Any] = {_JSON: {"schema": {"type": "object"}}}
+    answers: dict[str, Any] = {_JSON: {"schema": {"type": ["object", "array"]}}}
     if route.generates:
-        answers["text/event-stream"] = {"schema": _TEXT}
+        answers[EVENTS] = {}
     return {
         "summary": route.summary,
         "description": "Everything else in the body is llama-server's own and passed on.",

@@ -13,11 +13,14 @@ from supervisor.proxy.counts import CallCounts
 from supervisor.proxy.metered import key_of
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added
+from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
+from supervisor.service.engines import Installed
 from supervisor.service.history import History
 from supervisor.service.keys import Keys
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
+from supervisor.service.memory import Memory
 from supervisor.service.metrics import Metrics
 from supervisor.service.pinning import Pinning
 from supervisor.service.plans import Plans
@@ -51,6 +54,9 @@ class Services:
     added: Added
     pinning: Pinning
     plans: Plans
+    memory: Memory
+    configuration: Configuration
+    installed: Installed
     disk: Disk
     pulls: Pulls
     requests: Requests
@@ -99,6 +105,9 @@ LoadsOf = Annotated[Loads, Depends(_one(lambda all_: all_.loads))]
 AddedOf = Annotated[Added, Depends(_one(lambda all_: all_.added))]
 PinningOf = Annotated[Pinning, Depends(_one(lambda all_: all_.pinning))]
 PlansOf = Annotated[Plans, Depends(_one(lambda all_: all_.plans))]
+MemoryOf = Annotated[Memory, Depends(_seen(lambda all_: all_.memory))]
+ConfigurationOf = Annotated[Configuration, Depends(_one(lambda all_: all_.configuration))]
+InstalledOf = Annotated[Installed, Depends(_one(lambda all_: all_.installed))]
 DiskOf = Annotated[Disk, Depends(_one(lambda all_: all_.disk))]
 PullsOf = Annotated[Pulls, Depends(_one(lambda all_: all_.pulls))]
 RequestsOf = Annotated[Requests, Depends(_seen(lambda all_: all_.requests))]

@@ -22,15 +22,17 @@ class ToolCall:
 
 @dataclass
 class Answer:
-    """The part of an answer that has arrived so far."""
+    """The part of an answer that has arrived so far; `timings` are the engine's, and come with the end."""
 
     content: str = ""
     reasoning: str = ""
     tool_calls: dict[int, ToolCall] = field(default_factory=dict)
     finish_reason: str | None = None
+    timings: Json | None = None
 
     def add(self, chunk: Json) -> None:
         """Take one chunk of the stream in."""
+        self.timings = chunk.get("timings") or self.timings
         for choice in chunk.get("choices") or ():
             delta = choice.get("delta") or {}
             self.content += delta.get("content") or ""
@@ -49,6 +51,7 @@ class Answer:
             "reasoning_content": self.reasoning or None,
             "tool_calls": [vars(call) for call in self.tool_calls.values()],
             "finish_reason": self.finish_reason,
+            "timings": self.timings,
         }
 
 
@@ -79,20 +82,34 @@ def _chunk(event: str) -> Json:
     return found
 
 
-def show(client: Client, request: Json, answer: Answer) -> None:
-    """Print an answer while it arrives: reasoning dim, then the text, then the tool calls. Raises as `stream`."""
+def show(client: Client, request: Json, answer: Answer, *, thoughts: bool = True) -> None:
+    """Print an answer while it arrives: reasoning dim, unless `thoughts` is False, the text, the tool calls.
+
+    Raises as `stream`.
+    """
     reasoning = content = 0
     shown = Pieces()
     try:
         for _ in stream(client, request, answer):
-            if len(answer.reasoning) > reasoning:
+            if thoughts and len(answer.reasoning) > reasoning:
                 shown.write(answer.reasoning[reasoning:], quietly=True)
                 reasoning = len(answer.reasoning)
             if len(answer.content) > content:
                 shown.write(("\n\n" if reasoning and not content else "") + answer.content[content:])
                 content = len(answer.content)
     finally:  # also of an answer that broke off or was cancelled
-        if not (answer.content or answer.reasoning or "\n").endswith("\n"):
+        if not (answer.content or (answer.reasoning if thoughts else "") or "\n").endswith("\n"):
             write("\n")
     for call in answer.tool_calls.values():
         write(f"tool call: {call.name}({call.arguments})\n")
+
+
+def speed_text(timings: Json | None) -> str:
+    """Return the engine's figures of an answer as a line for people; nothing where there are none."""
+    found = timings or {}
+    rate, read = found.get("predicted_per_second"), found.get("prompt_ms")
+    parts = [f"{found['predicted_n']} tokens, {rate:.1f} t/s"] if rate and found.get("predicted_n") else []
+    if read is not None and found.get("prompt_n") is not None:
+        known = f" ({found['cache_n']} more were in the cache)" if found.get("cache_n") else ""
+        parts.append(f"prompt: {found['prompt_n']} tokens{known} in {read / 1000:.2f} s")
+    return " · ".join(parts)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import Daemon, explicit_url
-from supervisor.cli.progress import Report
+from supervisor.cli.progress import Report, TimeLeft
 from supervisor.cli.prose import is_terminal
 from supervisor.errors import EngineNotFound
 from supervisor.system.paths import places
@@ -53,15 +53,24 @@ def engine_of(args: argparse.Namespace, daemon: Daemon, report: Report) -> Json:
     return engine
 
 
-def teller(report: Report) -> Callable[[Progress], None]:
-    """Turn a step of an installation into a line for the screen: moving on a terminal, every 10 % elsewhere."""
-    moving = is_terminal(sys.stderr)
+def teller(report: Report, left: TimeLeft | None = None) -> Callable[[Progress], None]:
+    """Turn a step of an installation into a line for the screen: moving on a terminal, every 10 % elsewhere.
+
+    With the time that is left, as far as the steps so far foretell it.
+    """
+    moving, foretold = is_terminal(sys.stderr), left or TimeLeft()
+    tenth = -1.0
 
     def tell(step: Progress) -> None:
+        nonlocal tenth
+        soon = foretold.text(step.fraction)
         if moving or step.fraction is None:
-            report(f"{step.stage}: {step.detail}" if step.detail else step.stage, step.fraction)
-        else:
-            report(f"{step.stage} {int(step.fraction * 10) * 10} %", step.fraction)
+            stage = f"{step.stage}, {soon}" if soon else step.stage
+            report(f"{stage}: {step.detail}" if step.detail else stage, step.fraction)
+            return
+        if (reached := int(step.fraction * 10) * 10) != tenth:  # a guess alone is no news
+            tenth = reached
+            report(f"{step.stage} {reached} %{f', {soon}' if soon else ''}", step.fraction)
 
     return tell
 

@@ -45,7 +45,7 @@ class Kind:
 
 _STATE = Kind(
     files=("endpoint.json", "daemon.lock", "keys.json", "chat_history", "state.db", "state.db[-.]*"),
-    folders={"logs": Kind(("*.log", "*.log.[0-9]")), "children": Kind(("*.json",))},
+    folders={"logs": Kind(("*.log", "*.log.[0-9]")), "children": Kind(("*.json",)), "chats": Kind(("*.md",))},
 )
 _CACHE = Kind(
     files=("capabilities.json", "engine-digests.json", "demo-*.gguf"),

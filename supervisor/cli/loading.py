@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from supervisor.cli.client import Json, remote_error
 from supervisor.cli.daemon import Daemon
-from supervisor.cli.progress import Report
+from supervisor.cli.progress import Report, TimeLeft
 from supervisor.cli.prose import is_terminal
 from supervisor.cli.render import note, size, state_word
 from supervisor.errors import DaemonError, LoadCancelled, SupervisorError
@@ -37,7 +37,7 @@ def load(daemon: Daemon, body: Json, report: Report) -> Json:
     DaemonError.
     """
     status: Json = {}
-    told = _Teller()
+    told, left = _Teller(), TimeLeft()
     try:
         with contextlib.closing(daemon.client.events("/api/v1/models/load", body)) as events:
             for event in events:
@@ -45,7 +45,7 @@ def load(daemon: Daemon, body: Json, report: Report) -> Json:
                 told.tell(status)
                 if status["state"] == "failed":
                     raise remote_error(status)
-                report(*_stage(status))
+                report(*_stage(status, left))
     except KeyboardInterrupt:
         with contextlib.suppress(SupervisorError):
             daemon.client.post("/api/v1/models/unload", {"model": status.get("id") or body["target"]}, timeout=None)
@@ -105,9 +105,11 @@ def _duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= _MINUTE else f"{whole} s"
 
 
-def _stage(status: Json) -> tuple[str, float | None]:
-    """Format a status for a waiting person; with a download's figures only where a line can be drawn anew."""
+def _stage(status: Json, left: TimeLeft) -> tuple[str, float | None]:
+    """Format a status for a waiting person; with figures that change only where a line can be drawn anew."""
     stage, download = status.get("stage"), status.get("download")
     if download and is_terminal(sys.stderr):
         return f"{status['id']}: {stage} {download_text(download)}", status.get("progress")
-    return f"{status['id']}: {state_word(status['state'])}" + (f" ({stage})" if stage else ""), status.get("progress")
+    soon = left.text(status.get("progress")) if is_terminal(sys.stderr) else ""
+    told = f" ({', '.join(filter(None, (stage, soon)))})" if stage or soon else ""
+    return f"{status['id']}: {state_word(status['state'])}{told}", status.get("progress")

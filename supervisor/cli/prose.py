@@ -70,7 +70,7 @@ class WordWrap:
             return char
         if char == "\t":
             char = " "
-        wide = _cells(char)
+        wide = cells(char)
         broken = ""
         if self._column + wide > self._room:
             if char == " ":
@@ -83,7 +83,7 @@ class WordWrap:
 
     def _next_line(self) -> str:
         """Go on below, with the word that is not over if it did not fill this line alone."""
-        word, length = self._word, sum(map(_cells, self._word))
+        word, length = self._word, sum(map(cells, self._word))
         if not word or length >= self._column:
             self._column, self._word = 0, ""
             return "\n"
@@ -91,7 +91,20 @@ class WordWrap:
         return f"\x1b[{length}D\x1b[K\n{word}"
 
 
-def _cells(char: str) -> int:
+def clipped(text: str, width: int) -> str:
+    """Return the beginning of a line that a terminal shows in `width` columns; `…` stands for what is left out."""
+    if sum(map(cells, text)) <= width:
+        return text
+    kept, room = "", width - 1
+    for char in text:
+        room -= cells(char)
+        if room < 0:
+            break
+        kept += char
+    return f"{kept}…" if width > 0 else ""
+
+
+def cells(char: str) -> int:
     """Return the columns that a character takes."""
     if unicodedata.combining(char):
         return 0

@@ -1,6 +1,6 @@
 """Output for the screen: tables, JSON, sizes and times.
 
-`rich` draws on a terminal only; anything else gets plain aligned text without colour, so that what scripts see never
+A terminal gets colours and tables of its width; anything else gets plain aligned text, so that what scripts see never
 changes with the screen. What a terminal must not obey, `terminal` keeps from it.
 """
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 
 from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
+from supervisor.cli.tables import laid_out
 from supervisor.core.text.plaintext import plain
 from supervisor.system.terminal import BOLD, DIM, OFF, obeyed
 
@@ -43,13 +44,10 @@ def _dumped(value: object, indent: int | None = None) -> str:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table."""
-    if is_terminal(sys.stdout):
-        _print_rich_table(headers, rows)
-        return
-    widths = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
-    for row in (headers, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    """Print a table; on a terminal it is laid out for its width."""
+    width = columns(sys.stdout) - 1 if is_terminal(sys.stdout) else None
+    for line in laid_out(headers, rows, width):
+        print(bold(line.text) if line.is_head else line.text)
 
 
 def dim(text: str) -> str:
@@ -135,16 +133,3 @@ def state_word(state: object) -> str:
 
 def _has_colour() -> bool:
     return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
-
-
-def _print_rich_table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - 60 ms that only a terminal pays
-    from rich.table import Table  # noqa: PLC0415 - as above
-    from rich.text import Text  # noqa: PLC0415 - as above
-
-    table = Table(box=None, pad_edge=False, header_style="bold" if _has_colour() else "")
-    for header in headers:
-        table.add_column(header, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(text)) for text in row))
-    Console(file=obeyed(sys.stdout)).print(table)

@@ -121,7 +121,8 @@ NoSeconds = Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False), 
 
 # ── numbers ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-Port = Annotated[int, Field(ge=0, le=65_535), _NUMBER]
+_MOST_PORT = 65_535
+Port = Annotated[int, Field(ge=0, le=_MOST_PORT), _NUMBER]
 HeaderKibibytes = Annotated[int, Field(ge=4, le=1024), _NUMBER]
 HeaderCount = Annotated[int, Field(ge=16, le=2000), _NUMBER]
 Layers = Annotated[int, Field(ge=0, le=MOST_LAYERS), _NUMBER]
@@ -134,6 +135,8 @@ Number = Annotated[float, Field(ge=-MOST_NUMBER, le=MOST_NUMBER, allow_inf_nan=F
 Portion = Annotated[float, Field(ge=0, le=MOST_SHARE, allow_inf_nan=False), _NUMBER]
 SomePortion = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False), _NUMBER]
 Probability = Annotated[float, Field(ge=0, le=1), _NUMBER]
+Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False), _NUMBER]  # seconds since 1970
+TokenBudget = Annotated[int, Field(ge=1, le=1 << 53), _NUMBER]
 Priority = Annotated[int, Field(ge=-30, le=30), _NUMBER]
 
 # ── texts, lists, mappings ───────────────────────────────────────────────────────────────────────────────────────
@@ -196,6 +199,12 @@ def _network(text: str) -> str:
     return text
 
 
+def _listen(text: str) -> str:
+    if int(text.rpartition(":")[2]) > _MOST_PORT:
+        raise ValueError(f"has a port above {_MOST_PORT}")
+    return text
+
+
 def _override(text: str) -> str:
     check_override(text)
     return text
@@ -215,6 +224,13 @@ Secret = Annotated[
     str, Field(min_length=8, max_length=1024, pattern=r"^[!-~]+$", description="8 to 1024 printable ASCII characters")
 ]
 Address = Annotated[str, Field(pattern=r"^[^\s,:]+:\d{1,5}$", max_length=261, description="host:port")]
+Listen = Annotated[
+    str,
+    Field(
+        pattern=r"^(\[[0-9A-Fa-f:.]+\]|[^\s,:\[\]]+):\d{1,5}$", max_length=261, description="host:port or [IPv6]:port"
+    ),
+    AfterValidator(_listen),
+]
 Origin = Annotated[
     str,
     Field(
@@ -230,6 +246,7 @@ Override = Annotated[
 ]
 
 Names = Annotated[tuple[Name, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
+Listens = Annotated[tuple[Listen, ...], Field(max_length=16), at_most(16)]
 Addresses = Annotated[tuple[Address, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Origins = Annotated[tuple[Origin, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]
 Networks = Annotated[tuple[Network, ...], Field(max_length=MOST_NAMES), at_most(MOST_NAMES)]

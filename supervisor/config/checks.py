@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from supervisor.config.document import Loc
 from supervisor.config.options import launch_options
-from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
+from supervisor.config.settings import DefaultSettings, ModelSettings, ServerSettings, Settings
 from supervisor.config.sources import DEMO, kind_of
 from supervisor.config.words import nearest
 from supervisor.core.launch.extra import check_env, check_extra
@@ -37,19 +37,26 @@ def complaints(settings: Settings, *, insecure: bool) -> Iterator[Complaint]:
 
     `insecure`: an address that others can reach needs no key, or nobody listens.
     """
-    if not insecure and not is_loopback(settings.server.host) and not settings.server.api_keys:
-        yield Complaint(
-            ("server", "host"),
-            f"{settings.server.host} can be reached from other machines: set api_keys or $SUPERVISOR_API_KEY, "
-            "or start with `serve --insecure` to go without",
-            about=(("server", "host"), ("server", "api_keys")),
-        )
+    if not insecure and not settings.server.api_keys:
+        yield from _reachable(settings.server)
     yield from _tls(settings)
     yield from _options(settings.defaults, ("defaults",))
     for name, model in settings.models.items():
         yield from _model(settings, name, model)
     yield from _names(settings)
     yield from _groups(settings)
+
+
+def _reachable(server: ServerSettings) -> Iterator[Complaint]:
+    for number, (host, _) in enumerate(server.addresses()):
+        if not is_loopback(host):
+            loc: Loc = ("server", "host") if number == 0 else ("server", "listen", number - 1)
+            yield Complaint(
+                loc,
+                f"{host} can be reached from other machines: set api_keys or $SUPERVISOR_API_KEY, "
+                "or start with `serve --insecure` to go without",
+                about=(loc, ("server", "api_keys")),
+            )
 
 
 def _tls(settings: Settings) -> Iterator[Complaint]:

@@ -36,11 +36,17 @@ _Model = TypeVar("_Model", bound=DefaultSettings)
 
 @dataclass(frozen=True)
 class Loaded:
-    """Settings, and the text that they come from; `path` is None where there is no file."""
+    """Settings, and the text that they come from.
+
+    Attributes:
+        path: None where there is no file.
+        overridden: where the command line says another value than the file.
+    """
 
     settings: Settings
     document: Document
     path: Path | None
+    overridden: frozenset[Loc] = frozenset()
 
 
 def find_config(explicit: str | None, env: Mapping[str, str], cwd: Path, user_folder: Path) -> Path | None:
@@ -78,6 +84,12 @@ class Start:
         server = settings.server.model_copy(update={key: value for key, value in given.items() if value is not None})
         engine = settings.engine.model_copy(update={"path": self.engine} if self.engine else {})
         return settings.model_copy(update={"server": server, "engine": engine})
+
+    @property
+    def overridden(self) -> frozenset[Loc]:
+        """Places of the settings that it says."""
+        given = {("server", "host"): self.host, ("server", "port"): self.port, ("engine", "path"): self.engine or None}
+        return frozenset(loc for loc, value in given.items() if value is not None)
 
 
 NOBODY_LISTENS = Start(insecure=True)
@@ -126,7 +138,7 @@ def load(path: Path | None, env: Mapping[str, str], start: Start = NOBODY_LISTEN
         found += [fault_at(document, path, one.loc, one.message, key=one.key) for one in further_of_file]
     if found or settings is None:
         raise config_error([_of_llama_swap(path)] if is_llama_swap(document.data) else found)
-    return Loaded(_with_absolute_files(start.over(settings), path), document, path)
+    return Loaded(_with_absolute_files(start.over(settings), path), document, path, start.overridden)
 
 
 def _validated(

@@ -15,6 +15,7 @@ from supervisor.config.base import (
     Flag,
     HeaderCount,
     HeaderKibibytes,
+    Listens,
     Mebibytes,
     Name,
     Names,
@@ -59,6 +60,7 @@ class ServerSettings(_Strict):
 
     host: Name = DEFAULT_HOST
     port: Port = DEFAULT_PORT
+    listen: Listens = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_client_ca: Path | None = None
@@ -87,6 +89,10 @@ class ServerSettings(_Strict):
     log_format: LogFormat = "text"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
+
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Return host and port of every address to listen on, the main one first."""
+        return ((self.host, self.port), *map(_host_and_port, self.listen))
 
     def tls_files(self) -> TlsFiles | None:
         """Return the files for TLS; None where plain HTTP is spoken."""
@@ -242,3 +248,9 @@ class Settings(_Strict):
 
 def _bytes(mebibytes: dict[str, int]) -> dict[str, int]:
     return {name: count << 20 for name, count in mebibytes.items()}
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Return the parts of `host:port`; the host of `[::1]:80` has no brackets."""
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -13,14 +13,19 @@ from supervisor.config.effective import effective_models
 from supervisor.config.load import KEY_VARIABLE, Loaded
 from supervisor.core.text.secrets import HIDDEN, is_likely_secret, shown_arguments, without_credentials
 
-Origin = Literal["file", "defaults", "environment", "default"]
+Origin = Literal["file", "defaults", "environment", "command line", "load", "default"]
 
 _KEYS = frozenset({"api_keys", "token"})
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An effective value. `place`: `FILE:LINE:COLUMN`, the variable's name, or empty."""
+    """An effective value.
+
+    Attributes:
+        origin: `command line` is that of `serve`; `load` is whoever loaded the model with other options.
+        place: `FILE:LINE:COLUMN`, the variable's name, or empty.
+    """
 
     key: str
     value: object
@@ -46,6 +51,11 @@ def shown(loaded: Loaded, env: Mapping[str, str], *, everything: bool = False) -
         yield from (_plain(loaded, env, ("groups", name, key), getattr(group, key)) for key in type(group).model_fields)
 
 
+def shown_value(key: str, value: object) -> object:
+    """Return the value of a model's setting as JSON would have it, with secrets hidden."""
+    return _value((key,), value)
+
+
 def _model(loaded: Loaded, name: str, model: BaseModel, *, everything: bool) -> Iterator[Shown]:
     own = loaded.settings.models[name].model_fields_set
     inherited = loaded.settings.defaults.model_fields_set
@@ -61,6 +71,8 @@ def _model(loaded: Loaded, name: str, model: BaseModel, *, everything: bool) -> 
 
 def _plain(loaded: Loaded, env: Mapping[str, str], loc: Loc, value: object) -> Shown:
     key = ".".join(map(str, loc))
+    if loc in loaded.overridden:
+        return Shown(key, _value(loc, value), "command line")
     if key == "server.api_keys" and env.get(KEY_VARIABLE):
         return Shown(key, _value(loc, value), "environment", KEY_VARIABLE)
     if loc in loaded.document.values:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -21,6 +21,9 @@ from supervisor.daemon.server import Stop
 from supervisor.engines.engine import EngineLimits
 from supervisor.engines.log import OutputLog
 from supervisor.engines.slots import SlotStore
+from supervisor.llamacpp.install import InstallRequest, install
+from supervisor.llamacpp.progress import Report
+from supervisor.llamacpp.store import EngineStore, Manifest
 from supervisor.planning.learning import Learning
 from supervisor.planning.planner import Planner
 from supervisor.pool.changes import Changes
@@ -39,15 +42,18 @@ from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting
 from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
+from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
 from supervisor.service.enginemetrics import EngineMetrics
+from supervisor.service.engines import Installed
 from supervisor.service.history import History
 from supervisor.service.keys import Keys
 from supervisor.service.launcher import Launcher
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
 from supervisor.service.looks import Looks
+from supervisor.service.memory import Memory
 from supervisor.service.metrics import Looked, Metrics
 from supervisor.service.pinning import Pinning
 from supervisor.service.pulls import Pulls
@@ -57,6 +63,7 @@ from supervisor.service.reload import Reloader, Source
 from supervisor.service.remarks import Remarks
 from supervisor.service.requests import Requests
 from supervisor.service.restore import Remembered
+from supervisor.service.smoke import SmokeTest
 from supervisor.service.statuses import Statuses
 from supervisor.service.tallies import Tallies
 from supervisor.service.trials import Trials
@@ -148,7 +155,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     """Build the parts that serve clients, on a pool that runs."""
     current, door, built, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
     registry, fetcher, program = built.registry, built.fetcher, built.program
-    identity = Identity(door.url, new_secret(), time.time())
+    identity = Identity(door.urls[0], new_secret(), time.time())
     inflight, to_epoch = Inflight(lifetime, engines.logs.reached), Epoch()
     calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
     connections = Connections(current.view(door.limits), render_error, time.monotonic)
@@ -194,6 +201,9 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             added=added,
             pinning=Pinning(registry, pool, pins, statuses),
             plans=plans,
+            memory=Memory(built.lookout, pool),
+            configuration=Configuration(reloader, registry, world.env),
+            installed=_installed(world),
             disk=Disk(fetcher.hub, registry, pool, pulls),
             pulls=pulls,
             requests=requests,
@@ -211,6 +221,15 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         autoloads = Autoloads(current.view(lambda settings: settings.server.autoload), registry, fetcher.hub, loads)
         guard = _guarded(services, _relaying(world, engines, inflight, calls, autoloads), world)
         yield Daemon(engines, identity, reloader, feed, readiness, guard, connections)
+
+
+def _installed(world: World) -> Installed:
+    trial = SmokeTest(world.places, world.env)
+
+    def make(wanted: InstallRequest, report: Report) -> Awaitable[Manifest]:
+        return install(world.places, world.env, wanted, smoke_test=trial, progress=report)
+
+    return Installed(EngineStore(world.places.engines), make)
 
 
 def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls, autoloads: Autoloads) -> Relaying:

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from supervisor.config import Settings
 from supervisor.config.settings import ServerSettings
-from supervisor.core.requests.access import AccessRules, is_loopback
+from supervisor.core.requests.access import AccessRules, Place, RulesByAddress, is_loopback
 from supervisor.core.requests.media import FetchRules, networks
 from supervisor.daemon.lock import FileShares, url_of
 from supervisor.daemon.tls import Certificates
 from supervisor.proxy.bodies import Bodies
 from supervisor.proxy.connections import ClientLimits
 
+_ANY = {"0.0.0.0", "::"}
+
 
 @dataclass(frozen=True)
 class Door:
-    """The listener on `host`, how the files that the process may open are shared out, and the certificate, for TLS."""
+    """The ways in.
 
-    listener: socket.socket
+    Attributes:
+        listeners: one for each of `hosts`, the main one first.
+        shares: how the files that the process may open are shared out.
+        certificates: for TLS.
+    """
+
+    listeners: Sequence[socket.socket]
     shares: FileShares
-    host: str
+    hosts: Sequence[str]
     certificates: Certificates | None = None
 
     @property
-    def url(self) -> str:
-        """The URL for clients."""
-        return url_of(self.listener, self.host, tls=self.certificates is not None)
+    def urls(self) -> list[str]:
+        """The URLs for clients, the main one first."""
+        tls = self.certificates is not None
+        return [url_of(one, host, tls=tls) for one, host in zip(self.listeners, self.hosts, strict=True)]
 
     def limits(self, settings: Settings) -> ClientLimits:
         """Return what a client may take; never more connections than there are files for."""
@@ -41,16 +51,23 @@ class Door:
             idle_s=server.idle_timeout,
         )
 
-    def rules(self, settings: Settings) -> AccessRules:
-        """Return who may use the daemon."""
-        server = settings.server
-        return AccessRules(
-            api_keys=server.api_keys,
-            allowed_hosts=tuple(one.lower() for one in server.allowed_hosts),
-            allowed_origins=server.allowed_origins,
-            check_host=is_loopback(self.host) or not server.api_keys,
-            any_address=not is_loopback(self.host),
-        )
+    def rules(self, settings: Settings) -> RulesByAddress:
+        """Return who may use the daemon, by the address that they came to."""
+        found: dict[Place, AccessRules] = {}
+        for one, host in zip(self.listeners, self.hosts, strict=True):
+            address, port = one.getsockname()[:2]
+            found[None if address in _ANY else address, port] = _rules(settings.server, host)
+        return RulesByAddress(_rules(settings.server, self.hosts[0]), found)
+
+
+def _rules(server: ServerSettings, host: str) -> AccessRules:
+    return AccessRules(
+        api_keys=server.api_keys,
+        allowed_hosts=tuple(one.lower() for one in server.allowed_hosts),
+        allowed_origins=server.allowed_origins,
+        check_host=is_loopback(host) or not server.api_keys,
+        any_address=not is_loopback(host),
+    )
 
 
 def bodies_of(server: ServerSettings) -> Bodies:

@@ -8,7 +8,7 @@ import http.client
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from supervisor import __version__
@@ -79,9 +79,10 @@ def allow_many_files() -> int:
 
 def check_bind(server: ServerSettings, *, insecure: bool) -> None:
     """Refuse to listen where others can reach us without a key."""
-    if not is_loopback(server.host) and not server.api_keys and not insecure:
+    open_to_others = [host for host, _ in server.addresses() if not is_loopback(host)]
+    if open_to_others and not server.api_keys and not insecure:
         raise InsecureBind(
-            f"{server.host} can be reached from other machines. Set SUPERVISOR_API_KEY or server.api_keys, "
+            f"{open_to_others[0]} can be reached from other machines. Set SUPERVISOR_API_KEY or server.api_keys, "
             "or give --insecure to go without."
         )
 
@@ -126,6 +127,11 @@ def listen(host: str, port: int, backlog: int = _BACKLOG) -> socket.socket:
         reason = "is taken by another program" if taken else f"cannot be bound ({error.strerror or error})"
         raise AddressInUse(f"{host}:{port} {reason}; choose another with --port or server.port.") from None
     return listener
+
+
+def listen_on(addresses: Sequence[tuple[str, int]], backlog: int, stack: contextlib.ExitStack) -> list[socket.socket]:
+    """Return a socket for each address, as `listen` does; `stack` closes them. Raises AddressInUse."""
+    return [stack.enter_context(listen(host, port, backlog)) for host, port in addresses]
 
 
 def _daemon_at(host: str, port: int) -> str | None:

@@ -10,15 +10,15 @@ import signal
 import socket
 import time
 from collections.abc import Coroutine, Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
 
-from supervisor.config import Settings, find_config, load_settings
+from supervisor.config import Settings, find_config
 from supervisor.config.current import Current
-from supervisor.config.load import Start
+from supervisor.config.load import Loaded, Start, load
 from supervisor.config.settings import ServerSettings
 from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.daemon.build import Daemon, Engines, World, build_daemon, build_engines
@@ -30,7 +30,7 @@ from supervisor.daemon.lock import (
     endpoint_file,
     file_shares,
     has_terminal,
-    listen,
+    listen_on,
 )
 from supervisor.daemon.server import Server, Stop, loop_factory
 from supervisor.daemon.tls import Certificates, certificates_of
@@ -78,6 +78,11 @@ class DaemonOptions:
         server = settings.server.model_copy(update={name: value for name, value in wanted.items() if value is not None})
         return settings.model_copy(update={"server": server})
 
+    def over(self, loaded: Loaded) -> Loaded:
+        """Return what was loaded with that level, which does not come from the file."""
+        said = frozenset({("server", "log_level")} if self.log_level is not None else ())
+        return replace(loaded, settings=self.on(loaded.settings), overridden=loaded.overridden | said)
+
 
 def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.environ) -> int:
     """Run the daemon in the foreground until it is told to stop; returns the exit code."""
@@ -95,7 +100,10 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
     passed = manager.listener()
     server = _reached_at(settings.server, passed)
     check_bind(server, insecure=options.insecure)
-    with daemon_lock(where), passed or listen(server.host, server.port, shares.backlog) as listener:
+    addresses = server.addresses()
+    with daemon_lock(where), contextlib.ExitStack() as open_to:
+        first = [] if passed is None else [open_to.enter_context(passed)]
+        listeners = first + listen_on(addresses[len(first) :], shares.backlog, open_to)
         for ended in end_leftovers(where.pid_records):
             _log.info("leftover_child", **asdict(ended))
         keep_newest(where.engine_logs(), _ENGINE_LOGS)
@@ -109,12 +117,12 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
             source = Source(
-                configured.path,
+                configured,
                 partial(_configured_again, options, env, where),
-                partial(_check, server.host, insecure=options.insecure),
+                partial(_check, server, insecure=options.insecure),
                 time.time,
             )
-            door = Door(listener, shares, server.host, certificates_of(settings.server))
+            door = Door(listeners, shares, [host for host, _ in addresses], certificates_of(settings.server))
             world = World(current, source, where, env, prober, learning, own_log, control, door, keys, history)
             runner.run(_serve(world, build_engines(world), manager))
     return 0
@@ -139,16 +147,19 @@ def _tell_file(configured: Configured) -> Configured:
     return configured
 
 
-def _check(host: str, settings: Settings, *, insecure: bool) -> None:
-    """Raise where the daemon could not run with these settings; another host counts from the next start on."""
-    check_bind(settings.server.model_copy(update={"host": host}), insecure=insecure)
+def _check(first: ServerSettings, settings: Settings, *, insecure: bool) -> None:
+    """Raise where the daemon could not run with these settings; other addresses count from the next start on."""
+    kept = {"host": first.host, "listen": first.listen}
+    check_bind(settings.server.model_copy(update=kept), insecure=insecure)
 
 
 def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -> Configured:
     file = find_config(options.config, env, Path.cwd(), where.config)
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
-    settings = load_settings(file, env, start)
-    return Configured(options.on(settings), file)
+    loaded = options.over(load(file, env, start))
+    if file is not None:
+        _log.info("config_file", path=str(file))
+    return Configured(loaded.settings, file, loaded)
 
 
 def _kept(settings: Settings) -> Kept:
@@ -172,13 +183,13 @@ async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager
     engines, identity = daemon.engines, daemon.identity
     certificates = world.door.certificates
     server = Server(stop, daemon.guard, daemon.connections, world.door.shares.backlog, certificates)
-    serving = asyncio.create_task(server.serve(sockets=[world.door.listener]))
+    serving = asyncio.create_task(server.serve(sockets=list(world.door.listeners)))
     await _first_loads(world.current.settings, engines, daemon.readiness)
     shown = partial(_leaf, certificates)
     with endpoint_file(world.places, identity.url, identity.started_at, identity.secret, shown) as tell:
         renewed = None if certificates is None else certificates.watch(tell)
         with _watching(daemon.reloader, engines, stop, manager, renewed), _beside(world.keys.keep()):
-            _log.info("daemon_ready", url=identity.url, pid=os.getpid())
+            _log.info("daemon_ready", url=identity.url, pid=os.getpid(), **_several(world.door.urls))
             manager.ready(identity.url)
             gc.freeze()  # what is there now stays: collections need not look at it
             asked = asyncio.ensure_future(stop.asked.wait())
@@ -194,6 +205,10 @@ async def _run(world: World, daemon: Daemon, stop: Stop, manager: ServiceManager
     server.leave()
     await serving
     await world.keys.flush()
+
+
+def _several(urls: list[str]) -> dict[str, list[str]]:
+    return {"urls": urls} if len(urls) > 1 else {}
 
 
 def _leaf(certificates: Certificates | None) -> str | None:

@@ -90,6 +90,7 @@ SupervisorError                     internal_error
    ├─ RequestNotFound               request_not_found
    ├─ RecordNotFound                record_not_found
    ├─ RouteNotFound                 route_not_found
+   ├─ MethodNotAllowed              method_not_allowed
    ├─ TimeLimit                     time_limit
    ├─ MediaNotFetched               media_not_fetched
    └─ TlsRequired                   tls_required

@@ -141,10 +141,21 @@ class RecordNotFound(RequestError):
 
 
 class RouteNotFound(RequestError):
-    """There is no such path or method."""
+    """There is no such path."""
 
     code = "route_not_found"
     status = 404
+
+
+class MethodNotAllowed(RequestError):
+    """The path has other methods than the one that was asked for. `allow`: these, as the header `Allow` has them."""
+
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, message: str, *, allow: str = "") -> None:
+        super().__init__(message)
+        self.allow = allow
 
 
 class TimeLimit(RequestError):

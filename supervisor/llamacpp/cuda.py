@@ -22,7 +22,7 @@ from supervisor.errors import BuildToolMissing
 from supervisor.llamacpp.machine import Machine
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.store import EngineStore
-from supervisor.llamacpp.wheels import install_wheels
+from supervisor.llamacpp.wheels import Wanted, install_wheels
 
 # All of one version. The wheels ask for any of each other, and ptxas refuses what a newer cicc writes.
 WHEELS = (
@@ -102,7 +102,7 @@ async def cuda_toolkit(
     found = _from_wheels(store.cuda)
     if found is None:
         report(Progress("tools", None, "getting NVIDIA's compiler from the Python package index (1 GB)"))
-        await install_wheels(store, WHEELS, store.cuda, env, log, NO_NVCC)
+        await install_wheels(store, Wanted(WHEELS, store.cuda, NO_NVCC), env, log, report)
         await asyncio.to_thread(_complete, store.cuda / _INSIDE)
         found = _from_wheels(store.cuda)
     if found is None:

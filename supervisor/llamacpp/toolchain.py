@@ -16,7 +16,7 @@ from supervisor.llamacpp.cuda import NO_NVCC, wheels_fit
 from supervisor.llamacpp.machine import Machine
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.store import EngineStore
-from supervisor.llamacpp.wheels import install_wheels
+from supervisor.llamacpp.wheels import Wanted, install_wheels
 
 _OLDEST_CMAKE = (3, 18)
 _NO_CMAKE = "there is no cmake that runs here: install cmake 3.18 or newer"
@@ -99,7 +99,7 @@ async def build_tools(store: EngineStore, env: Mapping[str, str], log: Path, rep
     if cmake and (ninja or os.name == "nt" or shutil.which("make", path=path)):
         return Tools(cmake, ninja)
     report(Progress("tools", None, "getting cmake and ninja from the Python package index"))
-    await install_wheels(store, ("cmake", "ninja"), store.tools, env, log, _NO_CMAKE)
+    await install_wheels(store, Wanted(("cmake", "ninja"), store.tools, _NO_CMAKE), env, log, report)
     cmake = _first(cmake, _wheel_tool(store.tools, "cmake"))
     ninja = _first(ninja, _wheel_tool(store.tools, "ninja"))
     if not cmake or not _is_recent(cmake):

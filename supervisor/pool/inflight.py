@@ -29,12 +29,13 @@ class InflightRequest:
 
     Attributes:
         since: seconds of the pool's clock.
+        fetching: what it names by an address is being fetched.
         request_id: the one in its response's head. answer: the id that its answer has told its client.
     """
 
     __slots__ = (
         *("_cancelled", "_engine", "_reached", "_task"),
-        *("answer", "id", "model", "path", "request_id", "since", "stream"),
+        *("answer", "fetching", "id", "model", "path", "request_id", "since", "stream"),
     )
 
     def __init__(
@@ -47,6 +48,7 @@ class InflightRequest:
         self.request_id = current_id() or new_id()
         self.answer: str | None = None
         self._reached = reached
+        self.fetching = False
         self._engine: EngineId | None = None
         self._task = asyncio.current_task()
         self._cancelled = False
@@ -55,6 +57,15 @@ class InflightRequest:
     def engine(self) -> EngineId | None:
         """The engine that answers it; None while it waits for one."""
         return self._engine
+
+    @contextmanager
+    def fetches(self) -> Iterator[None]:
+        """Note that it is fetched for, within the block."""
+        self.fetching = True
+        try:
+            yield
+        finally:
+            self.fetching = False
 
     def is_with(self, engine: EngineId | None) -> None:
         """Note that this engine answers it; None: it waits for one again."""

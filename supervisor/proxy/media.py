@@ -16,13 +16,14 @@ from supervisor.core.requests.media import (
     ends_with_a_medium,
     has_no_places,
     is_address,
+    is_local_file,
     may_hold_media,
     may_name_media,
     places,
     put_in,
 )
 from supervisor.core.routes import makes_vectors
-from supervisor.core.stream.outgoing import set_fields
+from supervisor.core.text.members import set_fields
 from supervisor.engines.client import EngineClient
 from supervisor.errors import InvalidRequest, MediaUrlRefused, SupervisorError
 from supervisor.proxy.bodies import ClientJson, Room
@@ -45,13 +46,14 @@ class Media:
         self._resolve = resolve
         self._turns = asyncio.Semaphore(_ALL_AT_ONCE)
 
-    async def put_in(self, body: ClientJson, room: Room) -> ClientJson:
+    async def put_in(self, body: ClientJson, room: Room, *, files: bool = False) -> ClientJson:
         """Return the request with its media in the place of their addresses.
 
+        files: the engine has a folder of media; `file://` addresses are left to it, which looks nowhere else.
         Raises MediaUrlRefused, MediaNotFetched, MediaTooLarge; InvalidRequest where parts of a request that may name
         media are too large to be looked at; PayloadTooLarge and BodiesFull where the media are too much.
         """
-        found = await body.work(partial(_named, body))
+        found = await body.work(partial(_named, body, files=files))
         if not found:
             return body
         rules = self._rules()
@@ -88,15 +90,16 @@ def check_unseen(texts: Sequence[bytes | memoryview]) -> None:
         )
 
 
-def check_sent(body: ClientJson, text: bytes, fields: Mapping[str, object]) -> None:
+def check_sent(body: ClientJson, text: bytes, fields: Mapping[str, object], *, files: bool = False) -> None:
     """Refuse what a request became, where it names media by addresses that nobody has fetched. Raise MediaUrlRefused.
 
-    body: before. text, fields: what the engine gets.
+    body: before. text, fields: what the engine gets. files: as for `Media.put_in`.
     """
     if text is body.text or has_no_places(text):
         return
     for place in places(fields):
-        if is_address(body.whole(place.text, MOST_URL + 1)):
+        text_there = body.whole(place.text, MOST_URL + 1)
+        if is_address(text_there) and not (files and is_local_file(text_there)):
             raise MediaUrlRefused(
                 "The address of the medium stands where none is expected. Send the medium itself, as a data: URL.",
                 param=place.shown,
@@ -129,13 +132,13 @@ async def _tokens(client: EngineClient, *, add_special: bool) -> Sequence[object
         return tokens if isinstance(tokens, list) else ()
 
 
-def _named(body: ClientJson) -> Sequence[Place]:
-    """Return the places of a request that hold addresses."""
+def _named(body: ClientJson, *, files: bool) -> Sequence[Place]:
+    """Return the places of a request that hold addresses of what is to be fetched."""
     check_unseen(tuple(body.unseen()))
     if has_no_places(body.text):
         return ()
     whole = (replace(place, text=body.whole(place.text, MOST_URL + 1)) for place in places(body.fields))
-    found = [place for place in whole if is_address(place.text)]
+    found = [place for place in whole if is_address(place.text) and not (files and is_local_file(place.text))]
     if len(found) > _MOST:
         raise MediaUrlRefused(f"The request names more than {_MOST} addresses; send fewer at once.")
     return found

@@ -10,25 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
 from supervisor.core.params.settings import RequestSettings
 from supervisor.core.recovery import AskAgain
-from supervisor.core.recovery.raw import COMPLETION_PATH
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.routes import SERVED, Route, kind_of
-from supervisor.core.stream.apis import RESPONSES, Api
-from supervisor.core.stream.filter import StreamFilter
-from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
-from supervisor.core.stream.responses import answer_id
-from supervisor.engines.client import EngineClient, EngineRequest, EngineResponse, EngineUnreachable, Payload
+from supervisor.core.stream.outgoing import outgoing_request
+from supervisor.core.text.members import set_fields, without
+from supervisor.engines.client import EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
@@ -36,8 +33,9 @@ from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.account import Account, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
-from supervisor.proxy.bodies import JSON, Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.exchange import transport_of
+from supervisor.proxy.job import Job
 from supervisor.proxy.media import Media, check_ending, check_sent
 from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
@@ -106,22 +104,27 @@ class RelayEndpoint:
         key = account.key
         entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
-        if not self.route.is_form:
-            body = await self.relaying.media.put_in(body, room)
-        prepared, asked = await body.work(partial(self._prepared, body, entry))
-        plan = outgoing_request(kind_of(prepared.path), prepared.asked)
-        plan = plan if key is None else plan.telling(prepared.asked)
-        with self.relaying.inflight.entered(entry.id, self.route.path, stream=asked.get("stream") is True) as request:
-            several = entry.policy.replicas_max > 1
-            affinity = await body.work(partial(affinity_of, asked, body.heads)) if several else None
-            acquire = partial(self.relaying.pool.acquire, entry.id, affinity, self._wait(request, responder))
+        with self.relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request:
+            ready = await _unless_cancelled(request, self._ready(request, entry, body, room))
+            acquire = partial(self.relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
             if patience is not None:
                 acquire = partial(patience.while_it_lasts, acquire)
-            limit = limit_of(entry.requests, entry.id)
-            job = _Job(request, acquire, plan, prepared, body, self.route.api, account, limit)
+            limit, prepared = limit_of(entry.requests, entry.id), ready.prepared
+            plan = outgoing_request(kind_of(prepared.path), prepared.asked)
+            plan = plan if key is None else plan.telling(prepared.asked)
+            job = Job(request, acquire, plan, prepared, ready.body, self.route.api, account, limit)
             await self._cancellable(job, responder)
 
-    async def _cancellable(self, job: _Job, responder: Responder) -> None:
+    async def _ready(self, request: InflightRequest, entry: ModelEntry, body: ClientJson, room: Room) -> _Ready:
+        """Return the request with all that it names by an address, and as the engine gets it."""
+        if not self.route.is_form:
+            with request.fetches():
+                body = await self.relaying.media.put_in(body, room, files=has_media_folder(entry.options))
+        prepared, asked = await body.work(partial(self._prepared, body, entry))
+        several = entry.policy.replicas_max > 1
+        return _Ready(body, prepared, await body.work(partial(affinity_of, asked, body.heads)) if several else None)
+
+    async def _cancellable(self, job: Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
         try:
             await self._tries(job, responder)
@@ -144,11 +147,13 @@ class RelayEndpoint:
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
-        if (self.route.generates or self.route.prompts) and not self.route.is_form:  # whose fields are texts
+        if self.route.is_form:  # its fields are texts, whose form the engine judges
+            body = _with(body, entry.requests.missing_in_form(body.fields))
+        elif self.route.generates or self.route.prompts:
             body = _fitted(body, entry.requests)
         prepared = self.relaying.tool_calls.prepare(self.route.path, body, entry)
         if not self.route.is_form:
-            check_sent(body, prepared.body, prepared.asked)
+            check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
         return prepared, body.fields
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
@@ -157,7 +162,7 @@ class RelayEndpoint:
             return None
         return partial(self.relaying.waiting.wait, request=request, responder=responder)
 
-    async def _tries(self, job: _Job, responder: Responder) -> None:
+    async def _tries(self, job: Job, responder: Responder) -> None:
         """Answer; once more where an engine died, and as often as the watch asks for it."""
         again = True
         while True:
@@ -169,7 +174,7 @@ class RelayEndpoint:
             except AskAgain as why:
                 await _keep(job, why, responder)
 
-    async def _try(self, job: _Job, responder: Responder, *, again: bool) -> None:
+    async def _try(self, job: Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine. Raise _TryAgain where it died before the client had a byte."""
         job.request.is_with(None)
         lease = await job.acquire()
@@ -196,11 +201,15 @@ class RelayEndpoint:
         finally:
             lease.release()
 
-    async def _end_stream(self, job: _Job, responder: Responder, error: SupervisorError) -> None:
+    async def _end_stream(self, job: Job, responder: Responder, error: SupervisorError) -> None:
         assert job.filtered is not None  # what was sent came through it
         job.account.failed(error, in_stream=True)
         _, envelope, _ = self.relaying.render_error(error)
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
+
+
+def _with(body: ClientJson, fields: Mapping[str, object]) -> ClientJson:
+    return replace(body, text=set_fields(body.text, fields), fields={**body.fields, **fields}) if fields else body
 
 
 def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
@@ -210,15 +219,13 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
     """
     fitted = fit(body.fields, opaque=body.opaque)
     fields = {**settings.missing(body.fields), **fitted.fields}
-    if not fields and not fitted.dropped:
-        return body
-    asked = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
-    asked.update(fields)
-    text = json.dumps(asked).encode() if fitted.dropped else set_fields(body.text, fields)
-    return replace(body, text=text, fields=asked)
+    if fitted.dropped:
+        kept = {name: value for name, value in body.fields.items() if name not in fitted.dropped}
+        body = replace(body, text=without(body.text, fitted.dropped), fields=kept)
+    return _with(body, fields)
 
 
-async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
+async def _ask(job: Job, lease: Lease, responder: Responder) -> None:
     await check_ending(lease.client, job.prepared.path, job.body)
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
@@ -230,7 +237,7 @@ async def _ask(job: _Job, lease: Lease, responder: Responder) -> None:
             await _answer(job, answer, filtered, responder)
 
 
-async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
+async def _ask_within(job: Job, lease: Lease, responder: Responder) -> None:
     """Answer, but not for longer than the model allows. Raise TimeLimit where there is nothing to be ended."""
     assert job.limit is not None  # who has none is not asked within it
     try:
@@ -241,7 +248,7 @@ async def _ask_within(job: _Job, lease: Lease, responder: Responder) -> None:
             await _cut(job, job.limit, responder)
 
 
-async def _cut(job: _Job, limit: Limit, responder: Responder) -> None:
+async def _cut(job: Job, limit: Limit, responder: Responder) -> None:
     """End an answer in the middle."""
     ending, way = limit.end(), job.prepared.way
     filtered = job.filtered or job.new_filter()
@@ -257,7 +264,7 @@ async def _cut(job: _Job, limit: Limit, responder: Responder) -> None:
         await folded(folding, responder, way.said)
 
 
-async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
+async def _answer(job: Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
     way = job.prepared.way
     if job.folding is None:
         job.folding = job.plan.new_fold()
@@ -270,7 +277,7 @@ async def _answer(job: _Job, upstream: EngineResponse, filtered: Filter, respond
         await fold(upstream, job.folding, responder, through, way.said)
 
 
-async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
+async def _keep(job: Job, why: AskAgain, responder: Responder) -> None:
     """Keep what the client keeps of an answer that is asked for once more."""
     if not why.keeps:
         job.folding = None
@@ -282,71 +289,24 @@ async def _keep(job: _Job, why: AskAgain, responder: Responder) -> None:
     job.prepared.way.again(why, goes_on=responder.said or job.has_kept)
 
 
-@dataclass(slots=True)
-class _Job:
-    """A request on its way to an engine.
+async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, object, _Ready]) -> _Ready:
+    """Return the result of work for a request. Raise RequestCancelled where somebody cancels the request."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        error = request.was_cancelled()
+        if error is None:
+            raise
+        raise error from None
 
-    filtered: the way of the answer's bytes in the present try; relayed: its first part, which sees the engine's.
-    folding: what becomes of them for a client that wants one object; limit: of its time; has_kept: something of an
-    earlier try is in it.
-    """
 
-    request: InflightRequest
-    acquire: Callable[[], Awaitable[Lease]]
-    plan: OutgoingRequest
-    prepared: Prepared
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A request that may be asked of an engine. affinity: the key of its conversation, where there are several."""
+
     body: ClientJson
-    api: Api
-    account: Account
-    limit: Limit | None = None
-    relayed: StreamFilter | None = None
-    filtered: Filter | None = None
-    folding: StreamFold | None = None
-    has_kept: bool = False
-
-    async def question(self, client: EngineClient) -> tuple[str, Payload]:
-        """Return path and body of the request to the engine."""
-        prepared, way = self.prepared, self.prepared.way
-        changed = await way.changed(client)
-        raw = await way.raw_payload(client, changed) if way.raw else None
-        if self.limit is not None:
-            path = prepared.path if raw is None else COMPLETION_PATH
-            self.limit.begin(path, {**prepared.asked, **self.plan.changes, **prepared.needs})
-        if raw is not None:
-            return COMPLETION_PATH, raw
-        return prepared.path, await self.body.work(partial(self._payload, changed))
-
-    def sent(self, client: EngineClient, path: str, payload: Payload) -> EngineRequest:
-        """Return the request to the engine."""
-        kind = self.body.content_type
-        return client.post(path, payload) if kind == JSON else client.send("POST", path, payload, kind)
-
-    def _payload(self, changed: Mapping[str, object] | None) -> Payload:
-        changes = {**self.plan.changes, **self.prepared.needs}
-        if changed is not None:
-            return self.body.payload(json.dumps({**changed, **changes}).encode())
-        return self.body.payload(set_fields(self.prepared.body, changes))
-
-    @property
-    def heard(self) -> Callable[[bytes], bool] | None:
-        """Take from the first events the answer's id, by which the client may end it; None: it may not."""
-        return self._note_answer if self.api is RESPONSES else None
-
-    def _note_answer(self, events: bytes) -> bool:
-        self.request.is_known_as(answer_id(events))
-        return self.request.answer is not None
-
-    def new_filter(self) -> Filter:
-        """Return the way of the bytes of the next try's answer."""
-        way = self.prepared.way
-        self.relayed = way.stream_filter(self.api, drop_progress=self.plan.drop_progress)
-        self.filtered = way.stream(self.relayed)
-        return self.filtered
-
-    def broken_by(self, error: Exception) -> str:
-        """Return the engine's message where its answer ended because its device failed."""
-        said = error.said if isinstance(error, StreamBroken) else ""
-        return said or ("" if self.relayed is None else self.relayed.broken)
+    prepared: Prepared
+    affinity: str | None
 
 
 class _TryAgain(Exception):

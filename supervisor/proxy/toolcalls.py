@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -40,7 +39,8 @@ from supervisor.core.recovery.voices import ChatVoice, Voice
 from supervisor.core.routes import route_of
 from supervisor.core.stream.chat import asks_for_one
 from supervisor.core.stream.filter import StreamFilter
-from supervisor.core.stream.outgoing import set_fields
+from supervisor.core.text.foreignjson import escaped
+from supervisor.core.text.members import set_fields, without
 from supervisor.core.toolcalls.known import KnownTools
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.core.toolcalls.recoverer import tools_of
@@ -98,7 +98,7 @@ class ToolCalls:
         thoughts = shows_thoughts(asked, entry.requests.reasoning_only)
         stripped = {key: value for key, value in asked.items() if key not in _OURS}
         if len(stripped) < len(asked):
-            asked, body = stripped, json.dumps(stripped).encode()
+            asked, body = stripped, without(body, _OURS)
             request = replace(request, fields=asked, text=body)
         limited = path != CHAT_PATH and entry.requests.max_seconds is not None
         always = form.always or thoughts or limited
@@ -114,7 +114,7 @@ class ToolCalls:
             own = changes if path == CHAT_PATH else mended_input(asked)
             return Prepared(path, set_fields(body, own), {**asked, **own})
         if path != CHAT_PATH:
-            body = json.dumps(chat).encode()
+            body = escaped(chat)
         needs = form.needs(chat)
         chat = {**chat, **changes, **(needs if chat.get("stream") else {})}
         watch = Watch(self, (ToolPolicy(mode), helping, form), entry.id, chat, request, thoughts=thoughts)
@@ -194,7 +194,7 @@ def _form_of(path: str) -> Form | None:
 
 def _spoken(form: Form, chat: Mapping[str, object], asked: Mapping[str, object], *, thoughts: bool) -> Prepared:
     spoken = Spoken(partial(form.voice, form.echoed(asked)), thoughts=thoughts)
-    return Prepared(CHAT_PATH, json.dumps(chat).encode(), chat, spoken, needs=form.needs(chat))
+    return Prepared(CHAT_PATH, escaped(chat), chat, spoken, needs=form.needs(chat))
 
 
 class Watch(Plain):
@@ -306,7 +306,7 @@ class Watch(Plain):
             return rendered.status < 400
 
     async def _payload(self, asked: Mapping[str, object]) -> Payload:
-        return await self._request.work(lambda: self._request.payload(json.dumps(asked).encode()))
+        return await self._request.work(lambda: self._request.payload(escaped(asked)))
 
     async def raw_payload(self, client: EngineClient, body: Mapping[str, object] | None) -> bytes | None:
         """Return the body of the raw route; None where the engine does not render the prompt, or it is very long."""
@@ -375,7 +375,7 @@ class Watch(Plain):
 
 
 def _completion(asked: Mapping[str, object], prompt: str) -> bytes:
-    return json.dumps(completion_request(asked, prompt)).encode()
+    return escaped(completion_request(asked, prompt))
 
 
 def _changes(chat: Mapping[str, object], helping: AgentHelp) -> dict[str, object]:

@@ -21,20 +21,22 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import error_in
+from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import LOOKS
 from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, makes_vectors, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
-from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request, set_fields
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
 from supervisor.core.text.foreignjson import written
+from supervisor.core.text.members import set_fields
 from supervisor.engines.client import EngineClient, EngineResponse, EngineUnreachable, Payload
 from supervisor.errors import EngineLost, InvalidRequest, ModelNotLoaded, RouteNotFound, SupervisorError
 from supervisor.pool.inflight import InflightRequest
 from supervisor.pool.pool import Lease
 from supervisor.proxy.account import Account
-from supervisor.proxy.answers import Changed, StreamBroken, fold
+from supervisor.proxy.answers import Changed, StreamBroken, fold, pass_whole
 from supervisor.proxy.asgi import AS_HEAD, ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import JSON, ClientJson, Room, declared_size, header, read_any, read_form
 from supervisor.proxy.exchange import transport_of
@@ -46,10 +48,12 @@ from supervisor.proxy.relay import Relaying
 from supervisor.proxy.slotfiles import check_slot_action, is_slot_action
 from supervisor.proxy.toolcalls import Prepared, plainly
 
+_REFUSED = 400  # the statuses from here on tell of an error
 _FAILED = 500  # the statuses from here on tell of a failure of the engine
 _LONGEST_ERROR = 1 << 16  # bytes
 _AWAITED = frozenset({"/props", "/slots"})  # what they tell of an engine that comes up is worth waiting for
 _FORMS = ("/audio/transcriptions",)  # whose bodies are forms, with the medium itself in them
+_OWN_PATH = "supervisor.own_path"  # in the scope of a request to a path of ours, whose errors have our form
 _Ends: TypeAlias = tuple[Responder, Metered | None]  # of an answer: who gets it, and who counts it
 
 
@@ -72,7 +76,9 @@ def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
         target = f"{UPSTREAM}{quote(model, safe='')}{path}"
         rest = split_query(query)[1].encode("latin-1")
         await upstream(
-            {**scope, "path": unquote(target), "raw_path": target.encode(), "query_string": rest}, receive, send
+            {**scope, "path": unquote(target), "raw_path": target.encode(), "query_string": rest, _OWN_PATH: True},
+            receive,
+            send,
         )
 
     return serve
@@ -80,12 +86,18 @@ def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
 
 @dataclass(frozen=True)
 class _Call:
-    """A request as the engine gets it. `target`: path and query, percent-encoded as the client sent it."""
+    """A request as the engine gets it.
+
+    Attributes:
+        target: path and query, percent-encoded as the client sent it.
+        own_path: it came to a path of ours.
+    """
 
     method: str
     target: str
     content_type: str
     body: Payload
+    own_path: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,11 +132,11 @@ class UpstreamEndpoint:
         room: Room,
         responder: Responder,
     ) -> None:
-        (model, target), (body, said) = where, await self._with_media(where[1], given, room)
+        (model, target), (body, said) = where, given
         query = scope.get("query_string", b"").decode("latin-1")
         as_json = said is not None and said.content_type == JSON  # for the engine, too, whatever the client calls it
         kind = JSON if as_json else header(scope, b"content-type").decode("latin-1") or JSON
-        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body)
+        call = _Call(scope["method"], f"{target}?{query}" if query else target, kind, body, _OWN_PATH in scope)
         if scope["method"] == "GET" and (target in LOOKS or AS_HEAD in scope or from_unknown_page(_headers(scope))):
             await self._look(model, call, responder)
             return
@@ -136,10 +148,14 @@ class UpstreamEndpoint:
         generates, vectors = posts and _generates(target), posts and makes_vectors(target)
         if said is None and (vectors or (generates and key is not None)):
             raise InvalidRequest("The request body is no JSON that can be read here (docs/relay.md).")
-        generation = await said.work(partial(_generation, call, target, said, key)) if said and generates else None
-        stream = generation is not None and generation.stream
+        stream = generates and said is not None and said.fields.get("stream") is True
         with self.relaying.inflight.entered(model, UPSTREAM + model + target, stream=stream) as request:
             try:
+                with request.fetches():
+                    body, said = await self._with_media(model, target, given, room)
+                call = replace(call, body=body)
+                make = partial(_generation, call, target, key=key, files=self._has_folder(model))
+                generation = await said.work(partial(make, request=said)) if said and generates else None
                 asked = None if generation is None else generation.prepared.asked
                 with (
                     self._account(scope, request, target) as account,
@@ -156,9 +172,9 @@ class UpstreamEndpoint:
                     raise error from None
 
     async def _with_media(
-        self, path: str, given: tuple[Payload, ClientJson | None], room: Room
+        self, model: str, path: str, given: tuple[Payload, ClientJson | None], room: Room
     ) -> tuple[Payload, ClientJson | None]:
-        """Return a request that names no media by their addresses: nothing is fetched by an engine."""
+        """Return a request that names no media by addresses of a network: nothing is fetched by an engine."""
         body, said = given
         if said is None:
             if not path.endswith(_FORMS):
@@ -166,8 +182,11 @@ class UpstreamEndpoint:
             return given
         if said.content_type != JSON:
             return given
-        filled = await self.relaying.media.put_in(said, room)
+        filled = await self.relaying.media.put_in(said, room, files=self._has_folder(model))
         return given if filled is said else (filled.payload(filled.text), filled)
+
+    def _has_folder(self, model: str) -> bool:
+        return has_media_folder(self.relaying.registry.find(model).options)
 
     async def _look(self, model: str, call: _Call, responder: Responder) -> None:
         pool = self.relaying.pool
@@ -281,11 +300,6 @@ class _Generation:
     plan: OutgoingRequest
     api: Api
 
-    @property
-    def stream(self) -> bool:
-        """True if the client wants a stream."""
-        return self.prepared.asked.get("stream") is True
-
     async def answer(self, upstream: EngineResponse, responder: Responder) -> str:
         """Send what the client asked for; return the error of a failed device. Raise StreamBroken without an end."""
         way, folding = self.prepared.way, self.plan.new_fold()
@@ -301,11 +315,11 @@ class _Generation:
         return relay.broken
 
 
-def _generation(call: _Call, path: str, request: ClientJson, key: Key | None) -> _Generation:
+def _generation(call: _Call, path: str, *, request: ClientJson, key: Key | None, files: bool) -> _Generation:
     """Return the request for a generation. Raise MediaUrlRefused."""
     prepared = plainly(path, request)
     if request.content_type == JSON:
-        check_sent(request, prepared.body, prepared.asked)
+        check_sent(request, prepared.body, prepared.asked, files=files)
     plan = outgoing_request(kind_of(prepared.path), prepared.asked)
     plan = plan if key is None else plan.telling(prepared.asked)
     body = request.payload(set_fields(prepared.body, {**plan.changes, **prepared.needs}))
@@ -325,6 +339,9 @@ async def _pass_on(
             upstream = response if meter is None else meter.hears(response)
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)
+            if call.own_path and upstream.status >= _REFUSED:
+                await pass_whole(upstream, responder, None)
+                return ""
             return await _as_it_is(upstream, responder)
     except (EngineUnreachable, StreamBroken) as error:
         if responder.started:

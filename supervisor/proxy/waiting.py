@@ -55,7 +55,7 @@ class Waiting:
 
     def _ahead(self, request: InflightRequest) -> int:
         """Return the number of requests for the model that came earlier and wait, too."""
-        same = (one for one in self.inflight if one.model == request.model and one.engine is None)
+        same = (one for one in self.inflight if one.model == request.model and one.engine is None and not one.fetching)
         return sum(one.id < request.id for one in same)
 
 

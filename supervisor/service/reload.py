@@ -18,7 +18,7 @@ import structlog
 
 from supervisor.config import Settings
 from supervisor.config.current import Current
-from supervisor.config.load import passed_over
+from supervisor.config.load import Loaded, passed_over
 from supervisor.config.settings import HubSettings
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.models.reload import Changes, reconcile
@@ -30,7 +30,7 @@ from supervisor.pool.pool import Pool
 
 WATCH_SECONDS = 1.0
 _FIXED = {
-    "server": ("host", "port", "tls_cert", "tls_key", "tls_client_ca", "max_body_mib", "max_buffered_mib"),
+    "server": ("host", "port", "listen", "tls_cert", "tls_key", "tls_client_ca", "max_body_mib", "max_buffered_mib"),
     "hub": tuple(HubSettings.model_fields),
 }
 """Settings that count from the next start on."""
@@ -41,10 +41,11 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Configured:
-    """Settings and the file that they come from."""
+    """Settings and the file that they come from. `loaded`: the same with the places of everything."""
 
     settings: Settings
     path: Path | None
+    loaded: Loaded
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,13 @@ class Source:
     """Where settings come from.
 
     Attributes:
-        path: the file that those in force come from.
+        first: those in force when the daemon starts.
         read: finds and reads the configuration as at the start. Raises ConfigError.
         check: raises where the daemon could not run with these settings. Called before anything changes.
         clock: seconds since 1970.
     """
 
-    path: Path | None
+    first: Configured
     read: Callable[[], Configured]
     check: Callable[[Settings], None]
     clock: Callable[[], float]
@@ -75,7 +76,8 @@ class Reloader:
     def __init__(self, current: Current, registry: Registry, program: Program, pool: Pool, source: Source) -> None:
         self._current, self._registry, self._program, self._pool = current, registry, program, pool
         self._source = source
-        self._path = source.path
+        self._path = source.first.path
+        self._loaded = source.first.loaded
         self._models = Registry(registry, registry.defaults)
         self._loaded_at = source.clock()
         self._error: SupervisorError | None = None
@@ -93,6 +95,11 @@ class Reloader:
             "error": None if error is None else {"code": error.code, "message": error.message},
             "restart_needed": list(self._restart),
         }
+
+    @property
+    def loaded(self) -> Loaded:
+        """The configuration in force, with the places of everything."""
+        return self._loaded
 
     def configures(self, model: str) -> bool:
         """Return whether the configuration, its folder of models included, has the model, or it is built in."""
@@ -145,6 +152,7 @@ class Reloader:
                 "again."
             )
         models = await asyncio.to_thread(self._prepared, found.settings)
+        self._loaded = found.loaded
         return self._take_over(found.settings, models)
 
     def _prepared(self, settings: Settings) -> Registry:

@@ -62,7 +62,7 @@ class Requests:
         return self._of(self._inflight.cancel_answer(answer, self._sees))
 
     def _of(self, one: InflightRequest) -> RequestStatus:
-        state = "waiting" if one.engine is None else "running"
+        state = "fetching" if one.fetching else "waiting" if one.engine is None else "running"
         return RequestStatus(
             one.id, one.model, one.engine, one.path, self._to_epoch(one.since), state, one.stream, one.request_id
         )

@@ -63,6 +63,16 @@ class Places:
         return self.state / "logs" / "daemon.log"
 
     @property
+    def chat_history(self) -> Path:
+        """The lines that were typed in conversations."""
+        return self.state / "chat_history"
+
+    @property
+    def chats(self) -> Path:
+        """The conversations that were saved without naming a file."""
+        return self.state / "chats"
+
+    @property
     def pid_records(self) -> Path:
         """One JSON file per child."""
         return self.state / "children"

@@ -157,8 +157,10 @@ def test_a_body_over_the_limit_is_refused(engine_binary: Path) -> None:
 
 
 def test_unknown_paths_and_methods_get_the_envelope(daemon: RunningDaemon) -> None:
-    for answer in (daemon.http.get("/v1/nothing"), daemon.http.get("/v1/chat/completions"), daemon.http.put("/health")):
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+    answer = daemon.http.get("/v1/nothing")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "route_not_found")
+    for answer in (daemon.http.get("/v1/chat/completions"), daemon.http.put("/health")):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (405, "method_not_allowed")
 
 
 def test_head_is_get_without_the_body(daemon: RunningDaemon) -> None:

@@ -15,7 +15,7 @@ from supervisor.api.errors import render_error
 from supervisor.api.services import Services
 from supervisor.api.small import MOST
 from supervisor.core.models.registry import ModelEntry, Registry, Source
-from supervisor.core.requests.access import AccessRules
+from supervisor.core.requests.access import AccessRules, RulesByAddress
 from supervisor.core.routes import SERVED, asked_of
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool
@@ -48,7 +48,7 @@ def application() -> ASGIApp:
     rules = AccessRules((), (), (), check_host=False, any_address=True)
     upstream = upstream_endpoint(relaying, lambda: 0)
     proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
-    return create_app(cast(Services, _NoServices()), proxied, lambda: rules, lambda *_: None)
+    return create_app(cast(Services, _NoServices()), proxied, lambda: RulesByAddress(rules, {}), lambda *_: None)
 
 
 def endless(path: str = "") -> Iterator[bytes]:

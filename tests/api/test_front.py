@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,16 +24,18 @@ def daemon() -> Iterator[RunningDaemon]:
         yield running
 
 
-def test_a_program_gets_json_and_a_browser_a_page_with_the_same_links(daemon: RunningDaemon) -> None:
+def test_a_program_gets_json_with_links_that_lead_somewhere(daemon: RunningDaemon) -> None:
     told = daemon.http.get("/").json()
     assert (told["name"], told["version"]) == ("llama-supervisor", __version__)
-    page = daemon.http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
-    assert page.headers["content-type"].startswith("text/html")
-    assert page.headers["content-security-policy"].startswith("default-src 'none'")
-    assert f"llama-supervisor {__version__}" in page.text
-    assert re.findall(r'<a href="([^"]+)"', page.text) == list(told["links"].values())
     for link in told["links"].values():
         assert daemon.http.get(link).status_code == 200
+
+
+def test_a_browser_is_sent_to_the_dashboard(daemon: RunningDaemon) -> None:
+    sent = daemon.http.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (sent.status_code, sent.headers["location"], sent.content) == (303, "/ui", b"")
+    assert sent.headers["content-security-policy"].startswith("default-src 'none'")
+    assert daemon.http.get(sent.headers["location"]).headers["content-type"].startswith("text/html")
 
 
 @pytest.mark.parametrize(
@@ -49,18 +50,32 @@ def test_a_path_of_another_program_says_where_to_go(daemon: RunningDaemon, path:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "instead"),
+    ("method", "path", "allow"),
     [
-        ("GET", "/v1/chat/completions", "There is POST {path}."),
-        ("GET", "/api/v1/plan", "There is POST {path}."),
-        ("POST", "/health", "There is GET {path}."),
-        ("GET", "/nowhere", "See /docs."),
+        ("GET", "/v1/chat/completions", "POST"),
+        ("GET", "/api/v1/plan", "POST"),
+        ("POST", "/health", "GET, HEAD"),
+        ("PUT", "/api/v1/requests/7", "DELETE"),
+        ("PUT", "/api/v1/keys", "GET, HEAD, POST"),
+        ("DELETE", "/openapi.json", "GET, HEAD"),
+        ("DELETE", "/lora-adapters", "GET, HEAD, POST"),
+        ("QUERY", "/props/", "GET, HEAD"),
+        ("HEAD", "/unload", "GET"),
     ],
 )
-def test_another_method_says_which_one_there_is(daemon: RunningDaemon, method: str, path: str, instead: str) -> None:
+def test_another_method_says_which_ones_there_are(daemon: RunningDaemon, method: str, path: str, allow: str) -> None:
     answer = daemon.http.request(method, path)
-    assert answer.status_code == 404
-    assert answer.json()["error"]["message"] == f"There is no {method} {path}. {instead.format(path=path)}"
+    assert (answer.status_code, answer.headers.get("allow")) == (405, allow)
+    if method != "HEAD":
+        error, plain = answer.json()["error"], path.rstrip("/")
+        assert error["code"] == "method_not_allowed"
+        assert error["message"] == f"There is no {method} {plain}. There is {allow} {plain}."
+
+
+def test_what_has_no_method_is_not_there(daemon: RunningDaemon) -> None:
+    answer = daemon.http.get("/nowhere")
+    assert (answer.status_code, "allow" in answer.headers) == (404, False)
+    assert answer.json()["error"]["message"] == "There is no GET /nowhere. See /docs."
 
 
 @pytest.mark.parametrize("path", ["/v1/realtime", "/v1/models", "/upstream/demo/v1/realtime", "/v1/chat/completions"])

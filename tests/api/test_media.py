@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import pytest
 
 from tests.api.conftest import HELLO
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
-from tests.support.media_server import media_server
+from tests.support.media_server import media_server, png
+from tests.support.patience import PATIENCE
 from tests.support.projector import write_projector
 
 pytestmark = pytest.mark.engine
 
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 HERE = {"fetch_urls": "all", "fetch_allow": ["127.0.0.0/8"]}
 
 
@@ -23,7 +27,12 @@ def seeing(engine_binary: Path, talker: Path) -> Iterator[RunningDaemon]:
     """A daemon whose model takes pictures, and that may fetch them from this machine."""
     with scratch_home() as home:
         projector = write_projector(home / "eyes.gguf", 128)
-        models = {"seeing": {"file": str(talker), "mmproj": str(projector), "ctx_size": 8192}}
+        model = {"file": str(talker), "mmproj": str(projector), "ctx_size": 8192}
+        folder = home / "pictures"
+        (folder / "new").mkdir(parents=True)
+        for file in (folder / "new/a.png", home / "outside.png"):
+            file.write_bytes(png())
+        models = {"seeing": model, "album": {**model, "extra_args": ["--media-path", str(folder)]}}
         with running_daemon(home, engine_binary, {"models": models, "server": HERE}) as running:
             yield running
 
@@ -55,6 +64,36 @@ def test_what_may_not_be_fetched_is_not_asked_for(seeing: RunningDaemon, path: s
     assert server.asked == []
 
 
+ALBUM = ("/v1/chat/completions", "/upstream/album/v1/chat/completions")
+
+
+@pytest.mark.parametrize("path", ALBUM)
+def test_a_picture_of_the_model_s_folder_is_read_by_its_engine(seeing: RunningDaemon, path: str) -> None:
+    for url in ("file://new/a.png", "file:///new//a.png"):
+        for more in ({}, {"thinking": False, "tools": [TOOL]}):
+            answer = seeing.http.post(path, json={"model": "album", **picture(url), **more})
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["choices"][0]["message"]["content"] == HELLO
+
+
+@pytest.mark.parametrize("path", ALBUM)
+@pytest.mark.parametrize(
+    ("url", "code"),
+    [
+        ("file://../outside.png", "invalid_request"),
+        ("file://new/b.png", "invalid_request"),
+        ("FILE://new/a.png", "media_url_refused"),
+        (" file://new/a.png", "media_url_refused"),
+        ("file:new/a.png", "media_url_refused"),
+    ],
+)
+def test_nothing_else_is(seeing: RunningDaemon, path: str, url: str, code: str) -> None:
+    answer = seeing.http.post(path, json={"model": "album", **picture(url)})
+    assert answer.status_code == 400
+    told = answer.json()["error"]["code"]
+    assert told == (400 if path.startswith("/upstream/") and code == "invalid_request" else code)
+
+
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/embeddings", "/upstream/seeing/v1/embeddings"])
 def test_a_vector_of_nothing_but_a_picture_ends_no_engine(seeing: RunningDaemon, path: str) -> None:
     """llama-server aborts where no token stands behind the last picture, and takes everybody's answers with it."""
@@ -82,3 +121,27 @@ def test_by_default_nothing_inside_is_reached(daemon: RunningDaemon) -> None:
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, "media_url_refused")
             assert answer.json()["error"]["param"] == "messages.0.content.0.image_url.url"
     assert server.asked == []
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/seeing/v1/chat/completions"])
+def test_a_request_whose_picture_is_on_its_way_is_listed_and_can_be_cancelled(seeing: RunningDaemon, path: str) -> None:
+    asked_for, leaves = threading.Event(), threading.Event()
+
+    def never(_handler: object) -> None:
+        asked_for.set()
+        leaves.wait(PATIENCE)
+
+    with media_server() as server, ThreadPoolExecutor(1) as thread:
+        server.answers["/slow.png"] = never
+        body = {"model": "seeing", "stream": True, **picture(server.url("/slow.png"))}
+        answer = thread.submit(seeing.http.post, path, json=body)
+        try:
+            assert asked_for.wait(PATIENCE)
+            (one,) = seeing.http.get("/api/v1/requests").json()["requests"]
+            assert (one["model"], one["path"], one["state"], one["stream"]) == ("seeing", path, "fetching", True)
+            assert seeing.http.delete(f"/api/v1/requests/{one['id']}").json()["state"] == "fetching"
+            told = answer.result(PATIENCE)
+        finally:
+            leaves.set()
+        assert (told.status_code, told.json()["error"]["code"]) == (499, "request_cancelled")
+        assert seeing.http.get("/api/v1/requests").json()["requests"] == []

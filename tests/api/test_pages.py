@@ -29,6 +29,9 @@ LOOKS_ONLY = {
     *("/", "/ready", "/health", "/v1/models", "/v1/models/{model:path}", "/models", "/models/sse", "/running"),
     *("/api/v1/status", "/api/v1/toolcalls", "/api/v1/models", "/api/v1/logs", "/api/v1/requests", "/api/v1/events"),
     "/api/v1/keys",
+    *("/metrics", "/api/v1/history", "/api/v1/history/summary", "/api/v1/history/loads", "/api/v1/history/export"),
+    "/api/v1/history/{id}",
+    *("/ui", "/ui/{name}", "/api/v1/memory", "/api/v1/config", "/api/v1/engines"),
     *("/api/v1/disk", "/api/v1/devices", "/api/v1/logs/level"),
 }
 """What GET does not change anything, but what is known of the machine."""

@@ -37,7 +37,14 @@ def daemon(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     write_scripted_gguf(folder / "writer.gguf", SCRIPT)
     file = {"file": str(folder / "writer.gguf"), "ctx_size": 8192, "parallel": 2}
     ear = str(write_ear(folder / "ear.gguf", WIDTH))
-    models = {"writer": {**file, "mmproj": ear, "filters": {"strip": ["odd"]}}, "deaf": {**file, "mmproj_auto": False}}
+    terse = {**file, "mmproj": ear, "sampling": {"n_predict": 2, "temperature": 0, "top_k": 7}}
+    hurried = {**file, "mmproj": ear, "max_seconds": 0.2}
+    models = {
+        "terse": terse,
+        "hurried": hurried,
+        "writer": {**file, "mmproj": ear, "filters": {"strip": ["odd"]}},
+        "deaf": {**file, "mmproj_auto": False},
+    }
     settings = {"models": models, "server": {"max_body_mib": 8, "default_model": "writer"}}
     with scratch_home() as home, running_daemon(home, engine_binary, settings) as running:
         running.load("writer")
@@ -127,6 +134,24 @@ def test_filters_count_for_forms(daemon: RunningDaemon) -> None:
     refused = daemon.http.post(PATH, data={"n": "2"}, files={"file": SOUND})
     assert refused.status_code == 400
     assert daemon.http.post(PATH, data={"odd": "2"}, files={"file": SOUND}).json()["text"] == SAID
+
+
+@pytest.mark.parametrize("stream", ["false", "true"])
+def test_a_model_s_defaults_count_for_forms(daemon: RunningDaemon, stream: str) -> None:
+    def said(**fields: str) -> str:
+        answer = daemon.http.post(PATH, data={"model": "terse", "stream": stream, **fields}, files={"file": SOUND})
+        assert answer.status_code == 200, answer.text
+        text = answer.text.partition("transcript.text.done")[2] if stream == "true" else answer.text
+        return text
+
+    assert SAID not in said()
+    assert SAID in said(max_tokens="1000")
+
+
+def test_a_transcription_that_takes_too_long_is_ended(daemon: RunningDaemon) -> None:
+    asked = {"model": "hurried", "prompt": "endless"}
+    answer = daemon.http.post(PATH, data=asked, files={"file": SOUND})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "time_limit")
 
 
 def test_a_large_form_passes_and_a_larger_one_does_not(daemon: RunningDaemon) -> None:

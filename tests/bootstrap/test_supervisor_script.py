@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.bootstrap.conftest import Checkout, Index, path_with
+from tests.cli.test_terminal import Terminal
 from tests.support.patience import PATIENCE
 
 POSIX_TOOLS = ("sh", "cmp", "readlink")
 OLD_PYTHON = "#!/bin/sh\n[ $1 = --version ] && echo Python 3.9.2 && exit\nexit 1\n"
 WAITS = "is making the environment already; waiting for it"
+
+
+@dataclass
+class OnTerminal:
+    """A checkout's command as a terminal starts it."""
+
+    folder: Path
+    env: dict[str, str]
+    command: Path
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The whole command line."""
+        return [str(self.command), *arguments]
 
 
 @pytest.fixture
@@ -126,6 +142,18 @@ def test_two_first_runs_at_once_both_work(checkout: Checkout, index: Index) -> N
     for run in (first, second):
         out, err = run.communicate(timeout=PATIENCE)
         assert (run.returncode, out) == (0, f"{checkout.greeting()}\n"), err
+    assert checkout.run().err == ""
+
+
+def test_a_terminal_sees_that_a_slow_download_goes_on(checkout: Checkout, index: Index) -> None:
+    index.open.clear()
+    with Terminal(OnTerminal(checkout.root, checkout.env, checkout.command)) as terminal:
+        terminal.see("of 1 packages, ")
+        terminal.wait_until(lambda: len(set(re.findall(r" of 1 packages, (\d+) s", terminal.shown))) > 2)
+        index.open.set()
+        assert terminal.end() == 0
+        assert terminal.lines[-1] == checkout.greeting()
+        assert not any(" of 1 packages" in line for line in terminal.lines), "the bar is gone"
     assert checkout.run().err == ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_devices_of_a_real_engine(equipped: Cli) -> None:
 def test_doctor_is_content_with_a_good_machine(equipped: Cli) -> None:
     shown = equipped("doctor")
     assert shown.code == 0, shown.out
-    assert all(line[:4].strip() in {"ok", "warn"} for line in shown.out.splitlines())
+    assert all(re.match(r"ok  |warn|      fix: ", line) for line in shown.out.splitlines()), shown.out
     found = checks(equipped("doctor", "--json").json())
     assert equipped("doctor", "--json").json()["ok"] is True
     assert "back ends: cpu" in found["engine"][1]
@@ -75,7 +76,10 @@ def test_doctor_names_what_is_broken(bare: Cli) -> None:
     found = checks(shown.json())
     assert (shown.code, shown.json()["ok"]) == (1, False)
     assert found["engine"][0] == found["configuration"][0] == "fail"
-    assert "engine install" in found["engine"][1]
+    fixes = {one["name"]: one["fix"] for one in shown.json()["checks"]}
+    assert "engine install" in fixes["engine"]
+    assert "config check" in fixes["configuration"]
+    assert all((one["fix"] is None) is (one["state"] == "ok") for one in shown.json()["checks"])
     assert "server.prot" in found["configuration"][1]
     assert found["python"][0] == "ok"
     assert bare("doctor").code == 1

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.test_terminal import Terminal
+from tests.cli.test_terminal import PROMPT, Terminal
 from tests.support.daemon import wait_until
 from tests.support.patience import PATIENCE
 from tests.support.scripted import ScriptedModel
@@ -137,12 +137,13 @@ def test_loads_at_once_from_nothing_end_with_one_daemon(real: Cli) -> None:
 def test_ctrl_c_in_a_chat_frees_the_engine(real: Cli) -> None:
     assert real("load", "demo", "--port", "0").code == 0
     with Terminal(real, "chat") as terminal:
-        terminal.wait_for("> ")
+        terminal.wait_for(PROMPT)
         terminal.type("endless\n")
         terminal.wait_for("around")
         terminal.process.send_signal(signal.SIGINT)
         terminal.wait_for("(cancelled)")
         wait_until(lambda: real("ps", "--json").json()["models"][0]["leases"] == 0, "the lease is given back")
+        terminal.wait_for(PROMPT)
         terminal.type("/exit\n")
         assert terminal.end() == 0
 

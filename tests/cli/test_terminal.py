@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
-from typing import Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, Self
 
+import pyte
 import pytest
 
 from supervisor.system.owned import inner_folder
 from tests.cli.conftest import Cli
 from tests.fakes.fake_daemon import FakeDaemon, Json, chunk, model
 from tests.support.gguf_bytes import STRING, header, pair
+from tests.support.patience import PATIENCE
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = PATIENCE
+PROMPT = "\x1b[?2004h"
+"""What the line editor of `chat` writes when it begins to read."""
+
+
+class Command(Protocol):
+    """What can be started: its command line for some arguments, its variables, the folder it runs in."""
+
+    folder: Path
+    env: dict[str, str]
+
+    def argv(self, *arguments: str) -> list[str]:
+        """The whole command line."""
 
 
 class Terminal:
-    """A command on a pseudo-terminal; `shown` is everything it printed."""
+    """A command on a pseudo-terminal; `shown` is everything it printed, `screen` what a person has before them."""
 
-    def __init__(self, cli: Cli, *arguments: str, **env: str) -> None:
+    def __init__(self, cli: Command, *arguments: str, rows: int = 60, **env: str) -> None:
         self._master, slave = pty.openpty()
         self.shown, self._seen = "", 0
+        width = int(env.get("COLUMNS", "100"))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, width, 0, 0))
+        self.screen = pyte.Screen(width, rows)
+        self._stream = pyte.ByteStream(self.screen)
         self.process = subprocess.Popen(
             cli.argv(*arguments),
             stdin=slave,
@@ -57,6 +80,22 @@ class Terminal:
                 pytest.fail(f"{text!r} never came; shown: {self.shown!r}")
         self._seen = self.shown.index(text, self._seen) + len(text)
 
+    def see(self, *texts: str) -> None:
+        """Read until all of them are on the screen, each within one line."""
+        self.wait_until(lambda: all(any(text in line for line in self.screen.display) for text in texts), texts)
+
+    def wait_until(self, condition: Callable[[], bool], wanted: object = "it") -> None:
+        """Read until the condition holds."""
+        until = time.monotonic() + WAIT_SECONDS  # of a screen that is drawn again and again
+        while not condition():
+            if not self._read() or time.monotonic() > until:
+                pytest.fail(f"{wanted!r} never came; on the screen: {self.lines}")
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines on the screen that are not empty."""
+        return [line.rstrip() for line in self.screen.display if line.strip()]
+
     def interrupt_until(self, text: str) -> None:
         """Ctrl-C until `text` comes: one that falls between the prompt and the wait for a key is not seen."""
         self.process.send_signal(signal.SIGINT)
@@ -78,6 +117,7 @@ class Terminal:
         except OSError:  # Linux's way to say that the other side has closed
             data = b""
         self.shown += data.decode(errors="replace")
+        self._stream.feed(data)
         return bool(data)
 
 
@@ -88,10 +128,10 @@ def ready(cli: Cli, daemon: FakeDaemon) -> FakeDaemon:
 
 
 def test_a_table_has_loud_headers_unless_no_color(cli: Cli, ready: FakeDaemon) -> None:
-    for env, loud in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
-        with Terminal(cli, "ps", **env) as terminal:
+    for name, value, loud in (("TERM", "xterm", True), ("NO_COLOR", "1", False), ("TERM", "dumb", False)):
+        with Terminal(cli, "ps", **{name: value}) as terminal:  # type: ignore[arg-type]  # not `rows`
             assert terminal.end() == 0
-        assert ("\x1b[1m" in terminal.shown) is loud, env
+        assert ("\x1b[1m" in terminal.shown) is loud, (name, value)
         assert "4096" in terminal.shown
         assert "3d" in terminal.shown
 
@@ -100,7 +140,7 @@ def test_a_long_line_of_the_doctor_goes_on_below_its_words(cli: Cli) -> None:
     with Terminal(cli, "doctor", COLUMNS="50") as terminal:
         terminal.end()
     lines = [line for line in terminal.shown.replace("\r", "").split("\n") if line]
-    assert all(re.match(r"(ok|warn|fail) +\S|      \S", line) for line in lines), lines
+    assert all(re.match(r"(ok|warn|fail) +\S| {6}( {5})?\S", line) for line in lines), lines
     assert any(line.startswith("      ") for line in lines)
 
 
@@ -161,12 +201,12 @@ def test_progress_of_a_load_goes_away(cli: Cli, daemon: FakeDaemon) -> None:
 
 def test_a_conversation_remembers_forgets_and_ends(cli: Cli, ready: FakeDaemon) -> None:
     with Terminal(cli, "chat") as terminal:
-        terminal.wait_for("> ")
+        terminal.wait_for(PROMPT)
         for line in ("first", "second", "/clear", "third"):
             terminal.type(f"{line}\n")
             if not line.startswith("/"):
                 terminal.wait_for("a script.")
-            terminal.wait_for("> ")
+            terminal.wait_for(PROMPT)
         terminal.type("/exit\n")
         assert terminal.end() == 0
     answer = {"role": "assistant", "content": "I am a script."}
@@ -181,18 +221,18 @@ def test_ctrl_c_cancels_the_answer_and_not_the_program(cli: Cli, ready: FakeDaem
     endless: list[Json | str] = [chunk(content="word "), FakeDaemon.WAIT, *[chunk(content="more " * 1000)] * 1000]
     ready.chat = lambda request: endless if said(request) == "talk" else [chunk(content="Fine.")]
     with Terminal(cli, "chat") as terminal:
-        terminal.wait_for("> ")
+        terminal.wait_for(PROMPT)
         terminal.type("talk\n")
         terminal.wait_for("word ")
         terminal.process.send_signal(signal.SIGINT)
         terminal.wait_for("(cancelled)")
         ready.held.set()
         assert ready.gone.wait(WAIT_SECONDS), "the connection stayed open"
-        terminal.wait_for("> ")
-        terminal.interrupt_until("> ")
+        terminal.wait_for(PROMPT)
+        terminal.interrupt_until(PROMPT)
         terminal.type("well?\n")
         terminal.wait_for("Fine.")
-        terminal.wait_for("> ")
+        terminal.wait_for(PROMPT)
         terminal.type("\x04")
         assert terminal.end() == 0
 
@@ -202,10 +242,10 @@ def test_an_error_in_a_conversation_is_said_and_the_message_dropped(cli: Cli, re
     ready.chat = lambda request: [error if said(request) == "bad" else chunk(content="Fine.")]
     with Terminal(cli, "chat") as terminal:
         for line, reply in (("bad", "[engine_lost]"), ("good", "Fine.")):
-            terminal.wait_for("> ")
+            terminal.wait_for(PROMPT)
             terminal.type(f"{line}\n")
             terminal.wait_for(reply)
-        terminal.wait_for("> ")
+        terminal.wait_for(PROMPT)
         terminal.type("\x04")
         assert terminal.end() == 0
     assert ready.called("/v1/chat/completions")[-1]["messages"] == [_user("good")]

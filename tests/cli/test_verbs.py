@@ -270,6 +270,7 @@ def test_chat_as_json_holds_all_parts(cli: Cli, daemon: FakeDaemon) -> None:
         "reasoning_content": "Hm. ",
         "tool_calls": [{"name": "f", "arguments": "{}"}],
         "finish_reason": None,
+        "timings": None,
     }
     assert cli("chat", "-m", "x").out == "Hm. \n\nYes.\ntool call: f({})\n"
 

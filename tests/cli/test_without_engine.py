@@ -12,6 +12,6 @@ def test_the_doctor_says_how_to_get_one(tmp_path: Path) -> None:
     assert found.code == 1, found.err
     [engine] = [one for one in found.json()["checks"] if one["name"] == "engine"]
     assert engine["state"] == "fail"
-    assert "engine install" in engine["message"]
+    assert "engine install" in engine["fix"]
     devices = [one["name"] for one in found.json()["checks"] if one["name"].startswith("devices ")]
     assert devices == [], "that there is no engine is said once"

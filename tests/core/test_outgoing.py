@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from supervisor.core.routes import kind_of
-from supervisor.core.stream.outgoing import Kind, OutgoingRequest, outgoing_request, set_fields, why_not_folded
+from supervisor.core.stream.outgoing import Kind, OutgoingRequest, outgoing_request, why_not_folded
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"
@@ -108,21 +105,6 @@ def test_what_cannot_be_folded_is_asked_for_as_it_is(path: str, body: dict[str, 
 )
 def test_what_can_be_folded_is(path: str, body: dict[str, Any]) -> None:
     assert outgoing_request(kind_of(path), body).new_fold() is not None
-
-
-OBJECTS = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=5), max_size=4)
-
-
-@given(OBJECTS, OBJECTS, st.sampled_from(["", " ", "\r\n"]), st.sampled_from([None, 2]))
-def test_set_fields_overrides(body: dict[str, Any], changes: dict[str, Any], space: str, indent: int | None) -> None:
-    raw = (space + json.dumps(body, indent=indent) + space).encode()
-    assert json.loads(set_fields(raw, changes)) == {**body, **changes}
-
-
-def test_nothing_else_of_the_body_is_touched() -> None:
-    raw = b'{"seed": 12345678901234567890, "x": "\\ud83d\\ude00 }", "temperature": 1e-2}'
-    assert set_fields(raw, {}) is raw
-    assert set_fields(raw, {"stream": True}) == raw[:-1] + b',"stream":true}'
 
 
 @pytest.mark.parametrize("path", [TEXT, "/completion"])

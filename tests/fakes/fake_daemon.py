@@ -150,6 +150,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer("POST")
 
+    def do_DELETE(self) -> None:
+        self._answer("DELETE")
+
     def _answer(self, method: str) -> None:
         daemon = self.server.daemon
         length = int(self.headers.get("Content-Length") or 0)
@@ -196,6 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._pin(daemon, body, pinned=path.endswith("/pin"))
         elif path == "/api/v1/requests":
             self._json(200, {"requests": daemon.in_flight})
+        elif path.startswith("/api/v1/requests/"):
+            self._cancel(daemon, path.rpartition("/")[2])
         elif path == "/api/v1/events":
             self._start("text/event-stream")
             self._chunks(f"event: {name}\ndata: {json.dumps(data)}\n\n".encode() for name, data in daemon.events)
@@ -220,6 +225,14 @@ class _Handler(BaseHTTPRequestHandler):
         daemon.models[body["model"]] = model(body["model"])
         self._json(200, daemon.models[body["model"]])
         daemon.held.set()
+
+    def _cancel(self, daemon: FakeDaemon, number: str) -> None:
+        found = [one for one in daemon.in_flight if str(one["id"]) == number]
+        if found:
+            daemon.in_flight = [one for one in daemon.in_flight if one not in found]
+            self._json(200, found[0])
+        else:
+            self._error(404, "request_not_found", f"There is no request {number} in flight.")
 
     def _pin(self, daemon: FakeDaemon, body: Json, *, pinned: bool) -> None:
         daemon.models[body["model"]]["pinned"] = pinned

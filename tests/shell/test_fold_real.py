@@ -11,7 +11,8 @@ import pytest
 
 from supervisor.core.routes import api_of, kind_of
 from supervisor.core.stream.filter import StreamFilter
-from supervisor.core.stream.outgoing import outgoing_request, set_fields
+from supervisor.core.stream.outgoing import outgoing_request
+from supervisor.core.text.members import set_fields
 from tests.shell.bare_engine import (
     CHAT,
     FUNCTIONS,

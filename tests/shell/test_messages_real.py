@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from supervisor.core.routes import api_of, kind_of
-from supervisor.core.stream.outgoing import outgoing_request, set_fields
+from supervisor.core.stream.outgoing import outgoing_request
 from supervisor.core.stream.sse import SseDecoder
+from supervisor.core.text.members import set_fields
 from supervisor.proxy.bodies import Bodies, ClientJson
 from supervisor.proxy.toolcalls import plainly
 from tests.shell.bare_engine import CHAT, MESSAGES, USABLE, bare_engine, comparable, message, post

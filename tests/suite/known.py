@@ -15,9 +15,6 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
         "security.py::test_cors_proxy*",
     ),
     "Another origin than those of `server.allowed_origins` is refused.": ("security.py::test_cors_o*",),
-    "A picture is sent, or fetched by the daemon; no client names a file of the machine (`--media-path`).": (
-        "security.py::test_local_media_file*",
-    ),
     "The form of Google's cloud (`/predict`) is not served.": ("compat_gcp.py::*",),
     "A model that is idle leaves whole (`ttl`); an engine never sleeps, so `/props` says nothing of it.": (
         "sleep.py::*",
@@ -26,7 +23,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
     "Engines always serve `/slots`; the daemon and a router's tests have no way to switch it off.": (
         "basic.py::test_server_slots",
     ),
-    "The daemon listens at one address.": ("basic.py::test_server_multiple_addresses",),
+    "`/` is a page of the daemon, whatever an engine's pages are (`--no-ui`).": ("basic.py::test_no_ui",),
     "The built-in model is listed, too.": (
         "basic.py::test_server_models",
         "basic.py::test_server_model_aliases_and_tags",
@@ -68,5 +65,9 @@ SOMETIMES: Mapping[str, tuple[str, ...]] = {
 
 def reason_of(test: str, known: Mapping[str, tuple[str, ...]] = {**KNOWN, **SOMETIMES}) -> str | None:
     """Return why a test differs; None if that is not known."""
-    plain = test.translate(_PLAIN)
-    return next((why for why, names in known.items() if any(fnmatchcase(plain, one) for one in names)), None)
+    return next((why for why, names in known.items() if any(is_meant(test, one) for one in names)), None)
+
+
+def is_meant(test: str, name: str) -> bool:
+    """Return whether a pattern of tests is that of this one."""
+    return fnmatchcase(test.translate(_PLAIN), name)

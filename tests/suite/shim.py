@@ -64,8 +64,10 @@ def configuration(arguments: Sequence[str], cache: Path) -> dict[str, Any]:
     """Return the settings of a daemon that these arguments amount to. cache: the hub's."""
     server, rest = split(arguments)
     settings = read_arguments(rest).settings
+    host, *others = server["host"].split(",")
+    listen = [f"[{one}]:{server['port']}" if ":" in one else f"{one}:{server['port']}" for one in others]
     made: dict[str, Any] = {
-        "server": {"host": server["host"], "port": int(server["port"])},
+        "server": {"host": host, "port": int(server["port"]), "listen": listen},
         "hub": {"cache": str(cache), "offline": True},
     }
     if "api_key" in server:

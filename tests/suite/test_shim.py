@@ -25,7 +25,7 @@ def test_a_model_and_its_options_become_a_configuration(tmp_path: Path) -> None:
     made = configuration(
         [*PLACE, "--model", "/m.gguf", "--alias", "b,a", "--ctx-size", "512", "--api-key", "k"], tmp_path
     )
-    assert made["server"] == {"host": "127.0.0.1", "port": 9, "api_keys": ["k"]}
+    assert made["server"] == {"host": "127.0.0.1", "port": 9, "listen": [], "api_keys": ["k"]}
     assert made["models"] == {
         "a": {"file": "/m.gguf", "ctx_size": 512, "threads": 1, "preload": True, "aliases": ["b"]}
     }
@@ -109,3 +109,8 @@ def test_reasons_are_for_patterns_of_names() -> None:
 def test_of_many_tests_with_one_reason_the_files_are_named() -> None:
     direct = {name: replace(WHOLE, test=name) for name in (f"a.py::test_{number}" for number in range(9))}
     assert "| Not explained. | `a` (9) |" in made(direct, {})
+
+
+def test_several_addresses_are_further_ones(tmp_path: Path) -> None:
+    made = configuration(["--host", "127.0.0.1,::1,localhost", "--port", "9", "--model", "/m.gguf"], tmp_path)
+    assert made["server"] == {"host": "127.0.0.1", "port": 9, "listen": ["[::1]:9", "localhost:9"]}

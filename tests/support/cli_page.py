@@ -92,7 +92,7 @@ def _row(action: argparse.Action) -> str:
 def usage(parser: argparse.ArgumentParser) -> str:
     """The command line in short, as `load TARGET`."""
     words = [str(action.metavar) for action in parser._actions if not action.option_strings and action.metavar]
-    optional = {str(action.metavar) for action in parser._actions if action.nargs == "?"}
+    optional = {str(action.metavar) for action in parser._actions if action.nargs in {"?", "*"}}
     shown = (f"[{word}]" if word in optional else word for word in words)
     return " ".join([parser.prog.removeprefix(f"{_ME} "), *shown])
 

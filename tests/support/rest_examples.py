@@ -33,9 +33,11 @@ SAMPLES: Mapping[str, Json] = {
     "commit": _COMMIT,
     "created": int(_MOMENT),
     "footprint": {"CPU": 10412360},
+    "free_bytes": 32212254720,
     "left_bytes": 6333205787,
     "load_seconds": 0.03,
     "loaded_at": _MOMENT,
+    "others_bytes": 2106732118,
     "pid": 4711,
     "request_id": "req_0123456789abcdef01234567",
     "rss_bytes": 73400320,
@@ -137,11 +139,13 @@ class _Asker:
         yield "chat", self._ask("POST", "/v1/chat/completions", {**demo, **_question("Hello"), "max_tokens": 8})
         yield "model", self._ask("GET", "/v1/models/demo")
         yield "devices", self._ask("GET", "/api/v1/devices")
+        yield "memory", self._ask("GET", "/api/v1/memory")
         self._ask("POST", "/v1/chat/completions", {**demo, **_question("broken-json"), "tools": [_TOOL]})
         yield "toolcalls", self._ask("GET", "/api/v1/toolcalls")
         yield from self._in_flight()
         yield "pin", self._ask("POST", "/api/v1/models/pin", {"model": "dmeo"})
         yield "status", self._ask("GET", "/api/v1/status", without=("models",))
+        yield "config", self._ask("GET", "/api/v1/config?model=large")
         yield "reload", self._ask("POST", "/api/v1/config/reload")
         yield from self._on_disk()
 
@@ -191,7 +195,7 @@ class _Asker:
         if value is not None and key in SAMPLES:
             return SAMPLES[key]
         if isinstance(value, dict):
-            samples = _HOST if key == "host" else {}
+            samples = _HOST if key == "host" or "held" in value else {}
             return {name: samples.get(name, self._plain(item, name)) for name, item in value.items()}
         if isinstance(value, list):
             return [self._plain(item) for item in value]

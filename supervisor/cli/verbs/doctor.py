@@ -26,8 +26,8 @@ from supervisor.system.paths import places
 VERB = Verb(
     summary="check that everything is well",
     order=250,
-    description="""Look at everything the program needs and say how it is, a line each: ok, warn, fail, and what to do.
-Nothing is changed.""",
+    description="""Look at everything the program needs and say how it is, a line each: ok, warn or fail. Below
+what is not well stands how to mend it. Nothing is changed.""",
     examples=(("doctor", "a line for each thing looked at"),),
     exits=((1, "something is broken"),),
 )
@@ -44,12 +44,19 @@ def run(args: argparse.Namespace) -> int:
     for finding in _findings(args):
         findings.append(finding)
         if not args.json:
-            message = finding.message.replace("\n", "\n      ")
-            print(fitted(f"{finding.state:<4}  {finding.name}: {message}", sys.stdout, "      "), flush=True)
+            _print(finding)
     broken = any(finding.state == "fail" for finding in findings)
     if args.json:
         print_json({"ok": not broken, "checks": [vars(finding) for finding in findings]})
     return FAILED if broken else OK
+
+
+def _print(finding: Finding) -> None:
+    """Print one finding, and below it what to do."""
+    message = finding.message.replace("\n", "\n      ")
+    print(fitted(f"{finding.state:<4}  {finding.name}: {message}", sys.stdout, "      "), flush=True)
+    if finding.fix is not None:
+        print(fitted(f"      fix: {finding.fix}", sys.stdout, "           "), flush=True)
 
 
 def _findings(args: argparse.Namespace) -> Iterator[Finding]:

@@ -33,8 +33,8 @@ VERB = Verb(
     ),
 )
 
-_BACKENDS = ("auto", "cpu", "cuda", "hip", "vulkan", "metal")
-_ROUTES = {"auto": ("release", "registry", "git"), "release": ("release",), "source": ("registry", "git")}
+BACKENDS = ("auto", "cpu", "cuda", "hip", "vulkan", "metal")
+ROUTES = {"auto": ("release", "registry", "git"), "release": ("release",), "source": ("registry", "git")}
 _HEADERS = ("NAME", "BUILD", "COMMIT", "BACK END", "FROM", "MADE", "")
 
 _WHICH = """Show the llama-server that would be used. Order of search: --engine, $SUPERVISOR_LLAMA_SERVER,
@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     inner_verb(verbs, "list", "show the engines installed here", run_list)
 
     install = inner_verb(verbs, "install", "get an engine by the first route that works", run_install, _INSTALL)
-    install.add_argument("--route", choices=tuple(_ROUTES), default="auto", help="which routes (default: %(default)s)")
+    install.add_argument("--route", choices=tuple(ROUTES), default="auto", help="which routes (default: %(default)s)")
     _add_making(install)
 
     build = inner_verb(verbs, "build", "build an engine from source", run_build, _BUILD)
@@ -122,7 +122,7 @@ def run_list(args: argparse.Namespace) -> int:
 
 def run_install(args: argparse.Namespace) -> int:
     """Install an engine."""
-    return _make(args, _ROUTES[args.route])
+    return _make(args, ROUTES[args.route])
 
 
 def run_build(args: argparse.Namespace) -> int:
@@ -146,7 +146,7 @@ def run_remove(args: argparse.Namespace) -> int:
 
 
 def _add_making(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend", choices=_BACKENDS, default="auto",
+    parser.add_argument("--backend", choices=BACKENDS, default="auto",
                         help="auto: the best that this machine has (default: %(default)s)")  # fmt: skip
     parser.add_argument(
         "--no-use",

@@ -68,6 +68,7 @@ def _device_budget(device: Device, ours: Sequence[Holding], reserves: Reserves, 
         reserve_bytes=reserves.for_engine(device.name, device.backend),
         shares_host=device.shares_host,
         endpoint=device.endpoint,
+        others_bytes=others,
     )
 
 
@@ -85,6 +86,7 @@ def _host_budget(machine: Machine, ours: Sequence[Holding], reserves: Reserves) 
         usable_bytes=reserves.within(HOST, CPU, usable),
         reserve_bytes=reserves.for_engine(HOST, CPU),
         shares_host=True,
+        others_bytes=others,
     )
 
 

@@ -16,6 +16,7 @@ class Budget:
         backend: as `Device.backend`; `cpu` for the host.
         shares_host: what it holds counts on the host too.
         endpoint: `host:port` of an RPC worker; its devices serve one engine at a time, all together.
+        others_bytes: what other programs use; it is not in `usable_bytes`.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Budget:
     reserve_bytes: int = 0
     shares_host: bool = False
     endpoint: str | None = None
+    others_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

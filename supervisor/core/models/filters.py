@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from supervisor.core.text.members import set_fields, without
 
 PROTECTED = frozenset({"model", "stream"})
 """Parameters that filters may not change: the model asked, and the form of the answer."""
@@ -26,4 +27,5 @@ class RequestFilters:
         changed = {**kept, **self.set}
         if changed == asked:
             return body, asked
-        return json.dumps(changed, separators=(",", ":")).encode(), changed
+        text = body if len(kept) == len(asked) else without(body, self.strip)
+        return set_fields(text, self.set), changed

@@ -20,6 +20,9 @@ OVERRIDING: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The parameters that may have a default, each with all its names."""
 
+_IN_FORMS: Final = frozenset({"max_tokens", "temperature"})  # `convert_transcriptions_to_chatcmpl` makes them numbers
+_ENDLESS: Final = -1  # tokens; without a number an engine goes on to the end, too
+
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
@@ -42,6 +45,10 @@ class RequestSettings:
             for name, value in self.sampling.items()
             if all(asked.get(other) is None for other in OVERRIDING[name])
         }
+
+    def missing_in_form(self, asked: Fields) -> Fields:
+        """Return those of the defaults that the engine reads in a form, whose fields are texts."""
+        return {name: value for name, value in self.missing(asked).items() if name in _IN_FORMS and value != _ENDLESS}
 
 
 def sampling_defaults(given: Mapping[str, object]) -> dict[str, object]:

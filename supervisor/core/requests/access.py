@@ -16,7 +16,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from supervisor.core.requests.keys import digest_of
 from supervisor.core.routes import SERVED
@@ -25,6 +25,7 @@ from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError
 EVERY_PAGE: Final = "*"
 """In `allowed_origins`: pages of every origin."""
 
+_SEVERAL: Final = 2
 _MODELS: Final = "/v1/models/"
 _ANSWERING: Final = frozenset({"/health", "/v1/models"})
 
@@ -51,6 +52,28 @@ class AccessRules:
     def digests(self) -> frozenset[bytes]:
         """Of the keys."""
         return frozenset(digest_of(key.encode()) for key in self.api_keys)
+
+
+Place: TypeAlias = tuple[str | None, int | None]
+"""An address and a port of this machine; None for any address."""
+
+
+@dataclass(frozen=True)
+class RulesByAddress:
+    """The rules for those who come to one of several addresses.
+
+    Attributes:
+        main: of the main address. others: of every address that is listened on.
+    """
+
+    main: AccessRules
+    others: Mapping[Place, AccessRules]
+
+    def at(self, place: Place | None) -> AccessRules:
+        """Return the rules of the address at which a connection has arrived; the main ones where it is not known."""
+        if place is None or len(self.others) < _SEVERAL:
+            return self.main
+        return self.others.get(place) or self.others.get((None, place[1])) or self.main
 
 
 @lru_cache(maxsize=64)

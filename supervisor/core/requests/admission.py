@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from supervisor.core.requests.browsers import DASHBOARD, wants_page
 from supervisor.core.requests.keys import Key, Keyring, digest_of
 from supervisor.core.requests.scopes import Scope, needed
 from supervisor.errors import RouteNotFound, Unauthorized
@@ -15,7 +16,7 @@ from supervisor.errors import RouteNotFound, Unauthorized
 RawHeaders = Iterable[tuple[bytes, bytes]]
 """As ASGI has them: names in lower case."""
 
-_OPEN = frozenset({("GET", "/health"), ("HEAD", "/health")})
+_READS = frozenset({"GET", "HEAD"})
 
 
 def admit(
@@ -33,7 +34,7 @@ def admit(
     Raises Unauthorized, KeyExpired, Forbidden, RateLimited, BudgetSpent, and RouteNotFound for a path that is in no
     row, where the key may not manage.
     """
-    if call in _OPEN or not (configured or ring.asks):
+    if not (configured or ring.asks) or is_open(call, headers):
         return None
     given = credential(headers)
     digest = None if given is None else digest_of(given)
@@ -44,6 +45,20 @@ def admit(
         _enter(key, call, now)
         return key
     return None
+
+
+def is_open(call: tuple[str, str], headers: RawHeaders) -> bool:
+    """Return whether a request needs no key, whatever keys there are.
+
+    These are whether the daemon lives, the files of the dashboard, which are the same everywhere, and a browser's
+    question at the front door, which is sent to the dashboard.
+    """
+    method, path = call
+    if method not in _READS:
+        return False
+    if path == "/":
+        return wants_page(headers)
+    return path in {"/health", DASHBOARD} or path.startswith(f"{DASHBOARD}/")
 
 
 def _enter(key: Key, call: tuple[str, str], now: float) -> None:

@@ -6,7 +6,11 @@ in `Sec-Fetch-Site`, but only to addresses that they trust: this machine's own, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+DASHBOARD: Final = "/ui"
+"""The path of the dashboard; its files are below it."""
 
 _TELL_THE_SITE = ("sec-fetch-site", "origin")
 _NO_PAGE_CAN_SEND = ("authorization", "x-api-key")  # without asking first
@@ -20,3 +24,8 @@ def from_browser(headers: Mapping[str, str]) -> bool:
 def from_unknown_page(headers: Mapping[str, str]) -> bool:
     """Return True for a browser's request if nothing says that it comes from a page that may make it."""
     return from_browser(headers) and not any(name in headers for name in (*_TELL_THE_SITE, *_NO_PAGE_CAN_SEND))
+
+
+def wants_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return True for a request that would rather have a page than JSON. Headers are as ASGI has them."""
+    return any(name == b"accept" and b"text/html" in value for name, value in headers)

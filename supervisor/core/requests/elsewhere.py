@@ -32,7 +32,6 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "/logs": "GET /api/v1/logs",
         "/logs/stream": "GET /api/v1/logs",
         "/api/events": "GET /api/v1/events",
-        "/ui": "GET /docs",
     },
     "LM Studio": {
         "/api/v0/models": _MODELS,

@@ -185,6 +185,11 @@ def is_address(text: str) -> bool:
     return text[:64].lstrip().lower().startswith(("http", "file:", "ftp:"))
 
 
+def is_local_file(text: str) -> bool:
+    """Return whether an engine takes a text for a file of the folder that its `--media-path` names."""
+    return text.startswith("file://")
+
+
 def check_scheme(rules: FetchRules, url: str, where: str) -> None:
     """Refuse an address that is not fetched, whoever it leads to. Raise MediaUrlRefused."""
     scheme = url.partition(":")[0].lower()

@@ -65,6 +65,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /props", "GET /slots", "GET /running", "GET /models/sse"),
     *_rows(READ, "GET /api/v1/status", "GET /api/v1/models", "GET /api/v1/devices", "GET /api/v1/toolcalls"),
     *_rows(READ, "GET /api/v1/requests", "GET /api/v1/events", "GET /api/v1/logs", "GET /api/v1/logs/level"),
+    *_rows(READ, "GET /api/v1/memory", "GET /api/v1/engines"),
     *_rows(READ, "GET /api/v1/disk", "GET /metrics", all_models=True),
     *_rows(READ, "GET /api/v1/history", "GET /api/v1/history/summary", "GET /api/v1/history/loads", all_models=True),
     *_rows(READ, "GET /api/v1/history/export", "GET /api/v1/history/{id}", all_models=True),
@@ -75,6 +76,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(MANAGE, "POST /api/v1/models/pin", "POST /api/v1/models/unpin", "POST /api/v1/models/verify"),
     *_rows(MANAGE, "POST /api/v1/models", "DELETE /api/v1/models", "DELETE /api/v1/requests/{id}"),
     *_rows(MANAGE, "POST /api/v1/config/reload", "POST /api/v1/logs/level", "POST /api/v1/shutdown"),
+    *_rows(MANAGE, "GET /api/v1/config", "POST /api/v1/engines", "POST /api/v1/engines/use"),
     *_rows(MANAGE, "GET /api/v1/keys", "POST /api/v1/keys"),
     *_rows(MANAGE, "DELETE /api/v1/keys/{name}", "POST /api/v1/keys/{name}/rotate"),
     *_rows(MANAGE, "POST /models", "DELETE /models", "POST /models/load", "POST /models/unload"),
@@ -82,6 +84,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /ready", all_models=True),
     *_rows(ANY, "GET /", "GET /health", "GET /openapi.json", "GET /docs"),
     *_rows(ANY, "GET /docs/start.js", "GET /docs/viewer.js", "GET /docs/viewer.css"),
+    *_rows(ANY, "GET /ui", "GET /ui/{name}"),
 )
 """Every path of the daemon but those below UPSTREAM."""
 

@@ -12,12 +12,9 @@ the client gets the engine's own words.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
-
-import msgspec
 
 from supervisor.core.stream.chat import ChatFold, asks_for_one
 from supervisor.core.stream.completions import CompletionFold
@@ -105,27 +102,6 @@ def why_not_folded(kind: Kind, body: Mapping[str, object]) -> str | None:
         if rule(body):
             return reason
     return None
-
-
-def set_fields(body: bytes, changes: Mapping[str, object]) -> bytes:
-    """Return `body`, a JSON object in UTF-8, with these fields set.
-
-    They are appended: of a key that occurs twice the last one counts, for the engine as for Python. So a large
-    body is not written anew, and its numbers and escapes reach the engine as the client wrote them.
-    """
-    if not changes:
-        return body
-    head = body[: body.rindex(b"}")]
-    comma = b"" if head.rstrip().endswith(b"{") else b","
-    return head + comma + _written(dict(changes))[1:]
-
-
-def _written(fields: dict[str, object]) -> bytes:
-    """Return fields as JSON: by msgspec, ten times as fast, and what that cannot write by Python's own writer."""
-    try:
-        return msgspec.json.encode(fields)
-    except (ValueError, TypeError, OverflowError, RecursionError):  # a half of a surrogate pair, a long integer
-        return json.dumps(fields).encode()
 
 
 def _well_formed(body: Mapping[str, object]) -> bool:

@@ -45,7 +45,7 @@ def parse(text: str | bytes) -> Any:
 
 def _parsed(text: str | bytes) -> Any:
     try:
-        return _DECODER.decode(text if isinstance(text, str) else _decoded(text))
+        return _DECODER.decode(text if isinstance(text, str) else decoded(text))
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
@@ -55,6 +55,17 @@ def _parsed(text: str | bytes) -> Any:
 def written(value: object) -> bytes:
     """Return a value as JSON in UTF-8. Half of a pair of surrogates, which UTF-8 cannot hold, becomes `?`."""
     return compact(value).encode("utf-8", "replace")
+
+
+def escaped(value: object) -> bytes:
+    """Return a value as JSON in ASCII, in which half of a pair of surrogates stays what it is, an escape.
+
+    A number that is too large for one, as `1e999`, becomes null.
+    """
+    try:
+        return json.dumps(value, allow_nan=False).encode()
+    except ValueError:
+        return json.dumps(_finite(value)).encode()
 
 
 def compact(value: object) -> str:
@@ -73,7 +84,8 @@ def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _decoded(text: bytes) -> str:
+def decoded(text: bytes) -> str:
+    """Return the text of JSON, whatever encoding it is in. Raise ValueError."""
     return text.decode(json.detect_encoding(text), "surrogatepass")
 
 
