@@ -25,7 +25,7 @@ _PLAIN = Shape(n_embd=1024, n_layer=4, n_head=8, n_head_kv=8, n_ff=4096)
 _TYPES = ("q8_0", "q4_0", "q4_K", "q5_K", "q6_K", "f16")
 _ANY_GPU = published_rates(Device("GPU0", "", "", 0, 0))  # of a guess only the proportions count
 _REPEATS = 3
-_TOKENS = 17
+_TOKENS = 24
 _SHORT = 16
 _LONG = 128
 
@@ -119,8 +119,8 @@ def read_model(path: Path) -> ModelSpec:
 def timed(spec: ModelSpec, placed: EstimateOptions, timings: list[Timing], device: str) -> list[Timed]:
     """Return the quickest prompt and the quickest tokens of several answers, each with its work on the device."""
     prompt = min(timings, key=lambda one: one.prompt_seconds / one.prompt_tokens)
-    tokens = min(timings, key=lambda one: one.decode_seconds / one.passes)
+    tokens = min(timings, key=lambda one: one.token_seconds)
     prefill = prefill_work(spec, placed, prompt.prompt_tokens).get(device, {})
     decode = decode_work(spec, placed, tokens.prompt_tokens + tokens.passes // 2)
     merged = {kind: sum(part.get(kind, 0.0) for part in decode.values()) for part in decode.values() for kind in part}
-    return [Timed(prefill, prompt.prompt_seconds), Timed(merged, tokens.decode_seconds / tokens.passes)]
+    return [Timed(prefill, prompt.prompt_seconds), Timed(merged, tokens.token_seconds)]

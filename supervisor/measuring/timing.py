@@ -6,7 +6,9 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.engines.client import EngineUnreachable
@@ -18,19 +20,23 @@ from supervisor.system.paths import Places
 from supervisor.system.sockets import fresh_socket
 
 
+_BYTES = 256  # tokens of single bytes, the first of a generated model
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """One answer's times.
 
     Attributes:
         prompt_tokens, prompt_seconds: of the whole prompt.
-        passes, decode_seconds: tokens that were made after the first, which the prompt makes, and their time.
+        passes: tokens that were made after the first, which the prompt makes.
+        token_seconds: the middle of their times, which a disturbance of some does not change.
     """
 
     prompt_tokens: int
     prompt_seconds: float
     passes: int
-    decode_seconds: float
+    token_seconds: float
 
 
 class Bench:
@@ -43,20 +49,26 @@ class Bench:
     async def time(self, prompt: int, tokens: int) -> Timing:
         """Return the times of one answer to a prompt of so many tokens. Raise EngineUnusable."""
         ids = [1 + (37 * place + 11 * (place // 7)) % (self._n_vocab - 1) for place in range(prompt)]
-        body = {"prompt": ids, "n_predict": tokens, "cache_prompt": False, "ignore_eos": True, "seed": 1}
+        asked = {"prompt": ids, "n_predict": tokens, "stream": True, "timings_per_token": True}
+        whole = {"logit_bias": [[byte, False] for byte in range(_BYTES)]}  # a part of a character is not sent at once
+        body = json.dumps({**asked, **whole, "cache_prompt": False, "ignore_eos": True, "seed": 1}).encode()
         try:
-            async with self._engine.client.post("/completion", json.dumps(body).encode()) as answer:
-                found = (await answer.json_object())["timings"]
-            return Timing(
-                int(found["prompt_n"]),
-                found["prompt_ms"] / 1000,
-                max(1, int(found["predicted_n"]) - 1),
-                found["predicted_ms"] / 1000,
-            )
+            async with self._engine.client.post("/completion", body) as answer:
+                return read_timing(await answer.read())
         except (EngineUnreachable, LookupError, TypeError, ValueError) as error:
             raise EngineUnusable(
                 f"The engine gave no times: {error!r}; see `supervisor doctor`.", log_lines=self._engine.tail(10)
             ) from error
+
+
+def read_timing(stream: bytes) -> Timing:
+    """Read the times from a streamed answer. Raise LookupError, TypeError or ValueError where they are missing."""
+    events = [json.loads(line[5:]) for line in stream.splitlines() if line.startswith(b"data: {")]
+    told = [event["timings"] for event in events if "timings" in event]
+    ends = [(int(one["predicted_n"]), float(one["predicted_ms"])) for one in told]
+    steps = [(after - before) / (n - m) for (m, before), (n, after) in pairwise(ends) if n > m]
+    first = told[0]
+    return Timing(int(first["prompt_n"]), first["prompt_ms"] / 1000, len(steps), median(steps) / 1000)
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from supervisor.core.speed import Rates
 from supervisor.core.speed.published import host_rates
 from supervisor.measuring.calibrate import Calibration, Step
 from supervisor.measuring.maker import Shape
+from supervisor.measuring.timing import Timing, read_timing
 from supervisor.probe.profiles import load_profile
 from supervisor.service.build import plans_alone, without_daemon
 from supervisor.service.resolve import Asked
@@ -65,3 +67,18 @@ async def test_a_machine_of_a_profile_is_only_guessed(tmp_path: Path, demo_model
         found = await plans_alone(parts).plan(Asked(str(demo_model), "mine"))
     assert isinstance(found["speed"], dict)
     assert found["speed"]["from"] == "published"
+
+
+def test_a_token_takes_the_middle_of_all_steps() -> None:
+    ends = (0.5, 10.5, 20.5, 1020.5, 1030.5)
+    timings = [
+        {"prompt_n": 7, "prompt_ms": 35.0, "predicted_n": n, "predicted_ms": end} for n, end in enumerate(ends, 1)
+    ]
+    stream = b"".join(b"data: %s\n\n" % json.dumps({"timings": one}).encode() for one in timings) + b"data: [DONE]\n\n"
+    assert read_timing(stream) == Timing(7, 0.035, 4, 0.01)
+
+
+@pytest.mark.parametrize("stream", [b"", b"data: {}\n\n", b'data: {"timings": {}}\n\n', b"data: {\n\n"])
+def test_an_answer_without_times_is_no_timing(stream: bytes) -> None:
+    with pytest.raises((LookupError, ValueError)):
+        read_timing(stream)
