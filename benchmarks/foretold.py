@@ -53,21 +53,21 @@ class Model:
 
 
 MODELS = (
-    Model(Shape("q4_0", 768, 12, 12, 4, 2048, 8192)),
-    Model(Shape("q8_0", 512, 16, 8, 2, 1536, 16000)),
+    Model(Shape("q4_0", 768, 24, 12, 4, 2560, 8192)),
+    Model(Shape("q8_0", 768, 14, 12, 2, 2048, 16000)),
     Model(Shape("q4_K", 1536, 8, 12, 2, 4096, 4096, output_kind="q6_K")),
-    Model(Shape("q6_K", 1024, 6, 16, 8, 3072, 8192)),
-    Model(Shape("q5_K", 768, 10, 12, 12, 2304, 4096), (*_NEAR, _DEEP)),
-    Model(Shape("f16", 640, 8, 10, 5, 2048, 4096)),
-    Model(Shape("q4_0", 512, 6, 8, 4, 512, 4096, experts=16, used=2)),
+    Model(Shape("q6_K", 1024, 10, 16, 8, 3072, 8192)),
+    Model(Shape("q5_K", 768, 16, 12, 12, 2304, 4096), (*_NEAR, _DEEP)),
+    Model(Shape("f16", 640, 12, 10, 5, 2048, 4096)),
+    Model(Shape("q4_0", 512, 12, 8, 4, 1024, 4096, experts=16, used=4)),
     Model(Shape("q8_0", 768, 8, 12, 4, 256, 4096, experts=64, used=8)),
-    Model(Shape("q4_K", 1024, 4, 16, 4, 512, 4096, experts=24, used=3, output_kind="q6_K")),
+    Model(Shape("q4_K", 1024, 6, 16, 4, 768, 4096, experts=24, used=6, output_kind="q6_K")),
     Model(Shape("q8_0", 2048, 2, 32, 8, 8192, 4096)),
-    Model(Shape("q4_K", 2560, 2, 20, 4, 6912, 4096, output_kind="q6_K")),
-    Model(Shape("q6_K", 256, 24, 4, 1, 1024, 32000)),
+    Model(Shape("q4_K", 2560, 3, 20, 4, 6912, 4096, output_kind="q6_K")),
+    Model(Shape("q6_K", 512, 32, 8, 2, 2048, 32000)),
     Model(Shape("q8_0", 1024, 8, 8, 1, 2048, 4096), (*_NEAR, _DEEP)),
-    Model(Shape("f16", 512, 12, 8, 8, 1024, 4096), (*_NEAR, _DEEP, _DEEPEST)),
-    Model(Shape("q4_0", 1024, 10, 16, 2, 1024, 2048), (*_NEAR, _DEEP, _DEEPEST)),
+    Model(Shape("f16", 768, 12, 12, 12, 2048, 4096), (*_NEAR, _DEEP, _DEEPEST)),
+    Model(Shape("q4_0", 1024, 12, 16, 2, 3072, 2048), (*_NEAR, _DEEP, _DEEPEST)),
 )
 
 

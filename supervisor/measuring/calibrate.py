@@ -21,21 +21,26 @@ from supervisor.measuring.maker import Shape, write_model
 from supervisor.measuring.timing import Bench, Timing, timed_engine
 from supervisor.system.paths import Places
 
-_PLAIN = Shape(n_embd=1024, n_layer=4, n_head=8, n_head_kv=8, n_ff=4096)
+_PLAIN = Shape(n_embd=1024, n_layer=6, n_head=8, n_head_kv=8, n_ff=4096)
 _TYPES = ("q8_0", "q4_0", "q4_K", "q5_K", "q6_K", "f16")
 _ANY_GPU = published_rates(Device("GPU0", "", "", 0, 0))  # of a guess only the proportions count
 _REPEATS = 3
 _TOKENS = 24
 _SHORT = 16
 _LONG = 128
+_SMALL = {"read": "read:small", "multiply_many": "multiply_many:small"}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One model to time, and the prompts that it is given."""
+    """One model to time, and the prompts that it is given.
+
+    `small`: its weights stay in the processor's caches, so that their speed says nothing of larger ones.
+    """
 
     shape: Shape
     prompts: tuple[int, ...]
+    small: bool = False
 
 
 def steps() -> tuple[Step, ...]:
@@ -43,12 +48,12 @@ def steps() -> tuple[Step, ...]:
     thin = Shape("q8_0", 256, 32, 4, 4, 512)
     return (
         *(Step(replace(_PLAIN, kind=kind), (_SHORT, _LONG)) for kind in _TYPES),
-        Step(thin, (_SHORT, _LONG)),
-        Step(replace(thin, n_layer=8, n_vocab=100_000), (_SHORT,)),
+        Step(thin, (_SHORT, _LONG), small=True),
+        Step(replace(thin, n_layer=8, n_vocab=100_000), (_SHORT,), small=True),
         Step(Shape("q4_0", 1024, 4, 16, 4, 768, experts=32, used=4), (_SHORT, _LONG)),
         Step(Shape("q8_0", 1024, 4, 16, 4, 768, experts=32, used=4), (_SHORT, _LONG)),
-        Step(Shape("q8_0", 512, 6, 8, 8, 512), (_SHORT, 1024, 2048)),
-        Step(Shape("q8_0", 512, 6, 8, 2, 512), (_SHORT, 1024, 2048)),
+        Step(Shape("q8_0", 512, 6, 8, 8, 512), (_SHORT, 1024, 2048), small=True),
+        Step(Shape("q8_0", 512, 6, 8, 2, 512), (_SHORT, 1024, 2048), small=True),
     )
 
 
@@ -77,8 +82,9 @@ class Calibration:
         runs: list[Timed] = []
         for number, step in enumerate(self.todo, 1):
             self.told(number, len(self.todo))
-            runs += await self._step(step)
-        return fit(runs, host_rates(self.threads) if self.device == HOST else _ANY_GPU)
+            found = await self._step(step)
+            runs += [apart(run) for run in found] if step.small else found
+        return without_small(fit(runs, host_rates(self.threads) if self.device == HOST else _ANY_GPU))
 
     async def _step(self, step: Step) -> list[Timed]:
         self.places.cache.mkdir(parents=True, exist_ok=True)
@@ -114,6 +120,17 @@ def read_model(path: Path) -> ModelSpec:
     """Return the facts of a file. Raise ModelFileError, OSError."""
     with path.open("rb") as file:
         return read_spec(read_header(file, path.stat().st_size))
+
+
+def apart(run: Timed) -> Timed:
+    """Return the run of a small model: its weights are of a kind of their own."""
+    return Timed({_SMALL.get(kind.partition(":")[0], kind): amount for kind, amount in run.work.items()}, run.seconds)
+
+
+def without_small(rates: Rates) -> Rates:
+    """Return the rates without the kinds of small models."""
+    kept = {kind: seconds for kind, seconds in rates.seconds.items() if kind not in _SMALL.values()}
+    return Rates(kept, rates.source)
 
 
 def timed(spec: ModelSpec, placed: EstimateOptions, timings: list[Timing], device: str) -> list[Timed]:

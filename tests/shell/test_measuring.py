@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 STEPS = (
     Step(Shape("f16", 64, 2, 2, 2, 128, 512), (8, 40)),
     Step(Shape("f16", 64, 2, 2, 1, 64, 512, experts=4, used=2), (8,)),
+    Step(Shape("f16", 64, 4, 2, 2, 64, 512), (8,), small=True),
 )
 
 
@@ -38,9 +39,10 @@ async def test_a_host_is_timed(tmp_path: Path, engine_binary: Path) -> None:
         engine_binary, where, dict(os.environ), threads=1, told=lambda *step: told.append(step), todo=STEPS
     )
     found = await calibration.rates()
-    assert told == [(1, 2), (2, 2)]
+    assert told == [(1, 3), (2, 3), (3, 3)]
     assert found.source == "measured"
     assert found.seconds.keys() >= {"read:f16", "multiply_many:f16", "layer", "attend", "vocabulary"}
+    assert "read:small" not in found.seconds
     assert min(found.seconds.values()) >= 0
     assert list(where.cache.glob("timed-*")) == []
 
