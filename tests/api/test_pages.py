@@ -160,7 +160,7 @@ def test_head_changes_nothing(daemon: RunningDaemon) -> None:
     """Whoever asks: a program that only looks whether a path is there."""
     for route in served_routes():
         if refuses_browsers(route):
-            assert daemon.http.head(route.path).status_code == 404
+            assert daemon.http.head(route.path).status_code == 405
             assert daemon.http.get(route.path).status_code == 200
 
 
