@@ -19,7 +19,6 @@ from supervisor.llamacpp.libraries import runtime_libraries
 from supervisor.system.paths import Places
 from supervisor.system.sockets import fresh_socket
 
-
 _BYTES = 256  # tokens of single bytes, the first of a generated model
 
 
