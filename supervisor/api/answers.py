@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from typing_extensions import TypedDict
+
 from supervisor.core.memory.result import Growth, LayerEstimate
+from supervisor.core.speed.machine import Source
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.service.requests import RequestStatus
 from supervisor.service.status import ModelStatus, VariantShown
@@ -218,6 +221,19 @@ class PlannedPart:
     total_bytes: int
 
 
+SpeedShown = TypedDict(
+    "SpeedShown",
+    {
+        "prompt_tokens": int,
+        "prefill_tokens_per_second": float,
+        "first_token_seconds": float,
+        "decode_tokens_per_second": Mapping[str, float],
+        "from": Source,
+    },
+)
+"""How fast a model would be, foretold: decoding by tokens before, as text."""
+
+
 @dataclass(frozen=True)
 class PlanFits:
     """Where a model would go."""
@@ -247,6 +263,7 @@ class PlanFits:
     evict_models: Sequence[str]
     arguments: Sequence[str]
     env: Mapping[str, str]
+    speed: SpeedShown | None
     problems: Sequence[Problem]
     variants: Sequence[VariantShown]
     note: str | None

@@ -165,7 +165,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     statuses = Statuses(registry, pool, engines.planner, pins, remarks, fetcher.progress, to_epoch)
     requests = Requests(inflight, to_epoch)
     resolver = built.resolver(pool)
-    plans = built.plans(resolver, pool, pins)
+    plans = built.plans(resolver, pool, pins, world.history.answered)
     forget = Forgetting(registry, engines.planner, pool, pins, remarks, engines.logs, built.variants, calls)
     added = Added(registry, pool, statuses, reloader.configures, forget)
     trials = Trials(registry, pool)

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 F32, F16 = 0, 1
 """Types of tensors, by ggml's numbers."""
 
-_MAGIC, _VERSION, _ALIGNMENT = b"GGUF", 3, 32
+ALIGNMENT = 32
+"""Bytes to a multiple of which the head and every tensor's data are padded with zeros."""
+
+_MAGIC, _VERSION = b"GGUF", 3
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 
 
@@ -34,14 +37,23 @@ class Tensor:
 
 def whole_file(values: Mapping[str, bytes], tensors: Sequence[Tensor]) -> bytes:
     """Return the bytes of a file. `values` are the pairs of the header, in order."""
-    head = struct.pack("<4sIQQ", _MAGIC, _VERSION, len(tensors), len(values))
-    head += b"".join(_string(key) + value for key, value in values.items())
+    infos = [(tensor.name, tensor.shape, tensor.type, len(tensor.data)) for tensor in tensors]
+    return b"".join((head(values, infos), *(_aligned(tensor.data) for tensor in tensors)))
+
+
+def head(values: Mapping[str, bytes], infos: Sequence[tuple[str, tuple[int, ...], int, int]]) -> bytes:
+    """Return a file's bytes up to its data.
+
+    `infos` are name, shape, type and bytes of each tensor; its data is padded to `ALIGNMENT`.
+    """
+    found = struct.pack("<4sIQQ", _MAGIC, _VERSION, len(infos), len(values))
+    found += b"".join(_string(key) + value for key, value in values.items())
     offset = 0
-    for tensor in tensors:
-        head += _string(tensor.name) + struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape)
-        head += struct.pack("<IQ", tensor.type, offset)
-        offset += len(_aligned(tensor.data))
-    return b"".join((_aligned(head), *(_aligned(tensor.data) for tensor in tensors)))
+    for name, shape, type_, size in infos:
+        found += _string(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
+        found += struct.pack("<IQ", type_, offset)
+        offset += size + -size % ALIGNMENT
+    return _aligned(found)
 
 
 def u32(value: int) -> bytes:
@@ -80,4 +92,4 @@ def _string(value: str) -> bytes:
 
 
 def _aligned(content: bytes) -> bytes:
-    return content + bytes(-len(content) % _ALIGNMENT)
+    return content + bytes(-len(content) % ALIGNMENT)

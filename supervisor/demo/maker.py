@@ -70,7 +70,8 @@ def _byte_characters() -> list[str]:
     return characters
 
 
-_BYTES = _byte_characters()
+BYTES = _byte_characters()
+"""The printable stand-in of every byte in a byte-level vocabulary."""
 
 
 def write_scripted_gguf(path: Path, script: Script) -> None:
@@ -83,7 +84,7 @@ def _vocabulary(script: Script) -> _Vocabulary:
     said = lines(script)
     control = (*_CONTROL, *(line.start for line in said))
     split = split_texts([line.text for line in said], reserved=(*control, _CALL))
-    texts = [*_BYTES, *control, _encoded(_CALL)]
+    texts = [*BYTES, *control, _encoded(_CALL)]
     types = [_NORMAL] * 256 + [_SPECIAL] * len(control) + [_NORMAL]
     end = 256 + control.index(_END)
     successors: dict[int, int] = {}
@@ -108,7 +109,7 @@ def _vocabulary(script: Script) -> _Vocabulary:
 
 def _encoded(text: str) -> str:
     """Return `text` in the spelling of a byte-level vocabulary."""
-    return "".join(_BYTES[byte] for byte in text.encode())
+    return "".join(BYTES[byte] for byte in text.encode())
 
 
 def _embeddings(vocabulary: _Vocabulary) -> list[_Row]:

@@ -81,6 +81,11 @@ class Learning:
         self._writer = ThreadPoolExecutor(1, "store")
         self._forgotten: set[tuple[str, ...]] = set()  # not yet deleted
 
+    @property
+    def database(self) -> Database:
+        """Store that all is kept in."""
+        return self._database
+
     def begin(self, start: Start, intent: Intent, names: Mapping[str, str], n_ctx_train: int | None) -> StartNotes:
         """Look up what is known of such a start. Blocks briefly.
 

@@ -21,12 +21,13 @@ from supervisor.models.configured import configured_models
 from supervisor.models.fetch import Fetcher, hub_models
 from supervisor.planning.learning import Learning
 from supervisor.planning.lookout import Look, Lookout, Rules
+from supervisor.planning.speeds import Foreteller
 from supervisor.pool.living import NOBODY, Living
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.service.catalogue import Catalogue
 from supervisor.service.launcher import Commands
-from supervisor.service.plans import Plans
+from supervisor.service.plans import Answered, Plans, nothing_answered
 from supervisor.service.reading import Reading
 from supervisor.service.resolve import Resolver
 from supervisor.service.variants import Variants
@@ -61,14 +62,27 @@ class Parts:
     variants: Variants
     catalogue: Catalogue
     commands: Commands
+    foreteller: Foreteller
 
     def resolver(self, living: Living) -> Resolver:
         """Build the resolver that finds the models that people mean, beside these engines."""
         return Resolver(self.registry, self.fetcher.hub, self.variants, living)
 
-    def plans(self, resolver: Resolver, living: Living, policy_of: PolicyOf) -> Plans:
+    def plans(
+        self, resolver: Resolver, living: Living, policy_of: PolicyOf, answered: Answered = nothing_answered
+    ) -> Plans:
         """Build the plans beside these engines."""
-        return Plans(resolver, self.catalogue, self.lookout, self.program, self.commands, living, policy_of)
+        return Plans(
+            resolver=resolver,
+            catalogue=self.catalogue,
+            lookout=self.lookout,
+            program=self.program,
+            commands=self.commands,
+            living=living,
+            policy_of=policy_of,
+            foreteller=self.foreteller,
+            answered=answered,
+        )
 
 
 def parts(
@@ -94,7 +108,16 @@ def parts(
     reading = Reading(fetcher, program, learning, headers, where.cache)
     variants = Variants(fetcher.hub, reading, lookout)
     catalogue = Catalogue(registry, program, fetcher, variants, reading)
-    return Parts(registry, program, fetcher, lookout, variants, catalogue, Commands(program, env, site.cores))
+    return Parts(
+        registry=registry,
+        program=program,
+        fetcher=fetcher,
+        lookout=lookout,
+        variants=variants,
+        catalogue=catalogue,
+        commands=Commands(program, env, site.cores),
+        foreteller=Foreteller(learning.database, site.cores),
+    )
 
 
 @contextlib.contextmanager

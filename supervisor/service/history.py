@@ -15,7 +15,9 @@ from typing import TypeVar
 
 import structlog
 
-from supervisor.core.history.records import Finished, LoadRecord
+from supervisor.core.history.questions import Wanted
+from supervisor.core.history.records import Finished, LoadRecord, Spent
+from supervisor.core.speed.learn import MOST
 from supervisor.errors import StoreUnusable
 from supervisor.store.history import HistoryTable
 
@@ -84,6 +86,15 @@ class History:
             return await asyncio.get_running_loop().run_in_executor(self._thread, question, self._table)
         except sqlite3.Error as error:
             raise StoreUnusable(f"The history cannot be read: {error}.") from error
+
+    async def answered(self, model: str) -> list[Spent]:
+        """Return what the newest requests of a model took, newest first; nothing where that cannot be read."""
+        try:
+            found = await self.ask(lambda table: table.requests(Wanted(model=model, status=200), MOST))
+        except StoreUnusable as error:
+            _log.warning("history_unreadable", reason=error.message)
+            return []
+        return [record.spent for _, record in found]
 
     def close(self) -> None:
         """Write what is pending, and close the file."""

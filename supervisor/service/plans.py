@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from supervisor.core.devices.describe import as_json, problems_json
+from supervisor.core.history.records import Spent
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.plan import DoesNotFit, Placement, Resident
 from supervisor.core.schedule import ModelPolicy, barred_by, refusal
@@ -18,10 +19,19 @@ from supervisor.planning.estimates import estimates_json
 from supervisor.planning.known import Known
 from supervisor.planning.lookout import Lookout, Sight
 from supervisor.planning.planner import refused
+from supervisor.planning.speeds import Foreteller
 from supervisor.pool.living import Living
 from supervisor.service.catalogue import Catalogue
 from supervisor.service.launcher import Commands
 from supervisor.service.resolve import Asked, Resolver
+
+Answered = Callable[[str], Awaitable[Sequence[Spent]]]
+"""Says what the newest requests of a model took, newest first."""
+
+
+async def nothing_answered(model: str) -> Sequence[Spent]:
+    """Return nothing: there is no history."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,7 @@ class Plans:
     Attributes:
         living: the engines there are. Those of the model itself count as gone, as they would be when it is loaded anew.
         policy_of: what holds for a model now, pinned by people included.
+        foreteller: says how fast it would be, by what requests `answered` took.
     """
 
     resolver: Resolver
@@ -40,6 +51,8 @@ class Plans:
     commands: Commands
     living: Living
     policy_of: Callable[[str], ModelPolicy]
+    foreteller: Foreteller
+    answered: Answered = nothing_answered
 
     async def devices(self, *, again: bool) -> dict[str, object]:
         """Return the machine's devices; `again` asks everything anew, even what failed a short while ago."""
@@ -72,7 +85,8 @@ class Plans:
         leaving = barred_by(self.policy_of, entry.id, others)
         never = next((one for one in leaving if self.policy_of(one.model).pinned), None)
         if never is None:
-            found = await self.lookout.aside(partial(planned_json, self.commands, sight, known, others, leaving))
+            makers = Makers(self.commands, self.foreteller, await self.answered(entry.id))
+            found = await self.lookout.aside(partial(planned_json, makers, sight, known, others, leaving))
         else:
             message = refusal(entry.id, never.model).message
             found = DoesNotFit(entry.id, later=True, message=message, blockers=(never.engine,)).to_json()
@@ -112,8 +126,20 @@ class Plans:
         return [one for one in self.living.residents() if one.model != entry.id]
 
 
+@dataclass(frozen=True)
+class Makers:
+    """Those who say what a placement means: the command, and the speed.
+
+    `answered`: what requests of the model took here, newest first.
+    """
+
+    commands: Commands
+    foreteller: Foreteller
+    answered: Sequence[Spent] = ()
+
+
 def planned_json(
-    commands: Commands,
+    makers: Makers,
     sight: Sight,
     known: Known,
     residents: Sequence[Resident],
@@ -133,9 +159,11 @@ def planned_json(
     if not isinstance(found, Placement):
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}
     placed = sight.placed(found)
+    speed = makers.foreteller.speed(known.info.spec, found, sight.machine, known.engine, makers.answered)
     return found.to_json() | {
         "evict": [*(one.engine for one in leaving), *found.evict],
         "evict_models": [*(one.model for one in leaving), *(models[engine] for engine in found.evict)],
-        "arguments": list(commands.arguments(known, placed)),
+        "arguments": list(makers.commands.arguments(known, placed)),
         "env": dict(placed.visible_env),
+        "speed": speed.to_json() if speed else None,
     }

@@ -50,4 +50,13 @@ MIGRATIONS: Final[Migrations] = (
         "ALTER TABLE loaded ADD COLUMN hub TEXT",
         "ALTER TABLE loaded ADD COLUMN aliases TEXT NOT NULL DEFAULT '[]'",
     ),
+    (
+        """CREATE TABLE speeds (
+            engine TEXT NOT NULL,
+            device TEXT NOT NULL,
+            rates TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (engine, device)
+        )""",
+    ),
 )

@@ -216,3 +216,16 @@ def test_a_folder_with_one_model_is_that_model(real: Cli, tmp_path: Path, script
     (folder / "two.gguf").symlink_to(model)
     assert "holds 2 models; name one: one.gguf, two.gguf." in real("load", "./models").err
     assert "holds no model" in real("load", str(tmp_path / "run")).err
+
+
+def test_bench_times_a_model_through_the_daemon(real: Cli) -> None:
+    found = real(
+        "bench", "demo", "--port", "0", "--depth", "0,600", "--at-once", "1,3", "--tokens", "8", "--json"
+    ).json()
+    assert [one["depth"] for one in found["depths"]] == [0, 600]
+    assert found["depths"][1]["prompt_tokens"] == 600
+    assert all(one["decode_tokens_per_second"] > 0 for one in found["depths"])
+    assert [one["requests"] for one in found["at_once"]] == [1, 3]
+    assert found["foretold"]["decode_tokens_per_second"]["0"] > 0
+    shown = real("bench", "demo", "--depth", "0", "--at-once", "1", "--tokens", "8")
+    assert "FORETOLD" in shown.out

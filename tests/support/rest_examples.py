@@ -9,7 +9,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -132,10 +132,10 @@ class _Asker:
 
     def all(self) -> Iterator[tuple[str, Example]]:
         demo, launched = {"model": "demo"}, {"target": "demo", "options": {"ctx_size": 32768}}
-        yield "plan", self._ask("POST", "/api/v1/plan", launched, without="estimate")
+        yield "plan", self._ask("POST", "/api/v1/plan", launched, without=("estimate", "speed"))
         yield "refusal", self._ask("POST", "/api/v1/plan", {"target": "large"})
         yield "estimate", self._ask("POST", "/api/v1/estimate", launched)
-        yield "load", self._ask("POST", "/api/v1/models/load", launched, without="plan")
+        yield "load", self._ask("POST", "/api/v1/models/load", launched, without=("plan",))
         yield "chat", self._ask("POST", "/v1/chat/completions", {**demo, **_question("Hello"), "max_tokens": 8})
         yield "model", self._ask("GET", "/v1/models/demo")
         yield "devices", self._ask("GET", "/api/v1/devices")
@@ -144,7 +144,7 @@ class _Asker:
         yield "toolcalls", self._ask("GET", "/api/v1/toolcalls")
         yield from self._in_flight()
         yield "pin", self._ask("POST", "/api/v1/models/pin", {"model": "dmeo"})
-        yield "status", self._ask("GET", "/api/v1/status", without="models")
+        yield "status", self._ask("GET", "/api/v1/status", without=("models",))
         yield "config", self._ask("GET", "/api/v1/config?model=large")
         yield "reload", self._ask("POST", "/api/v1/config/reload")
         yield from self._on_disk()
@@ -183,10 +183,11 @@ class _Asker:
         yield "verify", self._ask("POST", "/api/v1/models/verify", {"model": f"{MODEL}:Q8_0"})
         yield "remove", self._ask("DELETE", f"/api/v1/models?model={MODEL}:Q8_0")
 
-    def _ask(self, method: str, path: str, body: Json = None, without: str = "") -> Example:
-        """`without`: a key of the answer that the page shows elsewhere."""
+    def _ask(self, method: str, path: str, body: Json = None, without: Sequence[str] = ()) -> Example:
+        """`without`: keys of the answer that the page shows elsewhere."""
         answer = self._plain(self._daemon.http.request(method, path, json=body).json())
-        answer.pop(without, None)
+        for key in without:
+            answer.pop(key, None)
         return Example(method, path, body, answer)
 
     def _plain(self, value: Json, key: str = "") -> Json:

@@ -14,7 +14,7 @@ from supervisor.cli.exits import DOES_NOT_FIT, OK
 from supervisor.cli.launching import add_launch_options, launch_options
 from supervisor.cli.loading import parse_target
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import bold, dim, note, print_json, print_table, say, size
+from supervisor.cli.render import bold, dim, duration, note, print_json, print_table, say, size
 
 VERB = Verb(
     summary="show where a model would go, and why",
@@ -44,6 +44,12 @@ _COLUMNS = {  # in llama.cpp's order of allocating; a column without a byte is n
     "reserve": "RESERVE",
 }
 _GIB = 1 << 30
+
+_SOURCES = {
+    "measured": "by what this machine was measured to do",
+    "learned": "by what this model was here before",
+    "published": "a first guess from published figures: `bench` measures this machine",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +109,8 @@ def _show(found: Json) -> None:
     print_table(headers, rows)
     print()
     say(_context(found))
+    if found["speed"]:
+        say(speed_text(found["speed"]))
     for engine, model in zip(found["evict"], found["evict_models"], strict=True):
         print(f"must leave first: engine {engine} ({model})")
     for reason in found["why"]:
@@ -121,6 +129,22 @@ def _context(found: Json) -> str:
         f"wanted {found['wanted_ctx']:,}, at most {found['fitting_ctx']:,} on these devices, "
         f"the model's own {found['native_ctx']:,}"
     )
+
+
+def speed_text(speed: Json) -> str:
+    """Format a foretold speed, and where it comes from."""
+    decode = {int(depth): value for depth, value in speed["decode_tokens_per_second"].items()}
+    deepest = max(decode)
+    behind = f" ({_rate(decode[deepest])} behind {deepest:,} tokens)" if deepest else ""
+    seconds = speed["first_token_seconds"]
+    after = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+    first = f"first token of a prompt of {speed['prompt_tokens']:,} after ≈ {after}"
+    return f"speed: ≈ {_rate(decode[0])} t/s{behind}, {first}; {_SOURCES[speed['from']]}"
+
+
+def _rate(tokens: float) -> str:
+    """Format tokens per second: as many digits as are foretold, `1,670`, `38` or `0.42`."""
+    return f"{float(f'{tokens:.3g}'):,.0f}" if tokens >= 10 else f"{tokens:.2g}"
 
 
 def _show_refusal(found: Json) -> None:

@@ -1,0 +1,59 @@
+"""The seconds that a machine's devices take for a unit of work of each kind, and where these figures come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from supervisor.core.gguf import TENSOR_TYPES
+from supervisor.core.speed.work import Work
+
+Source: TypeAlias = Literal["measured", "learned", "published"]
+"""Where a figure comes from.
+
+`measured`: runs of generated models on this device. `learned`: requests that this model answered. `published`: its
+maker's figures, or a careful guess.
+"""
+
+_BITS = {kind.name: 8 * kind.type_size / kind.block for kind in TENSOR_TYPES.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Seconds per unit by kind of work, of one device."""
+
+    seconds: Mapping[str, float]
+    source: Source = "published"
+
+    def of(self, kind: str) -> float:
+        """Return the seconds per unit. A type of weights that was not timed counts as the one nearest in size."""
+        found = self.seconds.get(kind)
+        if found is not None:
+            return found
+        name, _, type_ = kind.partition(":")
+        near = [known for known in self.seconds if known.startswith(f"{name}:")] if type_ else []
+        bits = _BITS.get(type_, 16.0)
+        best = min(near, key=lambda known: (abs(_BITS.get(known.partition(":")[2], 16.0) - bits), known), default=None)
+        return self.seconds[best] if best else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSpeed:
+    """The rates of every device, the host (`CPU`) included."""
+
+    devices: Mapping[str, Rates] = field(default_factory=dict)
+
+    def seconds(self, work: Work) -> float:
+        """Return the time of the work: devices wait for one another, so theirs add up."""
+        return sum(
+            amount * self._rates(device).of(kind) for device, kinds in work.items() for kind, amount in kinds.items()
+        )
+
+    def source(self, work: Work) -> Source:
+        """Return the least sure source among the devices that have any layer to run."""
+        sources = {self._rates(device).source for device, kinds in work.items() if "layer" in kinds}
+        return "measured" if sources == {"measured"} else "published"
+
+    def _rates(self, device: str) -> Rates:
+        return self.devices.get(device, Rates({}))
