@@ -188,6 +188,12 @@ def test_paths_that_are_in_no_row_count_as_one(daemon: RunningDaemon, agent: str
     assert {one["path"] for one in ended(daemon, agent, 3)} == {"/upstream/MODEL/*"}
 
 
+def test_below_upstream_a_model_that_is_not_there_is_not_in_it(daemon: RunningDaemon, agent: str) -> None:
+    assert daemon.http.post(f"/upstream/nobody{CHAT}", json=said("hello")).status_code == 404
+    assert daemon.http.post(CHAT, json=said("hello", "nobody")).status_code == 404
+    assert [one["path"] for one in ended(daemon, agent)] == [CHAT]
+
+
 def test_a_key_is_told_by_its_name_and_one_for_some_models_may_not_look(daemon: RunningDaemon, agent: str) -> None:
     rules = {"name": "bot", "scopes": ["infer", "read"], "models": ["talker"]}
     key = daemon.http.post("/api/v1/keys", json=rules).json()["key"]
