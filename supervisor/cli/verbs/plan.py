@@ -135,11 +135,16 @@ def speed_text(speed: Json) -> str:
     """Format a foretold speed, and where it comes from."""
     decode = {int(depth): value for depth, value in speed["decode_tokens_per_second"].items()}
     deepest = max(decode)
-    behind = f" ({decode[deepest]:.3g} behind {deepest:,} tokens)" if deepest else ""
+    behind = f" ({_rate(decode[deepest])} behind {deepest:,} tokens)" if deepest else ""
     seconds = speed["first_token_seconds"]
     after = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
     first = f"first token of a prompt of {speed['prompt_tokens']:,} after ≈ {after}"
-    return f"speed: ≈ {decode[0]:.3g} t/s{behind}, {first}; {_SOURCES[speed['from']]}"
+    return f"speed: ≈ {_rate(decode[0])} t/s{behind}, {first}; {_SOURCES[speed['from']]}"
+
+
+def _rate(tokens: float) -> str:
+    """Format tokens per second: as many digits as are foretold, `1,670`, `38` or `0.42`."""
+    return f"{float(f'{tokens:.3g}'):,.0f}" if tokens >= 10 else f"{tokens:.2g}"
 
 
 def _show_refusal(found: Json) -> None:
