@@ -54,6 +54,7 @@ def steps() -> tuple[Step, ...]:
         Step(Shape("q8_0", 1024, 4, 16, 4, 768, experts=32, used=4), (_SHORT, _LONG)),
         Step(Shape("q8_0", 512, 6, 8, 8, 512), (_SHORT, 1024, 2048), small=True),
         Step(Shape("q8_0", 512, 6, 8, 2, 512), (_SHORT, 1024, 2048), small=True),
+        Step(Shape("q8_0", 1024, 6, 8, 1, 512), (_SHORT, 2048), small=True),
     )
 
 
