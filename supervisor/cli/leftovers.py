@@ -43,8 +43,9 @@ class Kind:
     whole: tuple[str, ...] = ()
 
 
+_DATABASES = ("state.db", "state.db[-.]*", "history.db", "history.db[-.]*")
 _STATE = Kind(
-    files=("endpoint.json", "daemon.lock", "keys.json", "chat_history", "state.db", "state.db[-.]*"),
+    files=("endpoint.json", "daemon.lock", "keys.json", "chat_history", *_DATABASES),
     folders={"logs": Kind(("*.log", "*.log.[0-9]")), "children": Kind(("*.json",)), "chats": Kind(("*.md",))},
 )
 _CACHE = Kind(

@@ -157,8 +157,6 @@ def _configured(options: DaemonOptions, env: Mapping[str, str], where: Places) -
     file = find_config(options.config, env, Path.cwd(), where.config)
     start = Start(options.host, options.port, options.engine, options.insecure or options.host is not None)
     loaded = options.over(load(file, env, start))
-    if file is not None:
-        _log.info("config_file", path=str(file))
     return Configured(loaded.settings, file, loaded)
 
 

@@ -96,6 +96,8 @@ class RelayingProtocol(asyncio.Protocol):
         """Find out whether there is a place for the connection."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
         self.flow = Flow(self.transport)
+        name = transport.get_extra_info("sockname")
+        self._address = (name[0], name[1]) if isinstance(name, tuple) else None  # at which the client has arrived
         self._scheme = "http" if transport.get_extra_info("sslcontext") is None else "https"
         self._server.connections.add(cast(Any, self))
         self._deadline.within(self._limits.head_s)
@@ -229,6 +231,7 @@ class RelayingProtocol(asyncio.Protocol):
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": self.parser.get_http_version(),
+            "server": self._address,
             "scheme": self._scheme,
             "method": self.parser.get_method().decode("ascii"),
             "root_path": "",

@@ -151,11 +151,19 @@ def test_head_is_get_without_a_body(loaded: RunningDaemon, path: str) -> None:
     assert head["content-type"] == full_head["content-type"]
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/health", "/nowhere", "*"])
-def test_options_that_is_no_preflight_has_an_answer(loaded: RunningDaemon, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "refusal"),
+    [
+        ("/v1/chat/completions", (405, "method_not_allowed")),
+        ("/health", (405, "method_not_allowed")),
+        ("/nowhere", (404, "route_not_found")),
+        ("*", (404, "route_not_found")),
+    ],
+)
+def test_options_that_is_no_preflight_has_an_answer(loaded: RunningDaemon, path: str, refusal: tuple[int, str]) -> None:
     with asked(loaded, request("OPTIONS", path), request("GET", "/health")) as reader:
         status, _, body = reader.answer()
-        assert (status, json.loads(body)["error"]["code"]) == (404, "route_not_found")
+        assert (status, json.loads(body)["error"]["code"]) == refusal
         assert reader.answer()[2] == b'{"status":"ok"}'
 
 

@@ -70,9 +70,9 @@ def test_an_error_of_the_guard_has_the_form_of_the_path_s_api(daemon: RunningDae
 def test_errors_of_the_framework_have_the_form_of_the_path_s_api(daemon: RunningDaemon) -> None:
     answer = daemon.http.get("/v1/messages", headers={"x-api-key": KEY})
     assert (answer.status_code, answer.json()["type"], answer.json()["error"]["type"]) == (
-        404,
+        405,
         "error",
-        "not_found_error",
+        "invalid_request_error",
     )
 
 
