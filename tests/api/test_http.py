@@ -213,7 +213,7 @@ def test_a_client_of_http_1_0_that_leaves_frees_its_slot(loaded: RunningDaemon) 
         assert client.recv(1 << 16)
         wait_until(lambda: loaded.busy_slots("talker") == 1, "it is answered")
     wait_until(lambda: loaded.busy_slots("talker") == 0, "its slot is free")
-    assert loaded.http.get("/api/v1/requests").json() == {"requests": []}
+    wait_until(loaded.at_rest, "nothing is in flight")
 
 
 def test_requests_that_are_sent_ahead_are_answered_in_their_order(loaded: RunningDaemon) -> None:
@@ -239,7 +239,7 @@ def test_what_concerns_one_connection_stays_on_it(loaded: RunningDaemon, path: s
 
 def nothing_left(daemon: RunningDaemon, files: int) -> bool:
     status = daemon.model("talker")
-    idle = daemon.http.get("/api/v1/requests").json() == {"requests": []} and daemon.busy_slots("talker") == 0
+    idle = daemon.at_rest() and daemon.busy_slots("talker") == 0
     return idle and (status["leases"], status["waiting"]) == (0, 0) and open_files(daemon) <= files
 
 

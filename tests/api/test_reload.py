@@ -111,7 +111,7 @@ def test_how_calls_are_looked_for_changes_in_the_run(home: Path, engine_binary: 
 
 
 def watched(daemon: RunningDaemon) -> int:
-    counts: int = daemon.http.get("/api/v1/toolcalls").json()["models"].get("one", {"answers": 0})["answers"]
+    counts: int = daemon.tool_calls().get("one", {"answers": 0})["answers"]
     return counts
 
 

@@ -84,7 +84,7 @@ def test_nothing_is_left_of_what_was_aborted(daemon: RunningDaemon, both: tuple[
         assert results["message_abort"]
         assert "Timeout" in results["timeout"]["error"]
     wait_until(lambda: daemon.busy_slots("talker") == 0, "aborted answers have freed their slots")
-    assert daemon.http.get("/api/v1/requests").json() == {"requests": []}
+    wait_until(daemon.at_rest, "nothing is in flight")
 
 
 def test_a_model_that_is_not_there_has_the_sdks_own_error(daemon: RunningDaemon) -> None:

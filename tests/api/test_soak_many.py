@@ -133,7 +133,7 @@ def at_rest(daemon: RunningDaemon) -> tuple[int, int]:
     """Tasks and open files once nothing is loaded and nobody asks."""
     assert daemon.http.get("/unload").status_code == 200
     wait_until(lambda: not psutil.Process(daemon.pid).children(), "the end of every engine")
-    wait_until(lambda: not daemon.http.get("/api/v1/requests").json()["requests"], "the end of every request")
+    wait_until(daemon.at_rest, "the end of every request")
     return tasks(daemon), psutil.Process(daemon.pid).num_fds()
 
 

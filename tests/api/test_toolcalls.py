@@ -55,7 +55,7 @@ class Talkers:
             return stream.get_final_completion()
 
     def counts(self, model: str) -> Any:
-        return self.daemon.http.get("/api/v1/toolcalls").json()["models"][model]
+        return self.daemon.tool_calls()[model]
 
 
 HERMES = {

@@ -123,7 +123,7 @@ def test_what_the_engine_s_parser_swallows_comes_all_the_same(daemon: RunningDae
     assert streamed(daemon, f"{name}/swallowed/off") == ((), "", "stop"), "the engine still swallows it"
     for mode in ("auto", "recover"):
         assert streamed(daemon, f"{name}/swallowed/{mode}") == (SWALLOWED[name].calls, "", "tool_calls")
-    counts = daemon.http.get("/api/v1/toolcalls").json()["models"]
+    counts = daemon.tool_calls()
     assert counts[f"{name}/swallowed/recover"]["recovered"] == {"hermes": 1}
     whole = {"messages": [{"role": "user", "content": "How is it?"}], "tools": OFFERED, "max_tokens": 300}
     answer = daemon.http.post("/v1/chat/completions", json={**whole, "model": f"{name}/swallowed/recover"}).json()

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,6 @@ class Cli:
         self.state = folder / "home"
         own = ("SUPERVISOR_", "XDG_", "HF_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-        (folder / "run").mkdir(mode=0o700, exist_ok=True)
         self.env = {
             **kept,
             **NO_HUB,
@@ -49,7 +50,7 @@ class Cli:
             "HOME": str(folder),
             "SUPERVISOR_HOME": str(self.state),
             "SUPERVISOR_ENGINES": str(folder / "engines"),
-            "XDG_RUNTIME_DIR": str(folder / "run"),
+            "XDG_RUNTIME_DIR": _runtime(folder).name,
             **env,
         }
 
@@ -82,6 +83,12 @@ class Cli:
     @staticmethod
     def argv(*arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "supervisor", *arguments]
+
+
+@cache
+def _runtime(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    """A short folder for each home, as sockets live below it: with a long one all homes would share the system's."""
+    return tempfile.TemporaryDirectory(prefix="run-")
 
 
 @pytest.fixture

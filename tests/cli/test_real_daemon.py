@@ -215,7 +215,9 @@ def test_a_folder_with_one_model_is_that_model(real: Cli, tmp_path: Path, script
     assert loaded.json()["model"] == "one", loaded.err
     (folder / "two.gguf").symlink_to(model)
     assert "holds 2 models; name one: one.gguf, two.gguf." in real("load", "./models").err
-    assert "holds no model" in real("load", str(tmp_path / "run")).err
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "holds no model" in real("load", str(empty)).err
 
 
 def test_bench_times_a_model_through_the_daemon(real: Cli) -> None:

@@ -55,6 +55,19 @@ class RunningDaemon:
         body = {"model": model, "messages": [{"role": "user", "content": content}], **more}
         return self.http.post("/v1/chat/completions", json=body)
 
+    def at_rest(self) -> bool:
+        """Whether no request is in flight; what the ended ones counted is counted then.
+
+        A client that stops at the last event of a stream is some moments ahead of that.
+        """
+        return self.http.get("/api/v1/requests").json() == {"requests": []}
+
+    def tool_calls(self) -> dict[str, Any]:
+        """What was counted of tool calls by now, by model."""
+        wait_until(self.at_rest, "all requests have ended")
+        counts: dict[str, Any] = self.http.get("/api/v1/toolcalls").json()["models"]
+        return counts
+
     def engine_socket(self, model: str) -> str:
         """The Unix socket of the model's engine, from its command line."""
         argv = psutil.Process(self.model(model)["pid"]).cmdline()
