@@ -89,6 +89,13 @@ def test_blocks_of_code_are_blocks_of_code(built: Path) -> None:
         assert "```" not in text, page.name
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_drawing_needs_a_script(page: str) -> None:
+    """Draw it as SVG, or say it as a table: the site loads no script that turns a text into a drawing."""
+    fences = re.findall(r"^ *```(\w+)", (DOCS / page).read_text("utf-8"), re.MULTILINE)
+    assert not {"mermaid", "dot", "graphviz", "plantuml"} & set(fences)
+
+
 @pytest.mark.parametrize(
     ("line", "becomes"),
     [

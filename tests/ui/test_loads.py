@@ -86,9 +86,7 @@ def test_a_file_that_was_never_known_says_why_it_cannot_be_loaded(gated: Gated, 
     expect(section(page, "Plan").get_by_role("slider")).to_have_count(0)
 
 
-def test_a_file_that_was_mended_is_planned_again(
-    gated: Gated, tmp_path: Path, scripted_model: ScriptedModel
-) -> None:
+def test_a_file_that_was_mended_is_planned_again(gated: Gated, tmp_path: Path, scripted_model: ScriptedModel) -> None:
     file = tmp_path / "cut.gguf"
     file.write_bytes(b"GGUF and nothing more")
     gated.tab.refused = {422}
