@@ -117,6 +117,22 @@ def test_a_page_of_a_folder_names_the_projects_files_from_there() -> None:
     assert site.adapted("[a](../hub.md)", "recipes/x.md") == "[a](../hub.md)"
 
 
+def test_a_link_says_the_title_of_its_page_and_not_its_file() -> None:
+    assert (
+        site.titled("Read [hub.md](hub.md#x), [it](rest.md).", DOCS)
+        == "Read [Models of the hub](hub.md#x), [it](rest.md)."
+    )
+    assert site.titled("[../hub.md](../hub.md)", DOCS / "recipes") == "[Models of the hub](../hub.md)"
+    assert site.titled("[gone.md](gone.md) `[hub.md]`", DOCS) == "[gone.md](gone.md) `[hub.md]`"
+
+
+def test_no_page_of_the_site_names_pages_by_their_files(built: Path) -> None:
+    named = [
+        found for page in built.glob("*.html") for found in re.findall(r">([a-z-]+\.md)</a>", page.read_text("utf-8"))
+    ]
+    assert named == []
+
+
 CODES = {code: meaning for codes in trouble_page.areas().values() for code, meaning in codes.items()}
 
 
