@@ -6,11 +6,13 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi import Request
+from starlette.types import Message
 from structlog.testing import capture_logs
 
 from supervisor.api.history import pages, told
@@ -170,12 +172,12 @@ async def test_clients_questions_take_turns_and_the_daemon_s_own_waits_for_one(p
     history = History(table, lambda: Kept(1, 100), Clock())
     goes_on = threading.Event()
 
-    def asked(name: str) -> str:
+    def asked(name: str, _: HistoryTable) -> str:
         assert goes_on.wait(PATIENCE)
         order.append(name)
         return name
 
-    clients = [asyncio.ensure_future(history.ask(lambda _, name=name: asked(name))) for name in "abcd"]
+    clients = [asyncio.ensure_future(history.ask(partial(asked, name))) for name in "abcd"]
     await asyncio.sleep(0)
     own = asyncio.ensure_future(history.answered("m"))
     own.add_done_callback(lambda _: order.append("own"))
@@ -215,7 +217,12 @@ async def test_pages_are_written_by_the_thread_of_the_history(path: Path, monkey
         return f"{len(found)} {first}"
 
     assert [page async for page in pages(history, Wanted(), write)] == [f"{MOST_ROWS} True", "1 False"]
-    client = Request({"type": "http"}, asyncio.Event().wait)
+
+    async def stays() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    client = Request({"type": "http"}, stays)
     answer = await told(client, history, lambda _: Seen(a=1))
     assert (answer.body, answer.media_type) == (b'{"a":1}', "application/json")
     assert {name.rpartition("_")[0] for name in threads} == {"history"}
