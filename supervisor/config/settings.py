@@ -55,6 +55,12 @@ _DEFAULT = Policy()
 _LIMITS = SchedulerLimits()
 
 
+class TracingSettings(_Strict):
+    """The collector that gets a trace of every request, by OTLP over HTTP; null: as OpenTelemetry's variables say."""
+
+    endpoint: Url | None = None
+
+
 class ServerSettings(_Strict):
     """The address of the daemon, and who may use it."""
 
@@ -89,6 +95,7 @@ class ServerSettings(_Strict):
     log_format: LogFormat = "text"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
+    tracing: TracingSettings = TracingSettings()
 
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Return host and port of every address to listen on, the main one first."""

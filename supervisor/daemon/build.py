@@ -66,6 +66,7 @@ from supervisor.service.restore import Remembered
 from supervisor.service.smoke import SmokeTest
 from supervisor.service.statuses import Statuses
 from supervisor.service.tallies import Tallies
+from supervisor.service.tracing import Tracing
 from supervisor.service.trials import Trials
 from supervisor.system.child import StopGrace
 from supervisor.system.logs import LogControl
@@ -89,6 +90,7 @@ class World:
     door: Door
     keys: Keys
     history: History
+    tracing: Tracing | None
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def build_engines(world: World) -> Engines:
     remembered = Remembered(learning, built.registry)
     share = settings.memory_watch.share
     tallies = Tallies()
-    records = Records(world.history, tallies, time.time)
+    records = Records(world.history, tallies, time.time, None if world.tracing is None else world.tracing.engine)
     edges = Edges(built.registry, planner, built.lookout, launcher, remembered, share, records)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
     return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool)
@@ -258,6 +260,7 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         ),
         media=Media(current.view(fetch_rules)),
         observer=engines.records.request,
+        begins=None if world.tracing is None else world.tracing.begin,
     )
 
 

@@ -44,6 +44,7 @@ from supervisor.service.history import History, Kept
 from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
+from supervisor.service.tracing import tracing_of
 from supervisor.store import Database
 from supervisor.store.history import HistoryTable
 from supervisor.store.keyfile import KeyFile
@@ -111,6 +112,9 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
         history = History(HistoryTable.open(where.history), current.view(_kept), time.time)
+        tracing = tracing_of(settings.server.tracing.endpoint, env)
+        if tracing is not None:
+            open_to.callback(tracing.close)
         with (
             contextlib.closing(learning),
             contextlib.closing(history),
@@ -123,7 +127,7 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
                 time.time,
             )
             door = Door(listeners, shares, [host for host, _ in addresses], certificates_of(settings.server))
-            world = World(current, source, where, env, prober, learning, own_log, control, door, keys, history)
+            world = World(current, source, where, env, prober, learning, own_log, control, door, keys, history, tracing)
             runner.run(_serve(world, build_engines(world), manager))
     return 0
 

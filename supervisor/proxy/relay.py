@@ -30,7 +30,7 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
-from supervisor.proxy.account import Account, Observer, ignored
+from supervisor.proxy.account import Account, Begins, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
@@ -54,7 +54,7 @@ class Relaying:
     """The parts that all relayed paths share.
 
     render_error: status, body and headers for an error, in the form of the paths' API.
-    observer: is told of every request when it has ended.
+    observer: is told of every request when it has ended. begins: a trace of each; None: there are none.
     """
 
     pool: Pool
@@ -67,6 +67,14 @@ class Relaying:
     naming: Naming
     media: Media = field(default_factory=Media)
     observer: Observer = field(default=ignored)
+    begins: Begins | None = None
+
+    def account(self, path: str, scope: Scope) -> Account:
+        """Return the account of a request that arrives now, on a path of the table."""
+        account = Account(self.observer, path, scope, key_of(scope))
+        if self.begins is not None:
+            account.traced(self.begins, scope)
+        return account
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -84,7 +92,7 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), self.route.api)
-        account = Account(self.relaying.observer, self.route.path, scope, key_of(scope))
+        account = self.relaying.account(self.route.path, scope)
         try:
             with account, self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
