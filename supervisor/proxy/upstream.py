@@ -161,6 +161,8 @@ class UpstreamEndpoint:
                     self._account(scope, request, target) as account,
                     metered(account, asked, target, room.size) as meter,
                 ):
+                    if self.relaying.capturing is not None and said is not None:
+                        await self.relaying.capturing.begin(scope, account, said, responder)
                     spender = key if generates or vectors else None
                     acquire = self._acquire(model, Patience.of(scope), spender, (target, said))
                     await self._with_lease(request, (call, acquire), generation, (responder, meter))
