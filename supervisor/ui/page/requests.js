@@ -5,6 +5,7 @@ import { remove } from "./api.js";
 import { useStore } from "./store.js";
 import { duration } from "./format.js";
 import { Act, Problem, placeOf, useClock } from "./widgets.js";
+import { Captured } from "./captured.js";
 import { History } from "./history.js";
 
 export function Requests() {
@@ -19,6 +20,7 @@ export function Requests() {
       ${all.length ? html`<${InFlight} requests=${all} onError=${setError} />` : html`<p class="empty">No request is running or waiting.</p>`}
     </section>
     <${History} models=${[...models.keys()]} />
+    <${Captured} models=${[...models.keys()]} />
   `;
 }
 
