@@ -79,7 +79,7 @@ def framework(services: Services, relayed: Mapping[str, ASGIApp] = MappingProxyT
     """
     about = "Manages and relays to llama.cpp engines."
     app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
-    app.state.services, app.state.relayed = services, relayed
+    app.state.services, app.state.replays = services, relayed
     for one in _ROUTERS:
         app.include_router(one)
     app.add_exception_handler(SupervisorError, _supervisor_error)

@@ -73,7 +73,7 @@ async def replay(id: Number, body: Replay, captures: CapturesOf, request: Reques
     route = route_asked(one.record.path)
     assert route is not None  # else it could not be sent again
     changes = {"model": body.model or one.record.model} | ({} if body.stream is None else {"stream": body.stream})
-    return _Again(request.app.state.relayed[route.path], route.path, set_fields(one.asked.encode(), changes))
+    return _Again(request.app.state.replays[route.path], route.path, set_fields(one.asked.encode(), changes))
 
 
 @router.delete("/{id}", **shaped(CapturesDeleted))

@@ -225,7 +225,7 @@ class CaptureSettings(_Strict):
 
     models: Names = ()
     keys: Names = ()
-    max_mib: Annotated[Mebibytes, Field(ge=1, le=65_536)] = 64
+    max_mib: BodyMebibytes = 64
     max_records: Annotated[int, Field(ge=1, le=100_000)] = 1000
     max_record_kib: Annotated[int, Field(ge=1, le=4096)] = 256
 

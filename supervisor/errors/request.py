@@ -134,7 +134,7 @@ class RequestNotFound(RequestError):
 
 
 class RecordNotFound(RequestError):
-    """The history has no such record, or no more; likewise captures."""
+    """The history or the captured requests have no such record, or no more."""
 
     code = "record_not_found"
     status = 404
