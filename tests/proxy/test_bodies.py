@@ -63,7 +63,7 @@ class _Engine:
         yield cast(EngineResponse, _Answer(ANSWER, "text/event-stream"))
 
     def send(
-        self, method: str, target: str, body: Payload, content_type: str
+        self, method: str, target: str, body: Payload, content_type: str, more: str = ""
     ) -> AbstractAsyncContextManager[EngineResponse]:
         return self.post(target, body)
 
