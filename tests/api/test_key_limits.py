@@ -227,6 +227,28 @@ def test_a_client_that_wants_no_account_of_tokens_has_used_them(
     assert found["completion_tokens"] == 4
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/upstream/open-model/v1/messages"])
+@pytest.mark.parametrize("name", ["stop", "usage", "timings"])
+def test_a_tool_call_with_arguments_like_an_account_hides_no_tokens(
+    daemon: RunningDaemon, path: str, name: str
+) -> None:
+    """In Anthropic's own form arguments are JSON, in which a model could write what the engine tells of tokens."""
+    said = {"stop": False, "usage": {"output_tokens": 0}, "timings": {"predicted_n": 0}}[name]
+    schema = {
+        "type": "object",
+        "properties": {name: {"enum": [said]}},
+        "required": [name],
+        "additionalProperties": False,
+    }
+    tools = [{"name": "get_weather", "input_schema": schema}]
+    forced = {"tools": tools, "tool_choice": {"type": "any"}, "tool_calls": "off"}
+    with holder(daemon, f"{name}-{path.count('/')}", models=["open-*"]) as client:
+        answer = client.post(path, json={"model": "open-model", **SAID, **forced, "max_tokens": 64})
+        assert answer.json()["content"][-1]["input"] == {name: said}, answer.text
+        used = usage(daemon, f"{name}-{path.count('/')}")
+    assert used["prompt_tokens"] > 0 < used["completion_tokens"]
+
+
 @pytest.mark.parametrize(
     "more", [{"n_cmpl": 3}, {"n_cmpl": 3, "stream": True}, {"n": 1, "n_cmpl": 3, "stream": True}], ids=str
 )
