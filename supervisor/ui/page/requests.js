@@ -6,6 +6,7 @@ import { useStore } from "./store.js";
 import { watch } from "./live.js";
 import { count, duration, speed } from "./format.js";
 import { Act, Problem, placeOf, useClock } from "./widgets.js";
+import { Captured } from "./captured.js";
 import { History } from "./history.js";
 
 export function Requests() {
@@ -21,6 +22,7 @@ export function Requests() {
       ${all.length ? html`<${InFlight} requests=${all} onError=${setError} />` : html`<p class="empty">No request is running or waiting.</p>`}
     </section>
     <${History} models=${[...models.keys()]} />
+    <${Captured} models=${[...models.keys()]} />
   `;
 }
 
