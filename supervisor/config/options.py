@@ -15,6 +15,7 @@ from supervisor.config.base import (
     Number,
     Override,
     Path,
+    Sizes,
     Strict,
     Text,
     at_most,
@@ -110,5 +111,6 @@ _MAKERS: Mapping[type, Callable[[Any], Annotation]] = {
     kinds.Many: _many,
     kinds.Words: _words,
     kinds.Variables: _variables,
+    kinds.Sizes: lambda _: Sizes,
     kinds.Json: lambda _: JsonObject,
 }

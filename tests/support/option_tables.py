@@ -45,6 +45,7 @@ _VALUES: Mapping[type, Callable[[Any], str]] = {
     kinds.Many: lambda kind: f"list of {_plural(value(kind.item))}",
     kinds.Words: lambda _: "list of texts",
     kinds.Variables: lambda _: "texts by name",
+    kinds.Sizes: lambda _: "MiB by name",
     kinds.Json: lambda _: "object",
 }
 
