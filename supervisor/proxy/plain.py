@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from supervisor.core.engine_output.errors import foreign_error
+from supervisor.core.engine_output.foreign import foreign_error
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.routes import Route
 from supervisor.core.stream.filter import StreamFilter

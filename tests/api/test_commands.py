@@ -92,7 +92,8 @@ def test_more_requests_than_slots_wait(daemon: RunningDaemon) -> None:
     assert daemon.model("socket")["n_slots"] == 1
     body = {"model": "socket", "messages": [{"role": "user", "content": "for ever"}], "stream": True}
     with daemon.http.stream("POST", "/v1/chat/completions", json=body) as one:
-        next(one.iter_lines())
+        lines = one.iter_lines()  # whoever lets go of it, leaves
+        next(lines)
         with daemon.http.stream("POST", "/v1/chat/completions", json=body | {"max_tokens": 1}) as other:
             wait_until(lambda: daemon.model("socket")["waiting"] == 1, "the second request waits")
             one.close()
@@ -167,7 +168,7 @@ def test_an_engine_that_dies_is_started_again(daemon: RunningDaemon, model: str)
 
 def test_its_log_is_kept_and_its_environment_is_the_configured_one(daemon: RunningDaemon) -> None:
     daemon.chat("socket", "hi")
-    text = daemon.http.get("/api/v1/models/logs", params={"model": "socket"}).text
+    text = daemon.http.get("/api/v1/logs", params={"model": "socket"}).text
     assert "TOKEN=abc" in text
 
 

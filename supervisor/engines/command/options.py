@@ -64,7 +64,7 @@ class CommandOptions:
 
     @cached_property
     def service(self) -> Service:
-        """How it is asked."""
+        """Way in which it is asked."""
         paths = (route_of(path) for path in self.apis)
         return Service(frozenset(row.path for row in paths if row is not None), self.model_name, plain=True)
 
