@@ -29,7 +29,7 @@ Annotation: TypeAlias = Any
 """A type that is made while the program runs."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
-_Table = TypeVar("_Table", bound=LaunchOptions)
+_Table = TypeVar("_Table")
 
 
 class LoraSettings(Strict):

@@ -184,7 +184,7 @@ class ModelSettings(DefaultSettings):
     """A model of the catalogue.
 
     `source` is `demo`, a path (it begins with `.`, `/` or `~`, or ends in `.gguf`) of a file or folder,
-    `owner/repo:quant`, or `command` (docs/engines.md); `file` is a path however it looks. With neither it is the one
+    `owner/repo:quant`, or `command` (docs/commands.md); `file` is a path however it looks. With neither it is the one
     of that name in `models_dir`.
     """
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from supervisor.core.options import LaunchOptions, Option, kinds, options_of
+from supervisor.engines.command.options import CommandOptions
 from tests.support.made import ROOT, Made
 
 _PLAIN = 100_000  # an upper bound beyond which nobody asks for it
@@ -81,6 +82,11 @@ PARTS = (
         ROOT / "docs" / "launch.md",
         re.compile(r"\| option \| value \| who \| meaning \|\n(?:\|.*\|\n)+"),
         lambda: table(options_of(LaunchOptions)),
+    ),
+    Made(
+        ROOT / "docs" / "commands.md",
+        re.compile(r"\| option \| value \| who \| meaning \|\n(?:\|.*\|\n)+"),
+        lambda: table(options_of(CommandOptions)),
     ),
     Made(
         ROOT / "config.example.yaml",

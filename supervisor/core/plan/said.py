@@ -46,7 +46,7 @@ class Seat:
         return None
 
     def to_json(self) -> dict[str, object]:
-        """Return the object of `plan --json` (docs/engines.md)."""
+        """Return the object of `plan --json` (docs/commands.md)."""
         return {
             "fits": True,
             "model": self.model,
