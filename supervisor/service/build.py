@@ -106,8 +106,8 @@ def parts(
     lookout = Lookout(site.look(program), current.view(_rules))
     registry = configured_models(current.settings)
     reading = Reading(fetcher, program, learning, headers, where.cache)
-    variants = Variants(fetcher.hub, reading, lookout)
     commands, foreteller = Commands(program, env, site.cores), Foreteller(learning.database, site.cores)
+    variants = Variants(fetcher.hub, reading, lookout, foreteller)
     catalogue = Catalogue(registry, program, fetcher, variants, reading)
     gguf = GgufPlanning(catalogue, program, commands, foreteller)
     return Parts(
