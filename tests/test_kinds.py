@@ -135,7 +135,7 @@ class ScratchLaunching:
         path = str(fresh_socket(self.yard.runtime))
         command = (sys.executable, str(SERVER), "--socket", "${SOCKET}")
         listening, log = Listening(path, {"${SOCKET}": path}), self.yard.log(read.entry.id)
-        manner = CommandManner(CommandOptions(command=command), listening, dict(self.yard.env), log, None)
+        manner = CommandManner(CommandOptions(command=command), listening, (self.yard.env, {}), log, None)
         return Engine(manner, log=log, record_dir=self.yard.records, limits=self.yard.limits())
 
 

@@ -93,13 +93,13 @@ def started() -> Iterator[tuple[str, ast.Call]]:
     for path in sorted((ROOT / "supervisor").rglob("*.py")):
         text = path.read_text("utf-8")
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and _starts(node.func):
+            if isinstance(node, ast.Call) and _starts(node.func, of_engine="engines" in path.parts):
                 yield str(path.relative_to(ROOT / "supervisor")), node
 
 
-def _starts(function: ast.expr) -> bool:
+def _starts(function: ast.expr, *, of_engine: bool) -> bool:
     if not isinstance(function, ast.Attribute):
-        return isinstance(function, ast.Name) and function.id == "Command"  # of an engine
+        return of_engine and isinstance(function, ast.Name) and function.id == "Command"
     owner = ast.unparse(function.value)
     if (owner, function.attr) == ("asyncio", "run"):
         return False

@@ -90,7 +90,12 @@ PARTS = (
     ),
     Made(
         ROOT / "config.example.yaml",
-        re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n# )"),
+        re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n  my-command:|\n# )"),
         lambda: example(options_of(LaunchOptions)),
+    ),
+    Made(
+        ROOT / "config.example.yaml",
+        re.compile(r"(?<=docs/commands\.md has the table\.\n)(?:.*\n)+?(?=\n# )"),
+        lambda: example(options_of(CommandOptions)),
     ),
 )

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from supervisor.core.environment import for_engines
 from supervisor.core.history.records import Spent
 from supervisor.core.launch.fallback import Fallback
 from supervisor.core.models.registry import ModelEntry
@@ -104,7 +103,7 @@ class CommandLaunching:
         entry, yard = read.entry, self.yard
         options = options_of(entry)
         log = yard.log(entry.id)
-        env = {**for_engines(yard.env), **entry.options.env}
+        env = yard.env, entry.options.env
         measured = None
         if not options.is_container:
             identity = options.identity(entry.options.env)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from supervisor.core.engine_output.failures import CRASHED, KILLED, LIBRARY, OUT_OF_MEMORY, Cause
+from supervisor.core.environment import for_engines
 from supervisor.engines.client import Address, EngineClient, EngineUnreachable
 from supervisor.engines.command.measured import Measured
 from supervisor.engines.command.options import READY_AT_ONCE, CommandOptions
@@ -45,13 +46,18 @@ class Listening:
         return tuple(found)
 
 
+def child_env(ours: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of a command: what every engine gets of ours, and the variables of its own."""
+    return {**for_engines(ours), **more}
+
+
 class CommandManner:
     """What is particular to the engine of one command.
 
     Args:
         options: the command's.
         listening: where the engine is to listen.
-        env: its whole environment.
+        env: our own environment, of which it gets a part, and the variables that it gets beside.
         log: gets every line of output.
         measured: what it holds; None: it is in a container, and cannot be measured.
     """
@@ -60,14 +66,15 @@ class CommandManner:
         self,
         options: CommandOptions,
         listening: Listening,
-        env: Mapping[str, str],
+        env: tuple[Mapping[str, str], Mapping[str, str]],
         log: OutputLog,
         measured: Measured | None,
     ) -> None:
         socket = listening.address if isinstance(listening.address, str) else ""
-        self.command = Command(listening.put_in(options.command), env, socket)
+        self.command = Command(listening.put_in(options.command), child_env(*env), socket)
         self.client = EngineClient(listening.address)
         self.broken: asyncio.Future[Cause] = asyncio.get_running_loop().create_future()
+        self._env = env
         self._options = options
         self._listening = listening
         self._log = log
@@ -124,7 +131,7 @@ class CommandManner:
         argv = self._listening.put_in(self._options.stop, PID=str(pid))
         with contextlib.suppress(OSError):
             child = await Child.spawn(
-                argv, env=self.command.env, on_stdout=self._log.write, on_stderr=self._log.write, record_dir=None
+                argv, env=child_env(*self._env), on_stdout=self._log.write, on_stderr=self._log.write, record_dir=None
             )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_S):

@@ -34,6 +34,7 @@ class CommandOptions:
         "the program and its arguments; `${SOCKET}` or `${PORT}` in them is where it is to listen",
         Mark.CONFIGURATION,
         default=(),
+        example='[whisper-server, -m, base.bin, --port, "${PORT}"]',
     )
     ready: LongText = option(
         "",
@@ -42,10 +43,12 @@ class CommandOptions:
         default="/health",
     )
     ready_statuses: HttpStatuses = option(
-        "", "the statuses by which it says there that it is ready", Mark.CONFIGURATION, default=(200,)
+        "", "the statuses by which it says there that it is ready", Mark.CONFIGURATION, default=(200,), example="[200]"
     )
     model_name: Name | None = option("", "what it calls the model; left out: the model's id here", Mark.CONFIGURATION)
-    apis: Names = option("", "the paths that it answers", Mark.CONFIGURATION, default=_APIS)
+    apis: Names = option(
+        "", "the paths that it answers", Mark.CONFIGURATION, default=_APIS, example="[/v1/audio/transcriptions]"
+    )
     slots: Slots = option(
         "", "requests that it answers at the same time; more of them wait", Mark.CONFIGURATION, default=4
     )
@@ -60,6 +63,7 @@ class CommandOptions:
         "what it will hold, by device (`CUDA0: 8g`, `CPU: 2g`); needed until it was measured",
         Mark.CONFIGURATION,
         default={},
+        example="{CPU: 512m}",
     )
 
     @cached_property
