@@ -211,8 +211,9 @@ class Engine:
             self._outcome.set_result(outcome)
 
     def _hear(self, line: bytes, *, out: bool) -> None:
-        self._sign_of_life = asyncio.get_running_loop().time()
         heard = self._manner.hear(line, out=out)
+        if heard is None or not heard.echo:
+            self._sign_of_life = asyncio.get_running_loop().time()
         if heard is not None:
             self._take(heard)
 

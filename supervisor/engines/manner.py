@@ -46,10 +46,14 @@ class ReadyInfo:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What a line of output says of the start: the facts of an engine that is ready, or how far a load is."""
+    """What a line of output says of the start: the facts of an engine that is ready, or how far a load is.
+
+    echo: it tells of a question of ours, so it is no sign of life.
+    """
 
     ready: Mapping[str, object] | None = None
     progress: LoadProgress | None = None
+    echo: bool = False
 
 
 class Manner(Protocol):

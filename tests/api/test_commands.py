@@ -200,3 +200,59 @@ def test_options_of_llama_server_are_refused_by_name(daemon: RunningDaemon) -> N
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "ctx_size")
     estimate = daemon.http.post("/api/v1/estimate", json={"target": "port"})
     assert (estimate.status_code, estimate.json()["error"]["code"]) == (501, "not_supported_by_engine")
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def troubled(engine_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
+    folder = tmp_path_factory.mktemp("troubled")
+    (folder / "taken").touch()
+    unsaid = {key: value for key, value in command("--socket", "${SOCKET}").items() if key != "memory"}
+    models = {
+        "unsaid": unsaid,
+        "huge": {**command("--socket", "${SOCKET}"), "memory": {"CPU": "8t"}},
+        "elsewhere": {**command("--socket", "${SOCKET}"), "memory": {"CUDA7": "8g"}},
+        "ends": {**command("--socket", "/nowhere/${SOCKET}")},
+        "taken": command("--port", "${PORT}", "--taken", str(folder / "taken")),
+    }
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as running:
+        yield running
+
+
+def test_memory_that_nobody_knows_is_asked_for(troubled: RunningDaemon) -> None:
+    answer = troubled.chat("unsaid", "hi")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "memory_unknown")
+    assert "CPU: 2g" in answer.json()["error"]["message"]
+
+
+def test_what_does_not_fit_says_the_numbers(troubled: RunningDaemon) -> None:
+    answer = troubled.chat("huge", "hi")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (507, "does_not_fit")
+    assert "CPU: 8192.0 GiB needed" in answer.json()["error"]["message"]
+    plan = troubled.http.post("/api/v1/plan", json={"target": "elsewhere"}).json()
+    assert (plan["fits"], plan["shortages"][0]["device"]) == (False, "CUDA7")
+    assert "There is no CUDA7 here" in plan["hints"][0]
+
+
+def test_one_that_ends_at_once_says_why(troubled: RunningDaemon) -> None:
+    answer = troubled.chat("ends", "hi")
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "model_load_failed"
+    assert troubled.model("ends")["error"]["log_lines"]
+
+
+def test_a_port_that_was_taken_meanwhile_is_changed(troubled: RunningDaemon) -> None:
+    answer = troubled.chat("taken", "hi")
+    assert answer.status_code == 200, answer.text
+    assert len(troubled.model("taken")["fallbacks"]) == 1
+
+
+def test_a_killed_daemon_takes_its_engines_along(engine_binary: Path) -> None:
+    models = {"a": command("--socket", "${SOCKET}"), "b": command("--port", "${PORT}")}
+    with scratch_home() as home, running_daemon(home, engine_binary, {"models": models}) as daemon:
+        pids = [daemon.load(model)["pid"] for model in models]
+        daemon.process.kill()
+        daemon.process.wait()
+        wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the engines have ended")

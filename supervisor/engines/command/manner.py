@@ -19,7 +19,9 @@ from supervisor.errors import EngineStartFailed
 from supervisor.system import processes
 from supervisor.system.child import Child, ExitStatus, StopGrace
 
-_POLL_S = 0.1
+_FIRST_POLL_S, _LAST_POLL_S = 0.1, 1.0
+_POLLS = 20  # questions for each time that a load is twice as long
+_ECHO = Heard(echo=True)
 _HTTP_S = 5.0
 _STOP_S = 30.0  # what a command may take that ends an engine; containers are given ten seconds by their runners
 _OF_EVERYBODY = frozenset({OUT_OF_MEMORY, KILLED, CRASHED, LIBRARY})
@@ -75,6 +77,7 @@ class CommandManner:
         self.client = EngineClient(listening.address)
         self.broken: asyncio.Future[Cause] = asyncio.get_running_loop().create_future()
         self._env = env
+        self._asking = f"GET {options.ready} ".encode()
         self._options = options
         self._listening = listening
         self._log = log
@@ -85,14 +88,18 @@ class CommandManner:
         """Do nothing: of another program's errors it is not known which of them tell of a broken device."""
 
     def hear(self, line: bytes, *, out: bool) -> Heard | None:
-        """Put the line into the log. It says nothing that is known."""
+        """Put the line into the log, unless it tells of a question of ours. It says nothing that is known."""
+        if self._asking in line:
+            return _ECHO
         self._log.write(line)
         return None
 
     async def found_ready(self) -> Mapping[str, object]:
-        """Ask again and again until it is ready."""
+        """Ask again and again until it is ready; the longer it takes, the less often."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         while not await self._is_ready():  # noqa: ASYNC110 - another process is asked
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(min(_LAST_POLL_S, max(_FIRST_POLL_S, (loop.time() - began) / _POLLS)))
         return {}
 
     async def describe(self, info: Mapping[str, object]) -> ReadyInfo:
