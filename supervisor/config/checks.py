@@ -7,13 +7,14 @@ from functools import partial
 from typing import NamedTuple
 
 from supervisor.config.document import Loc
-from supervisor.config.options import launch_options
+from supervisor.config.options import chosen_from, launch_options
 from supervisor.config.settings import DefaultSettings, ModelSettings, ServerSettings, Settings
-from supervisor.config.sources import DEMO, kind_of
+from supervisor.config.sources import DEMO, engine_of, kind_of
 from supervisor.config.words import nearest
 from supervisor.core.launch.extra import check_env, check_extra
 from supervisor.core.requests.access import is_loopback
 from supervisor.core.text.plaintext import is_name
+from supervisor.engines.kinds import KINDS, NATIVE_KIND
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.system.certificates import server_context
 
@@ -90,6 +91,18 @@ def _model(settings: Settings, name: str, model: ModelSettings) -> Iterator[Comp
         about = ((*loc, "source"), (*loc, "file"), ("models_dir",))
         yield Complaint(loc, "name the model's `source` or `file`", key=True, about=about)
     yield from _options(model, loc)
+    yield from _engine(model, loc)
+
+
+def _engine(model: ModelSettings, loc: Loc) -> Iterator[Complaint]:
+    """Yield options that the model's kind of engine does not know, and what is wrong between its own."""
+    kind = engine_of(model) or NATIVE_KIND
+    others = frozenset().union(*(one.knows for one in KINDS.values())) - kind.knows
+    for name in sorted((others | kind.lacks) & model.model_fields_set):
+        yield Complaint((*loc, name), f"means nothing to the engine of this model ({kind.summary})", key=True)
+    for name, told in kind.complaints(chosen_from(kind.options, model)):
+        place = (*loc, name) if name in model.model_fields_set else loc
+        yield Complaint(place, f"`{name}`: {told}", key=True)
 
 
 def _options(model: DefaultSettings, loc: Loc) -> Iterator[Complaint]:

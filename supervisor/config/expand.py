@@ -15,6 +15,8 @@ from supervisor.config.document import Loc
 MACROS = "macros"
 MOST_CHARACTERS = 1 << 20
 """That references put in, in the whole configuration."""
+PLACES = frozenset({"SOCKET", "PORT", "PID"})
+"""What is put in when an engine is started; here it stays as it is."""
 _DEEPEST = 32  # macros within macros
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
 _REFERENCE = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
@@ -77,9 +79,12 @@ class _Expander:
             self.faults.append(Misuse((MACROS,), "must be a mapping of names to values"))
             return
         for name, value in macros.items():
-            if not _NAME.fullmatch(name) or name == "env":
+            if not _NAME.fullmatch(name) or name == "env" or name in PLACES:
                 self.faults.append(
-                    Misuse((MACROS, name), "a macro's name has letters, digits, _ and -, and is not `env`")
+                    Misuse(
+                        (MACROS, name),
+                        "a macro's name has letters, digits, _ and -, and is none of env, SOCKET, PORT, PID",
+                    )
                 )
             elif isinstance(value, dict | list):
                 self.faults.append(Misuse((MACROS, name), "a macro is a single value"))
@@ -105,6 +110,8 @@ class _Expander:
         name = found.group(1)
         if name is None:
             raise _Unknown("`${` is not closed; write `$${` where no reference is meant")
+        if name in PLACES:
+            return found.group()
         if name.startswith("env."):
             return self._variable(name.removeprefix("env."))
         if name not in self._macros:

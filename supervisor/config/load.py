@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -17,9 +18,9 @@ from supervisor.config.checks import certificates, complaints
 from supervisor.config.document import Document, Loc, NotADocument, Place, read_document
 from supervisor.config.expand import expand
 from supervisor.config.faults import ConfigFault, config_error, fault_at, validation_faults
-from supervisor.config.options import LoraSettings
+from supervisor.config.options import LoraSettings, chosen_from
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
-from supervisor.config.sources import absolute, is_llama_swap, path_of
+from supervisor.config.sources import absolute, engine_of, is_llama_swap, path_of
 from supervisor.core.options import LaunchOptions, names_file, options_of
 from supervisor.errors import ConfigError
 
@@ -268,6 +269,8 @@ def _with_absolute_files(settings: Settings, path: Path | None) -> Settings:
 
 def _source_under(base: Path, model: ModelSettings) -> ModelSettings:
     path = path_of(model)
+    if kind := engine_of(model):
+        return model.model_copy(update=kind.placed(chosen_from(kind.options, model), partial(absolute, base)))
     if path is None:
         return model
     return model.model_copy(update={"file" if model.file is not None else "source": absolute(base, path)})

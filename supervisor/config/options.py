@@ -15,6 +15,7 @@ from supervisor.config.base import (
     Number,
     Override,
     Path,
+    Sizes,
     Strict,
     Text,
     at_most,
@@ -28,7 +29,7 @@ Annotation: TypeAlias = Any
 """A type that is made while the program runs."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
-_Table = TypeVar("_Table", bound=LaunchOptions)
+_Table = TypeVar("_Table")
 
 
 class LoraSettings(Strict):
@@ -110,5 +111,6 @@ _MAKERS: Mapping[type, Callable[[Any], Annotation]] = {
     kinds.Many: _many,
     kinds.Words: _words,
     kinds.Variables: _variables,
+    kinds.Sizes: lambda _: Sizes,
     kinds.Json: lambda _: JsonObject,
 }

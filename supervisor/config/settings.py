@@ -44,6 +44,7 @@ from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogFormat, LogLevel
 from supervisor.core.toolcalls.mode import ToolMode
+from supervisor.engines.kinds import KINDS
 from supervisor.system.certificates import TlsFiles
 
 DEFAULT_HOST = "127.0.0.1"
@@ -186,11 +187,13 @@ class DefaultSettings(ModelOptions, Management):
     """
 
 
+@with_options(row for kind in KINDS.values() if kind.source is not None for row in options_of(kind.options))
 class ModelSettings(DefaultSettings):
     """A model of the catalogue.
 
-    `source` is `demo`, a path (it begins with `.`, `/` or `~`, or ends in `.gguf`) of a file or folder, or
-    `owner/repo:quant`; `file` is a path however it looks. With neither it is the one of that name in `models_dir`.
+    `source` is `demo`, a path (it begins with `.`, `/` or `~`, or ends in `.gguf`) of a file or folder,
+    `owner/repo:quant`, or `command` (docs/commands.md); `file` is a path however it looks. With neither it is the one
+    of that name in `models_dir`.
     """
 
     source: Path | None = None

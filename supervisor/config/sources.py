@@ -10,22 +10,32 @@ from typing import Literal
 
 from supervisor.config.settings import ModelSettings
 from supervisor.core.repository import HubReference, parse_reference
+from supervisor.engines.kind import Kind
+from supervisor.engines.kinds import KINDS
 from supervisor.errors import InvalidRequest
 
 DEMO = "demo"
 _MARKED = re.compile(r"hf://|https?://|hf\.co/|(?:www\.)?huggingface\.co/", re.IGNORECASE)
 _PATH = re.compile(r"[./~]|[A-Za-z]:[\\/]|.*\.gguf$", re.DOTALL)
 
-Kind = Literal["demo", "path", "repo"]
+Form = Literal["demo", "engine", "path", "repo"]
+_ENGINES = {kind.source: kind for kind in KINDS.values() if kind.source is not None}
 
 
-def kind_of(source: str) -> Kind | None:
-    """Return the kind of a `source`; None if it is none of them."""
+def kind_of(source: str) -> Form | None:
+    """Return the kind of a `source`; None if it is none of them. `engine`: the name of a kind of engine."""
     if source == DEMO:
         return "demo"
+    if source in _ENGINES:
+        return "engine"
     if _PATH.match(source) and not _MARKED.match(source):
         return "path"
     return "repo" if _reference(source) is not None else None
+
+
+def engine_of(model: ModelSettings) -> Kind | None:
+    """Return the kind of engine that a model's `source` names; None if it names a file, a repository or nothing."""
+    return _ENGINES.get(model.source or "")
 
 
 def path_of(model: ModelSettings) -> str | None:

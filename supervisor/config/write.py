@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from supervisor.config.document import to_yaml
 from supervisor.core.text.plaintext import one_line
 
-_VARIABLE = re.compile(r"(?<!\$)(\$\{env\.\w+(?::-[^{}]*)?\})")
+_VARIABLE = re.compile(r"(?<!\$)(\$\{(?:env\.\w+(?::-[^{}]*)?|SOCKET|PORT|PID)\})")
 _HEAD = "Configuration of llama-supervisor. `supervisor config check` says what is wrong with it."
 
 
 def as_text(data: Mapping[str, object], comments: Iterable[str] = ()) -> str:
     """Return the data under comments, a line each whatever they contain.
 
-    References to variables (`${env.X}`) stay, every other `${` is taken as it is.
+    References to variables (`${env.X}`) and what is put in at a start (`${PORT}`) stay. Every other `${` is taken as it
+    is.
     """
     body = to_yaml(_escaped(dict(data))) if data else "{}\n"
     return "".join(f"# {one_line(line)}\n" for line in (_HEAD, *comments)) + "\n" + body
@@ -49,7 +50,7 @@ def unique_ids(names: Sequence[str], taken: Iterable[str] = ()) -> list[str]:
 
 
 def _escaped(data: object) -> object:
-    """Return the same data, written so that `expand` gives it back; `${env.…}` is left as it was."""
+    """Return the same data, written so that `expand` gives it back; `${env.…}` and `${PORT}` are left as they were."""
     if isinstance(data, dict):
         return {key: _escaped(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

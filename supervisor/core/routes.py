@@ -137,6 +137,22 @@ ROUTES: Final[tuple[Route, ...]] = (
         takes=_FILE,
         is_form=True,
     ),
+    Route(
+        "/v1/audio/translations",
+        "Write down in English what is said in a recording.",
+        also=("/audio/translations",),
+        takes=_FILE,
+        is_form=True,
+    ),
+    Route("/v1/audio/speech", "Say a text.", also=("/audio/speech",), takes={"input": _TEXT}),
+    Route("/v1/images/generations", "Make pictures of a text.", also=("/images/generations",), takes={"prompt": _TEXT}),
+    Route(
+        "/v1/images/edits",
+        "Change a picture as a text says.",
+        also=("/images/edits",),
+        takes={"image": _FILE["file"], "prompt": _TEXT},
+        is_form=True,
+    ),
     Route("/tokenize", "Turn a text into tokens.", also=("/v1/tokenize",), takes=_CONTENT),
     Route("/detokenize", "Turn tokens into a text.", also=("/v1/detokenize",), takes=_TOKENS),
     Route(

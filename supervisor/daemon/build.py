@@ -20,8 +20,10 @@ from supervisor.daemon.door import Door, bodies_of, fetch_rules
 from supervisor.daemon.edges import Edges
 from supervisor.daemon.server import Stop
 from supervisor.engines.engine import EngineLimits
+from supervisor.engines.kind import Yard
+from supervisor.engines.kinds import launchings
+from supervisor.engines.llama.slots import SlotStore
 from supervisor.engines.log import OutputLog
-from supervisor.engines.slots import SlotStore
 from supervisor.llamacpp.install import InstallRequest, install
 from supervisor.llamacpp.progress import Report
 from supervisor.llamacpp.store import EngineStore, Manifest
@@ -50,6 +52,7 @@ from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
 from supervisor.service.enginemetrics import EngineMetrics
 from supervisor.service.engines import Installed
+from supervisor.service.gguf import GgufLaunching
 from supervisor.service.history import History
 from supervisor.service.keys import Keys
 from supervisor.service.launcher import Launcher
@@ -132,7 +135,7 @@ def build_engines(world: World) -> Engines:
     changes = Changes()
     site = here(current, world.prober)
     built = parts(current, world.places, world.env, learning, site, changes.tell)
-    planner = Planner(built.registry, built.catalogue.know, built.lookout)
+    planner = Planner(built.registry, built.kinds, built.lookout)
     pins = Pins(built.registry.policy_of)
     scheduler = Scheduler(planner.plan, pins, settings.limits(), current.view(Settings.limits))
     logs = EngineLogs(world.places.engine_log)
@@ -151,7 +154,18 @@ def build_engines(world: World) -> Engines:
     share = settings.memory_watch.share
     tallies = Tallies()
     records = Records(world.history, tallies, time.time, None if world.tracing is None else world.tracing.engine)
-    edges = Edges(built.registry, planner, built.lookout, launcher, remembered, share, records)
+    yard = Yard(
+        memory=learning,
+        clock=time.time,
+        process_bytes=learning.process_bytes,
+        env=world.env,
+        records=world.places.pid_records,
+        runtime=world.places.runtime,
+        limits=current.view(_engine_limits),
+        log=logs.of,
+        gguf=GgufLaunching(launcher),
+    )
+    edges = Edges(built.registry, planner, built.lookout, launchings(yard), remembered, share, records)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
     return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool)
 
@@ -160,12 +174,12 @@ def build_engines(world: World) -> Engines:
 def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]:
     """Build the parts that serve clients, on a pool that runs."""
     current, door, built, pool, pins = world.current, world.door, engines.parts, engines.pool, engines.pins
-    registry, fetcher, program = built.registry, built.fetcher, built.program
+    registry, fetcher, program, kinds = built.registry, built.fetcher, built.program, built.kinds
     identity = Identity(door.urls[0], new_secret(), time.time())
     inflight, to_epoch = Inflight(lifetime, engines.logs.reached), Epoch()
     calls = ToolCalls(current.view(lambda settings: settings.server.tool_calls))
     connections = Connections(current.view(door.limits), render_error, time.monotonic)
-    reloader = Reloader(current, registry, program, pool, world.source)
+    reloader = Reloader(current, registry, kinds, (program, pool), world.source)
     readiness = Readiness(registry, pool, stop.asked.is_set)
     remarks = Remarks()
     statuses = Statuses(registry, pool, engines.planner, pins, remarks, fetcher.progress, to_epoch)
@@ -181,7 +195,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
         pool=pool,
         resolver=resolver,
         plans=plans,
-        program=program,
+        kinds=kinds,
         planner=engines.planner,
         remarks=remarks,
         trials=trials,

@@ -8,13 +8,14 @@ import structlog
 
 from supervisor.core.memory.watch import allowed_bytes
 from supervisor.core.models.registry import Registry
-from supervisor.core.plan import Placement
+from supervisor.core.plan import Place, Placement, Seat
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.engines.engine import Engine
+from supervisor.engines.kind import Launching
+from supervisor.engines.kinds import Parts
 from supervisor.planning.lookout import Lookout
 from supervisor.planning.planner import Planner
 from supervisor.pool.pool import PoolEdges
-from supervisor.service.launcher import Launcher
 from supervisor.service.records import Records
 from supervisor.service.restore import Remembered
 from supervisor.system.wakefulness import lifetime
@@ -32,7 +33,7 @@ class Edges:
     registry: Registry
     planner: Planner
     lookout: Lookout
-    launcher: Launcher
+    launchings: Parts[Launching]
     remembered: Remembered
     share: float | None
     records: Records
@@ -51,10 +52,8 @@ class Edges:
         )
 
     async def _prepare(self, model: ModelId, plan: Plan) -> Engine:
-        sight, placement = self.lookout.sight, _ours(plan)
-        return await self.launcher.prepare(
-            self.planner.known(model), sight.placed(placement), sight.devices_of(placement)
-        )
+        read = self.planner.known(model)
+        return await self.launchings.of(read.entry).prepare(read, self.lookout.sight, _ours(plan))
 
     def _observe(self, event: str, model: ModelId, engine: EngineId, failure: Failure | None) -> None:
         if failure is None:
@@ -74,11 +73,11 @@ class Edges:
 
     def _allowed(self, plan: Plan) -> int | None:
         placed = _ours(plan)
-        if self.share is None:
+        if self.share is None or placed.host_growth is None:
             return None
-        return allowed_bytes(placed.used_bytes["CPU"], placed.estimate.host_growth, self.share)
+        return allowed_bytes(placed.used_bytes["CPU"], placed.host_growth, self.share)
 
 
-def _ours(plan: Plan) -> Placement:
-    assert isinstance(plan, Placement)  # all that our planner gives
+def _ours(plan: Plan) -> Place:
+    assert isinstance(plan, Placement | Seat)  # all that our planner gives
     return plan

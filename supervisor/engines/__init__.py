@@ -1,1 +1,1 @@
-"""Run one engine: a llama-server process from its start to its end, its log, its HTTP client, its saved slots."""
+"""Run one engine: a process from its start to its end, its log, its HTTP client; one folder for each kind of engine."""

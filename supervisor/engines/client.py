@@ -1,4 +1,4 @@
-"""Talk HTTP to one engine over its Unix socket.
+"""Talk HTTP to one engine over its Unix socket, or a port of this machine.
 
 A client of its own because relaying is what the daemon does all day. A request goes out in the moment in which it is
 made: connecting to a Unix socket does not wait. A streamed event costs one read, one parse in C and one call, and no
@@ -17,9 +17,19 @@ from typing import Any, Final
 import httptools
 
 from supervisor.core.text.foreignjson import parse
+from supervisor.engines.connect import Address, EngineUnreachable, connected
 
-_CONNECT_S = 10.0
-_RETRY_S = 0.005
+__all__ = [
+    "MOST_TOLD",
+    "Address",
+    "AnswerTooLarge",
+    "EngineClient",
+    "EngineRequest",
+    "EngineResponse",
+    "EngineUnreachable",
+    "Payload",
+]
+
 _READ_BUFFER = 1 << 18  # bytes that may wait for a slow client before the engine is held back
 _PIECE = 1 << 16  # bytes read at once
 _TURN = 1 << 18  # bytes sent before others on the loop are served
@@ -27,16 +37,13 @@ _LONGEST_HEAD = 1 << 18  # bytes of status and headers
 _AT_ONCE = 1 << 14  # bytes of JSON that are parsed on the loop that relays
 _INTERIM = frozenset({100, 102, 103})  # statuses of answers that come before the one
 _STATUSES = range(200, 600)  # and of that
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 MOST_TOLD: Final = 4 << 20
 """Bytes of an answer that is read as a whole: a model's template decides how much some of them say."""
 
 Payload = bytes | Sequence[bytes | memoryview]
 """A body in one, or in pieces that are sent one after the other."""
-
-
-class EngineUnreachable(Exception):
-    """The engine does not take the connection, broke it off, or does not speak HTTP."""
 
 
 class AnswerTooLarge(ValueError):
@@ -50,7 +57,7 @@ class EngineClient:
     engine did not take the request; connecting to a Unix socket costs about 0.02 ms.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Address) -> None:
         self._path = path
         self._open: set[EngineResponse] = set()
 
@@ -71,6 +78,10 @@ class EngineClient:
         length = f"Content-Type: {content_type}\r\nContent-Length: {_size(body)}\r\n" if body or method != "GET" else ""
         return EngineRequest(self._path, self._open, f"{method} {target} HTTP/1.1\r\n{more}{length}", body)
 
+    async def reach(self) -> None:
+        """Connect, and send nothing. Raise EngineUnreachable."""
+        (await connected(self._path)).close()
+
     def close(self) -> None:
         """Break off all that is open; whoever reads an answer gets EngineUnreachable."""
         for response in tuple(self._open):
@@ -84,7 +95,7 @@ class EngineRequest:
     EngineUnreachable.
     """
 
-    def __init__(self, path: str, among: set[EngineResponse], head: str, body: Payload) -> None:
+    def __init__(self, path: Address, among: set[EngineResponse], head: str, body: Payload) -> None:
         self._path = path
         self._among = among
         first, *self._more = (body,) if isinstance(body, bytes) else (b"", *body)
@@ -92,7 +103,7 @@ class EngineRequest:
         self._response: EngineResponse | None = None
 
     async def __aenter__(self) -> EngineResponse:
-        self._response = response = EngineResponse(await _connected(self._path))
+        self._response = response = EngineResponse(await connected(self._path))
         self._among.add(response)
         try:
             await response.send(self._message, self._more)
@@ -122,27 +133,6 @@ def _size(body: Payload) -> int:
     return len(body) if isinstance(body, bytes) else sum(map(len, body))
 
 
-async def _connected(path: str) -> socket.socket:
-    """Return a connection, at once; only an engine with a full queue of connections is asked again."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + _CONNECT_S
-    while True:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.setblocking(False)
-            connection.connect(path)
-        except OSError as error:
-            connection.close()
-            if not isinstance(error, BlockingIOError) or loop.time() > until:
-                raise EngineUnreachable(f"The engine cannot be reached at {path}: {error}.") from error
-            await asyncio.sleep(_RETRY_S)
-        except BaseException:
-            connection.close()
-            raise
-        else:
-            return connection
-
-
 class EngineResponse:
     """An answer; its status and headers are there once `head` has returned, the body is on its way."""
 
@@ -158,6 +148,7 @@ class EngineResponse:
         self._head_size = 0
         self._has_head = False
         self._complete = False
+        self._is_framed = False  # its head says where it ends; else it ends with the connection
         self._listening = False
         self._broken: Exception | None = None  # why there is no more, for whoever reads next
         self._waiter: asyncio.Future[None] | None = None
@@ -295,7 +286,7 @@ class EngineResponse:
             self._ended(f"The engine broke off the connection: {error}.")
             return
         if not data:
-            self._ended("The engine closed the connection.")
+            self._hung_up()
             return
         try:
             self._parser.feed_data(data)
@@ -322,6 +313,11 @@ class EngineResponse:
     def _pour(self) -> None:
         if self._parts and self._sink is not None:
             self._full = not self._sink(self._take())
+
+    def _hung_up(self) -> None:
+        """Take the end of the connection for the end of a body that has no other."""
+        self._complete = self._complete or (self._has_head and not self._is_framed)
+        self._ended("The engine closed the connection.")
 
     def _ended(self, why: str) -> None:
         self._deafen()
@@ -354,7 +350,9 @@ class EngineResponse:
     # what the parser calls
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep the one header that matters."""
+        """Keep the one header that matters, and whether one says where the body ends."""
+        if name.lower() in _FRAMING:
+            self._is_framed = True
         if name.lower() == b"content-type" and not self._has_head:
             self.full_content_type = value
             self.content_type = value.partition(b";")[0].strip().decode("latin-1").lower()

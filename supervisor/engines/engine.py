@@ -1,7 +1,7 @@
-"""Bring up one llama-server, watch it and take it down. An engine object is started once and never again.
+"""Tend one engine: bring it up, watch it and take it down. An engine object is started once and never again.
 
-Ready is what the engine says (a state line on stdout); builds that say nothing are asked on /health. There is no
-limit on how long a start may take, only on how long it may show no sign of life: no output, no I/O, no CPU time.
+Ready is what the engine says, or what its manner finds by asking. There is no limit on how long a start may take, only
+on how long it may show no sign of life: no output, no I/O, no CPU time.
 """
 
 from __future__ import annotations
@@ -9,39 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from supervisor.core.engine_output.chatter import is_chatter, unquoted
 from supervisor.core.engine_output.failures import Cause
-from supervisor.core.engine_output.footprint import AccountReader, Footprint, is_asking
-from supervisor.core.engine_output.statelines import (
-    ASK_EXIT,
-    LoadProgress,
-    context_of,
-    load_progress,
-    parse_state,
-    slot_facts,
-)
-from supervisor.core.launch import LaunchSpec, child_environment
-from supervisor.engines.broken import BreakWatch
-from supervisor.engines.client import EngineClient, EngineUnreachable
-from supervisor.engines.failed import Stalled, failed_start
+from supervisor.engines.failed import Stalled
 from supervisor.engines.log import OutputLog
+from supervisor.engines.manner import Heard, LoadProgress, Manner, ReadyInfo
 from supervisor.errors import EngineStartFailed
 from supervisor.system import processes
 from supervisor.system.child import Child, ExitStatus, StopGrace
 
-__all__ = ["Attendants", "Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
+__all__ = ["Engine", "EngineLimits", "LoadProgress", "ReadyInfo"]
 
-_SILENT_S = 0.5  # without a state line for so long, the build is taken not to speak the protocol
-_POLL_S = 0.1
-_HTTP_S = 5.0
 _BUSY = 0.05  # of one core: less CPU than this is a process that waits, not one that works
-_TOLD_S = 0.5  # the log comes through a thread of the engine's and may lag behind its being ready
 _LAST_LINES = 400  # of this start's output, where the reason of a failure is looked for
 
 
@@ -54,104 +36,37 @@ class EngineLimits:
 
 
 @dataclass(frozen=True)
-class ReadyInfo:
-    """The facts that a ready engine reports: tokens of context per request, slots, and its own words (may be empty).
-
-    `footprint` is what it holds, where that is known.
-    """
-
-    n_ctx: int | None
-    n_slots: int | None
-    info: Mapping[str, object]
-    footprint: Footprint | None = None
-
-
-class StartNotes(Protocol):
-    """A receiver of the facts of a start."""
-
-    def ready(self, pid: int, seconds: float, n_ctx: int | None, account: Footprint | None) -> Footprint | None:
-        """Take process, seconds until ready, context per slot and the engine's account; return its footprint.
-
-        Must not block.
-        """
-
-    def failed(self, code: str) -> None:
-        """Take the code of the failure with which the start ended instead. Must not block."""
-
-
-class Keeper(Protocol):
-    """A keeper of what slots hold. Neither call fails, or takes long without end."""
-
-    async def restore(self, client: EngineClient, slots: int) -> None:
-        """Restore the slots of an engine that has just become ready."""
-
-    async def save(self, client: EngineClient) -> None:
-        """Save the slots of an engine that is idle and about to end."""
-
-
-@dataclass(frozen=True)
-class Attendants:
-    """Those who attend to an engine. None: nobody does.
-
-    Attributes:
-        notes: gets the facts of its start.
-        keeper: saves and restores what its slots hold.
-    """
-
-    notes: StartNotes | None = None
-    keeper: Keeper | None = None
-
-
-@dataclass(frozen=True)
 class _Ready:
     info: Mapping[str, object]
 
 
 class Engine:
-    """A llama-server process behind a Unix socket.
+    """A process of ours that answers HTTP.
 
     Args:
-        launch: what to run; its socket must not exist yet.
-        log: gets every line of output.
+        manner: what is particular to it; its socket must not exist yet.
+        log: where its manner puts what it writes.
         record_dir: where the child's record lives.
         limits: patience.
-        environ: the environment to start from; `launch.env` is added.
-        attendants: who is told when it is ready, and when it is about to end.
 
     Attributes:
         client: HTTP to it.
     """
 
-    def __init__(
-        self,
-        launch: LaunchSpec,
-        *,
-        log: OutputLog,
-        record_dir: Path,
-        limits: EngineLimits,
-        environ: Mapping[str, str] = os.environ,
-        attendants: Attendants = Attendants(),
-    ) -> None:
+    def __init__(self, manner: Manner, *, log: OutputLog, record_dir: Path, limits: EngineLimits) -> None:
         loop = asyncio.get_running_loop()
-        self.socket = launch.socket
-        self.client = EngineClient(launch.socket)
-        self._launch = launch
+        self.socket = manner.command.socket
+        self.client = manner.client
+        self._manner = manner
         self._log = log
         self._record_dir = record_dir
         self._limits = limits
-        self._environ = environ
-        self._notes, self._keeper = attendants.notes, attendants.keeper
-        self._account = AccountReader()
-        self._told = asyncio.Event()  # the account is complete
-        self._hushed = is_asking(launch.argv)
         self._exit: asyncio.Future[ExitStatus] = loop.create_future()
-        self._breaks = BreakWatch(log.tail, launch.names)
         self._outcome: asyncio.Future[_Ready | Stalled | ExitStatus] = loop.create_future()
         self._spawning: asyncio.Task[Child] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._child: Child | None = None
         self._on_progress: Callable[[LoadProgress], None] | None = None
-        self._speaks = False
         self._first_line = log.written
         self._sign_of_life = loop.time()
 
@@ -168,11 +83,11 @@ class Engine:
     @property
     def broken(self) -> asyncio.Future[Cause]:
         """Future that is done when it is known that its device has failed, and why; it can work no more."""
-        return self._breaks.found
+        return self._manner.broken
 
     def note_broken(self, message: str) -> None:
         """Take the error of a failed device from one of its answers. `broken` follows as soon as its log tells why."""
-        self._breaks.note_answer(message)
+        self._manner.note_broken(message)
 
     def tail(self, lines: int) -> tuple[str, ...]:
         """Return the newest lines of output."""
@@ -194,12 +109,12 @@ class Engine:
             raise
 
     async def alive(self, within: float) -> bool:
-        """Return whether it answers /health within that many seconds, or at least takes CPU time or does I/O."""
-        if self._child is None or await self._answers(within / 2):
+        """Return whether it answers within that many seconds, or at least takes CPU time or does I/O."""
+        if self._child is None or await self._manner.answers(within / 2):
             return True
         before = processes.activity(self._child.pid)
         deadline = asyncio.get_running_loop().time() + within / 2
-        if await self._answers(within / 2):
+        if await self._manner.answers(within / 2):
             return True
         await asyncio.sleep(deadline - asyncio.get_running_loop().time())
         now = processes.activity(self._child.pid)
@@ -207,15 +122,12 @@ class Engine:
 
     def memory(self) -> int | None:
         """Return the bytes of the host's memory that it holds, without mapped files; None where that is unknown."""
-        return None if self._child is None else processes.session_anonymous_bytes(self._child.pid)
+        return None if self._child is None else self._manner.memory(self._child.pid)
 
     async def park(self) -> None:
-        """Save what its slots hold, where that is to be kept, before `stop`.
-
-        It takes a bounded time, and never fails.
-        """
-        if self._keeper is not None and self._is_ready() and not self._exit.done():
-            await self._keeper.save(self.client)
+        """Save what is to be kept of it, before `stop`. It takes a bounded time, and never fails."""
+        if self._is_ready() and not self._exit.done():
+            await self._manner.park()
 
     def kill(self) -> None:
         """End the child without asking, also while `stop` waits for it."""
@@ -239,10 +151,10 @@ class Engine:
         try:
             child = await asyncio.shield(self._spawning)
         except OSError as error:
-            program, reason = self._launch.argv[0], error.strerror or error
+            program, reason = self._manner.command.argv[0], error.strerror or error
             full = "; free some room on the disk of the state folder" if error.errno == errno.ENOSPC else ""
             raise EngineStartFailed(f"{program} could not be started: {reason}{full}") from error
-        watchers = (asyncio.create_task(self._watch_for_stall(child)), asyncio.create_task(self._poll_health()))
+        watchers = (asyncio.create_task(self._watch_for_stall(child)), asyncio.create_task(self._look_for_ready()))
         try:
             outcome = await asyncio.shield(self._outcome)
         finally:
@@ -252,19 +164,13 @@ class Engine:
             await asyncio.gather(*watchers, return_exceptions=True)
         if isinstance(outcome, _Ready):
             seconds = asyncio.get_running_loop().time() - began
-            info = await self._describe(outcome.info)
+            info = await self._manner.describe(outcome.info)
             if not self._exit.done():
-                info = await self._noted(info, child.pid, seconds)
-                if self._keeper is not None:
-                    await self._keeper.restore(self.client, info.n_slots or 1)
+                info = await self._manner.settle(child.pid, seconds, info)
             if not self._exit.done():
                 return info
             outcome = self._exit.result()
-        said = self.tail(min(_LAST_LINES, self._log.written - self._first_line))
-        failure = failed_start(outcome, said, self._launch.names)
-        if self._notes is not None:
-            self._notes.failed(failure.code)
-        raise failure
+        raise self._manner.failed(outcome, self.tail(min(_LAST_LINES, self._log.written - self._first_line)))
 
     async def _stop(self) -> None:
         status = ExitStatus(None, None)
@@ -272,17 +178,19 @@ class Engine:
         if self._spawning is not None:
             with contextlib.suppress(Exception):  # start() reports why it could not be spawned; nothing is left to stop
                 child = await self._spawning
-                # before it is ready it does not listen to stdin, and SIGTERM ends it at once
-                ask = ASK_EXIT if self._listens() else None
+                if not self._exit.done():
+                    await self._manner.end(child.pid)
+                ask = self._manner.ask_to_end(ready=self._is_ready())
                 status = await child.stop(ask=ask, grace=self._limits.grace)
         self._ended(status)
 
     async def _spawn(self) -> Child:
+        command = self._manner.command
         child = await Child.spawn(
-            self._launch.argv,
-            env=child_environment(self._environ, self._launch),
-            on_stdout=self._on_stdout,
-            on_stderr=self._on_line,
+            command.argv,
+            env=command.env,
+            on_stdout=lambda line: self._hear(line, out=True),
+            on_stderr=lambda line: self._hear(line, out=False),
             record_dir=self._record_dir,
             socket=self.socket,
         )
@@ -292,7 +200,8 @@ class Engine:
 
     def _ended(self, status: ExitStatus) -> None:
         if not self._exit.done():
-            Path(self.socket).unlink(missing_ok=True)
+            if self.socket:
+                Path(self.socket).unlink(missing_ok=True)
             self._log.rest()
             self._exit.set_result(status)
             self._set_outcome(status)
@@ -301,32 +210,18 @@ class Engine:
         if not self._outcome.done():
             self._outcome.set_result(outcome)
 
-    def _on_line(self, line: bytes) -> None:
-        line = unquoted(line)
-        self._sign_of_life = asyncio.get_running_loop().time()
-        if not self._told.is_set():
-            self._account.feed(line.decode("utf-8", "replace"))
-            if self._account.complete():
-                self._told.set()
-        elif self._hushed and is_chatter(line):
-            return
-        self._log.write(line)
-        self._breaks.note_line(line)
+    def _hear(self, line: bytes, *, out: bool) -> None:
+        heard = self._manner.hear(line, out=out)
+        if heard is None or not heard.echo:
+            self._sign_of_life = asyncio.get_running_loop().time()
+        if heard is not None:
+            self._take(heard)
 
-    def _on_stdout(self, line: bytes) -> None:
-        found = parse_state(line)
-        if found is None:
-            self._on_line(line)
-            return
-        self._speaks = True
-        self._sign_of_life = asyncio.get_running_loop().time()
-        if found.state == "ready":
-            self._set_outcome(_Ready(found.payload))
-        elif found.state == "loading" and self._on_progress is not None:
-            self._on_progress(load_progress(found.payload))
-
-    def _listens(self) -> bool:
-        return self._speaks and self._is_ready()
+    def _take(self, heard: Heard) -> None:
+        if heard.ready is not None:
+            self._set_outcome(_Ready(heard.ready))
+        elif heard.progress is not None and self._on_progress is not None:
+            self._on_progress(heard.progress)
 
     def _is_ready(self) -> bool:
         return self._outcome.done() and isinstance(self._outcome.result(), _Ready)
@@ -344,48 +239,5 @@ class Engine:
             before = now
         self._set_outcome(Stalled(quiet))
 
-    async def _poll_health(self) -> None:
-        """Ask /health until the engine is ready: the fallback for builds without state lines."""
-        await asyncio.sleep(_SILENT_S)
-        while not self._speaks:
-            if await self._get("/health") is not None:
-                self._set_outcome(_Ready({}))
-                return
-            await asyncio.sleep(_POLL_S)
-
-    async def _describe(self, info: Mapping[str, object]) -> ReadyInfo:
-        """Ask for what the ready line lacks, and thereby wait for the engine's loop.
-
-        Only /slots is answered by that loop, which starts just after the ready line and forgets an exit line that came
-        before; /props is for engines without /slots.
-        """
-        facts = slot_facts(await self._get("/slots")) or slot_facts(await self._get("/props"))
-        n_ctx, n_slots = facts or (context_of(info), None)
-        return ReadyInfo(n_ctx, n_slots, info)
-
-    async def _noted(self, info: ReadyInfo, pid: int, seconds: float) -> ReadyInfo:
-        """Return the facts with the engine's footprint."""
-        if self._hushed:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TOLD_S):
-                    await self._told.wait()
-        self._told.set()
-        if self._notes is None:
-            return info
-        found = self._notes.ready(pid, seconds, info.n_ctx, self._account.footprint())
-        return replace(info, footprint=found)
-
-    async def _answers(self, within: float) -> bool:
-        try:
-            async with asyncio.timeout(within), self.client.get("/health") as response:
-                return response.status > 0
-        except (EngineUnreachable, TimeoutError):
-            return False
-
-    async def _get(self, path: str) -> object:
-        """Return JSON from the engine; None when it does not answer 200 with JSON in time."""
-        try:
-            async with asyncio.timeout(_HTTP_S), self.client.get(path) as response:
-                return await response.json() if response.status == 200 else None
-        except (EngineUnreachable, TimeoutError, ValueError, RecursionError):
-            return None
+    async def _look_for_ready(self) -> None:
+        self._set_outcome(_Ready(await self._manner.found_ready()))

@@ -41,6 +41,7 @@ SupervisorError                     internal_error
 │  ├─ EngineLost                    engine_lost
 │  │  └─ EngineHung                 engine_hung
 │  ├─ EngineStreamInvalid           engine_stream_invalid
+│  ├─ NotSupportedByEngine          not_supported_by_engine
 │  └─ OptionNotSupported            option_not_supported
 ├─ HubError                         hub_error
 │  ├─ RepositoryNotFound            repository_not_found
@@ -66,6 +67,7 @@ SupervisorError                     internal_error
 │  ├─ ModelInUse                    model_in_use
 │  ├─ EstimateRefused               estimate_refused
 │  ├─ ModelDoesNotFit               does_not_fit
+│  ├─ MemoryUnknown                 memory_unknown
 │  └─ ModelLoadFailed               model_load_failed
 │     ├─ ModelNotLoaded             model_not_loaded
 │     ├─ CrashLoop                  crash_loop

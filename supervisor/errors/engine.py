@@ -101,6 +101,13 @@ class EngineStreamInvalid(EngineError):
     transient = True
 
 
+class NotSupportedByEngine(EngineError):
+    """The engine of this model has no answer to requests of this kind; the message says which paths it answers."""
+
+    code = "not_supported_by_engine"
+    status = 501
+
+
 class OptionNotSupported(EngineError):
     """The engine's build lacks a requested option."""
 

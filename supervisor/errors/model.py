@@ -145,6 +145,13 @@ class ModelDoesNotFit(ModelError):
     status = 507
 
 
+class MemoryUnknown(ModelError):
+    """Nobody has said what the engine of this model will hold, and it was never measured."""
+
+    code = "memory_unknown"
+    status = 422
+
+
 class ModelLoadFailed(ModelError):
     """No engine could be started for the model; if the cause is known, `code` is the cause's own."""
 

@@ -13,6 +13,7 @@ from statistics import median
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.engines.client import EngineUnreachable
 from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.llama.manner import llama_engine
 from supervisor.engines.log import OutputLog
 from supervisor.errors import EngineUnusable
 from supervisor.llamacpp.libraries import runtime_libraries
@@ -85,7 +86,7 @@ async def timed_engine(
         libraries=runtime_libraries(binary, env),
     )
     limits = EngineLimits()
-    engine = Engine(launch, log=OutputLog(None), record_dir=places.pid_records, limits=limits, environ=env)
+    engine = llama_engine(launch, log=OutputLog(None), record_dir=places.pid_records, limits=limits, environ=env)
     try:
         await engine.start(lambda _: None)
         yield Bench(engine, n_vocab)

@@ -11,9 +11,9 @@ import structlog
 
 from supervisor.config.effective import effective_models, policies, with_defaults
 from supervisor.config.management import Management
-from supervisor.config.options import launch_options
+from supervisor.config.options import chosen_from, launch_options
 from supervisor.config.settings import ModelSettings, Settings
-from supervisor.config.sources import is_demo, path_of, repo_of
+from supervisor.config.sources import engine_of, is_demo, path_of, repo_of
 from supervisor.core.models.filters import RequestFilters
 from supervisor.core.models.registry import ModelDefaults, ModelEntry, Registry, Source
 from supervisor.core.options import LaunchOptions, names_file, options_of
@@ -83,6 +83,10 @@ def _entry(
         *_of_requests(model),
     )
     path = path_of(model)
+    if (kind := engine_of(model)) is not None:
+        shared = {name: getattr(entry.options, name) for name in kind.shared}
+        own = chosen_from(kind.options, model)
+        return replace(entry, source=Source.COMMAND, kind=kind.name, own=own, options=LaunchOptions(**shared))
     if entry.hub is not None:
         return replace(entry, source=Source.HUB)
     if is_demo(model) or (path is None and found is None and name == DEMO_ID):

@@ -10,6 +10,7 @@ from supervisor.config.settings import ModelOptions
 from supervisor.core.gguf import shard_of
 from supervisor.core.models.registry import ModelEntry, Registry, Source
 from supervisor.core.text.plaintext import is_text, plain
+from supervisor.engines.kinds import KINDS
 from supervisor.errors import InvalidRequest, ModelFileError, ModelNotFound
 from supervisor.files.folder import scan_files
 from supervisor.files.model_file import open_model
@@ -18,10 +19,17 @@ _MAX_NAMED = 5
 
 
 def with_options(entry: ModelEntry, options: ModelOptions | None) -> ModelEntry:
-    """Return the entry with these options until it is unloaded; options that are not given stay as they were."""
+    """Return the entry with these options until it is unloaded; options that are not given stay as they were.
+
+    Raises InvalidRequest for one that the model's kind of engine does not know.
+    """
     if options is None:
         return entry
-    return entry.loaded_with(replace(entry.options, **options.model_dump(exclude_unset=True)))
+    given, kind = options.model_dump(exclude_unset=True), KINDS[entry.kind]
+    if unknown := sorted(given.keys() - kind.knows):
+        message = f"`{unknown[0]}` means nothing to the engine of '{entry.id}' ({kind.summary}). Leave it out."
+        raise InvalidRequest(message, param=unknown[0])
+    return entry.loaded_with(replace(entry.options, **given))
 
 
 def resolve_target(registry: Registry, target: str, model_id: str | None = None) -> ModelEntry:

@@ -86,6 +86,11 @@ class Learning:
         """Store that all is kept in."""
         return self._database
 
+    @property
+    def process_bytes(self) -> ProcessBytes:
+        """Function that asks the drivers what a process holds, by device. It blocks."""
+        return self._process_bytes
+
     def begin(self, start: Start, intent: Intent, names: Mapping[str, str], n_ctx_train: int | None) -> StartNotes:
         """Look up what is known of such a start. Blocks briefly.
 

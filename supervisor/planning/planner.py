@@ -7,13 +7,12 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from supervisor.core.engine_output.failures import OPTION, OUT_OF_MEMORY
 from supervisor.core.launch.fallback import (
     Fallback,
-    next_fallback,
     unguessed,
     with_fallback,
     without_draft,
@@ -22,10 +21,11 @@ from supervisor.core.launch.fallback import (
 from supervisor.core.memory import Refusal
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.options import LaunchOptions
-from supervisor.core.plan import DoesNotFit, Placement, Resident
+from supervisor.core.plan import DoesNotFit, Place, Resident
 from supervisor.core.schedule.events import Failure
+from supervisor.engines.kind import Planning, Read
+from supervisor.engines.kinds import Parts
 from supervisor.errors import ModelFileError, ModelLoadFailed, SupervisorError, file_refused
-from supervisor.planning.known import Known
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.living import Living
 
@@ -34,18 +34,15 @@ class Planner:
     """The planner that answers the scheduler.
 
     Args:
-        know: downloads what is missing of a model, opens its files and looks up what is known of it, beside the engines
-            that there are.
+        kinds: know the models, each those of its kind, and say where they go.
         lookout: has looked at the machine before a plan is asked for.
     """
 
-    def __init__(
-        self, registry: Registry, know: Callable[[ModelEntry, Living], Awaitable[Known]], lookout: Lookout
-    ) -> None:
+    def __init__(self, registry: Registry, kinds: Parts[Planning], lookout: Lookout) -> None:
         self._registry = registry
-        self._know = know
+        self._kinds = kinds
         self._lookout = lookout
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, Read] = {}
         self._fallbacks: dict[str, tuple[LaunchOptions, Fallback]] = {}
         self._spent: set[str] = set()  # keeping more memory free has led to a refusal
 
@@ -60,11 +57,12 @@ class Planner:
             self._spent.discard(entry.id)
             fallback = without_shortage(fallback)
             self._fallbacks[entry.id] = entry.options, fallback
+        kind = self._kinds.of(entry)
         try:
-            known = await self._know(_with_fallback(entry, fallback), living)
+            known = await kind.know(_with_fallback(entry, fallback), living)
         except ModelFileError:
             fallback = without_draft(entry.options, fallback)
-            known = await self._know(_with_fallback(entry, fallback), living)
+            known = await kind.know(_with_fallback(entry, fallback), living)
             self._fallbacks[entry.id] = entry.options, fallback
         self._known[entry.id] = replace(known, fallback=fallback)
 
@@ -73,13 +71,13 @@ class Planner:
         options, fallback = self._fallbacks.get(entry.id, (entry.options, Fallback()))
         return fallback if options == entry.options else Fallback()
 
-    def failed(self, model: str, placement: Placement, failure: Failure) -> bool:
+    def failed(self, model: str, place: Place, failure: Failure) -> bool:
         """Take in that a start of the model failed.
 
         Return whether there is something else to try, for the next `fetch_and_read`.
         """
         entry = self._registry.find(model)
-        found = next_fallback(self.fallback(entry), failure, entry.options, placement)
+        found = self._kinds.of(entry).again(self.fallback(entry), failure, entry, place)
         if found is not None:
             self._fallbacks[entry.id] = entry.options, found
         elif failure.code == OUT_OF_MEMORY:
@@ -91,23 +89,23 @@ class Planner:
         self._fallbacks.pop(model, None)
         self._spent.discard(model)
 
-    def known(self, model: str) -> Known:
+    def known(self, model: str) -> Read:
         """Return the model as it was read."""
         return self._known[model]
 
-    def read(self, model: str) -> Known | None:
+    def read(self, model: str) -> Read | None:
         """Return the model as it was read; None if it was not."""
         return self._known.get(model)
 
-    def plan(self, model: str, residents: Sequence[Resident]) -> Placement | DoesNotFit:
+    def plan(self, model: str, residents: Sequence[Resident]) -> Place | DoesNotFit:
         """Return the place of the model beside these engines, or why there is none.
 
         Raises InvalidRequest for options that cannot be planned, ModelLoadFailed for those that no engine starts with,
         ModelFileError for a file that none serves.
         """
         known = self._known[model]
-        found, by_guess = self._lookout.sight.decide_with_guess(known, known.entry.options, residents)
-        if isinstance(found, Placement) and not by_guess and model in self._fallbacks:
+        found, by_guess = self._kinds.of(known.entry).plan(known, self._lookout.sight, residents)
+        if not isinstance(found, DoesNotFit) and not by_guess and model in self._fallbacks:
             options, fallback = self._fallbacks[model]
             self._fallbacks[model] = options, unguessed(fallback)
         if isinstance(found, DoesNotFit):

@@ -24,6 +24,7 @@ from supervisor.errors import (
     GgufError,
     InvalidRequest,
     LoadCancelled,
+    MemoryUnknown,
     ModelDoesNotFit,
     ModelFileError,
     ModelLoadFailed,
@@ -200,7 +201,16 @@ class Lease:
 _ERRORS: dict[str, type[SupervisorError]] = {
     kind.code: kind
     for kind in (
-        *(ShuttingDown, LoadCancelled, ModelDoesNotFit, CrashLoop, EngineNotFound, EngineUnusable, EngineHung),
+        *(
+            ShuttingDown,
+            LoadCancelled,
+            ModelDoesNotFit,
+            MemoryUnknown,
+            CrashLoop,
+            EngineNotFound,
+            EngineUnusable,
+            EngineHung,
+        ),
         *(ModelFileError, GgufError, ShardMissing, ProjectorAlone, VocabularyOnly, DraftOnly, ContextUnknown),
     )
 }

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from supervisor.core.devices import Holding
 from supervisor.core.plan import Resident
+from supervisor.engines.kind import Living
 
-
-class Living(Protocol):
-    """The engines that there are now; a pool is one."""
-
-    def residents(self) -> Sequence[Resident]:
-        """Return the engines' planned memory, and which of them may leave."""
-
-    def holdings(self) -> Sequence[Holding]:
-        """Return the memory of the engines that have a process."""
+__all__ = ["NOBODY", "Beside", "Living"]
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ async def fold(
         if into.error is not None:
             if said := said_broken(into.error):
                 raise StreamBroken(said)
-            await _send_error(responder, into.error)
+            await send_error(responder, into.error)
             return
     await folded(into, responder, changed)
 
@@ -131,7 +131,7 @@ async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Ch
         error = error_in(body)
         if broken := said_broken(error):
             raise StreamBroken(broken)
-        await _send_error(responder, error, upstream.status)
+        await send_error(responder, error, upstream.status)
 
 
 async def _read(upstream: EngineResponse, most: int) -> bytes:
@@ -141,7 +141,8 @@ async def _read(upstream: EngineResponse, most: int) -> bytes:
         raise EngineStreamInvalid(f"The engine's answer is larger than {most >> 20} MiB; ask for less.") from None
 
 
-async def _send_error(responder: Responder, error: Mapping[str, object], status: int = 500) -> None:
+async def send_error(responder: Responder, error: Mapping[str, object], status: int = 500) -> None:
+    """Send an engine's error object in our envelope; status: what counts where it names none."""
     found, envelope = translate(error, status)
     responder.refused = 200 if responder.started else found, str(envelope["error"]["code"])
     headers = {} if may_pass(found, envelope) else {"x-should-retry": "false"}

@@ -22,10 +22,13 @@ from supervisor.core.params.fit import fit
 from supervisor.core.params.settings import RequestSettings
 from supervisor.core.recovery import AskAgain
 from supervisor.core.requests.affinity import affinity_of
+from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
-from supervisor.core.stream.outgoing import outgoing_request
+from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
 from supervisor.core.text.members import set_fields, without
 from supervisor.engines.client import EngineResponse, EngineUnreachable
+from supervisor.engines.kinds import service_of
+from supervisor.engines.service import Service
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
@@ -41,6 +44,7 @@ from supervisor.proxy.media import Media, check_ending, check_sent
 from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
+from supervisor.proxy.plain import pass_as_it_is, sent_as_it_is
 from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -57,6 +61,7 @@ class Relaying:
     render_error: status, body and headers for an error, in the form of the paths' API.
     observer: is told of every request when it has ended. begins: a trace of each; None: there are none.
     capturing: hears those whose prompts and answers are kept; None: nobody does.
+    services: says how the engine of a model is asked.
     """
 
     pool: Pool
@@ -69,6 +74,7 @@ class Relaying:
     naming: Naming
     media: Media = field(default_factory=Media)
     observer: Observer = field(default=ignored)
+    services: Callable[[ModelEntry], Service] = field(default=service_of)
     begins: Begins | None = None
     capturing: Capturing | None = None
 
@@ -115,25 +121,33 @@ class RelayEndpoint:
         key = account.key
         entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
+        service = self.relaying.services(entry)
+        service.check(self.route.path, entry.id)
         if self.relaying.capturing is not None:
             await self.relaying.capturing.begin(scope, account, body, responder)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request:
-            ready = await _unless_cancelled(request, self._ready(request, entry, body, room))
+            ready = await _unless_cancelled(request, self._ready(request, (entry, service), body, room, key))
             acquire = partial(self.relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
             if patience is not None:
                 acquire = partial(patience.while_it_lasts, acquire)
             limit, prepared = limit_of(entry.requests, entry.id), ready.prepared
-            plan = outgoing_request(kind_of(prepared.path), prepared.asked)
-            plan = plan if key is None else plan.telling(prepared.asked)
-            job = Job(request, acquire, plan, prepared, ready.body, self.route.api, account, limit)
+            job = Job(request, acquire, _plan(prepared, key), prepared, ready.body, self.route.api, account, limit)
             await self._cancellable(job, responder)
 
-    async def _ready(self, request: InflightRequest, entry: ModelEntry, body: ClientJson, room: Room) -> _Ready:
+    async def _ready(
+        self,
+        request: InflightRequest,
+        asked_of: tuple[ModelEntry, Service],
+        body: ClientJson,
+        room: Room,
+        key: Key | None,
+    ) -> _Ready:
         """Return the request with all that it names by an address, and as the engine gets it."""
+        entry, service = asked_of
         if not self.route.is_form:
             with request.fetches():
                 body = await self.relaying.media.put_in(body, room, files=has_media_folder(entry.options))
-        prepared, asked = await body.work(partial(self._prepared, body, entry))
+        prepared, asked = await body.work(partial(self._prepared, body, entry, service, key))
         several = entry.policy.replicas_max > 1
         return _Ready(body, prepared, await body.work(partial(affinity_of, asked, body.heads)) if several else None)
 
@@ -154,7 +168,9 @@ class RelayEndpoint:
             if refused := responder.refused or job.refused:
                 job.account.refused(*refused)
 
-    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
+    def _prepared(
+        self, body: ClientJson, entry: ModelEntry, service: Service, key: Key | None
+    ) -> tuple[Prepared, Mapping[str, object]]:
         """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.
 
         Raises InvalidRequest for a parameter that is out of bounds, MediaUrlRefused.
@@ -162,14 +178,21 @@ class RelayEndpoint:
         if entry.filters:
             text, asked = entry.filters.apply(body.text, body.fields)
             body = replace(body, text=text, fields=asked)
+        if service.plain:
+            prepared = sent_as_it_is(self.route, body, entry, service, counted=key is not None)
+        else:
+            body, prepared = self._in_its_own_way(body, entry)
+        if not self.route.is_form:
+            check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
+        return prepared, body.fields
+
+    def _in_its_own_way(self, body: ClientJson, entry: ModelEntry) -> tuple[ClientJson, Prepared]:
+        """Return the request with the model's defaults, and as llama-server gets it."""
         if self.route.is_form:  # its fields are texts, whose form the engine judges
             body = _with(body, entry.requests.missing_in_form(body.fields))
         elif self.route.generates or self.route.prompts:
             body = _fitted(body, entry.requests)
-        prepared = self.relaying.tool_calls.prepare(self.route.path, body, entry)
-        if not self.route.is_form:
-            check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
-        return prepared, body.fields
+        return body, self.relaying.tool_calls.prepare(self.route.path, body, entry)
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """Return the way to wait for an engine, where the client can hear something meanwhile."""
@@ -240,8 +263,17 @@ def _fitted(body: ClientJson, settings: RequestSettings) -> ClientJson:
     return _with(body, fields)
 
 
+def _plan(prepared: Prepared, key: Key | None) -> OutgoingRequest:
+    """Return what the engine is asked for beside what the client wants."""
+    if not prepared.native:
+        return OutgoingRequest()
+    plan = outgoing_request(kind_of(prepared.path), prepared.asked)
+    return plan if key is None else plan.telling(prepared.asked)
+
+
 async def _ask(job: Job, lease: Lease, responder: Responder) -> None:
-    await check_ending(lease.client, job.prepared.path, job.body)
+    if job.prepared.native:
+        await check_ending(lease.client, job.prepared.path, job.body)
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
     with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
@@ -284,7 +316,10 @@ async def _answer(job: Job, upstream: EngineResponse, filtered: Filter, responde
     way = job.prepared.way
     if job.folding is None:
         job.folding = job.plan.new_fold()
-    if upstream.status != 200 or upstream.content_type != "text/event-stream":
+    is_stream = upstream.status == 200 and upstream.content_type == "text/event-stream"
+    if not is_stream and not job.prepared.native:
+        await pass_as_it_is(upstream, responder)
+    elif not is_stream:
         await pass_whole(upstream, responder, way.answer if way.rewrites else None)
     elif job.folding is None:
         await stream_through(upstream, filtered, responder, job.heard)

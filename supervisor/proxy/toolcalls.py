@@ -161,6 +161,7 @@ class Prepared:
         path, body: to ask; what the body says, as `asked`.
         way: what becomes of the answer.
         needs: further fields for the engine, whether it is asked for a stream or not.
+        native: the engine is asked in llama-server's own way.
     """
 
     path: str
@@ -168,6 +169,7 @@ class Prepared:
     asked: Mapping[str, object]
     way: Plain = PLAIN
     needs: Mapping[str, object] = field(default_factory=dict)
+    native: bool = True
 
 
 def plainly(path: str, request: ClientJson, *, always: bool | None = None, thoughts: bool = False) -> Prepared:

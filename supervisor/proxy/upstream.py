@@ -25,7 +25,7 @@ from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.requests.browsers import from_unknown_page
 from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import LOOKS
-from supervisor.core.routes import UPSTREAM, api_of, is_withheld, kind_of, makes_vectors, route_of
+from supervisor.core.routes import UPSTREAM, api_of, asked_of, is_withheld, kind_of, makes_vectors, route_of
 from supervisor.core.stream.apis import Api
 from supervisor.core.stream.fold import StreamFold
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
@@ -69,7 +69,10 @@ def asked_endpoint(relaying: Relaying, upstream: ASGIApp) -> ASGIApp:
         path = scope["path"].rstrip("/")
         query = scope.get("query_string", b"")
         try:
-            model = relaying.naming.entry(None, query, key_of(scope)).id
+            entry = relaying.naming.entry(None, query, key_of(scope))
+            model = entry.id
+            if (row := asked_of(path)) is not None:
+                relaying.services(entry).check(row.path, model)
         except SupervisorError as error:
             await Responder(send, transport_of(scope), api_of(path)).whole(*relaying.render_error(error))
             return
@@ -146,6 +149,7 @@ class UpstreamEndpoint:
             call = replace(call, content_type=JSON)  # as a form it could name another action
         posts, key = call.method == "POST", key_of(scope)
         generates, vectors = posts and _generates(target), posts and makes_vectors(target)
+        native = not self.relaying.services(self.relaying.registry.find(model)).plain
         if said is None and (vectors or (generates and key is not None)):
             raise InvalidRequest("The request body is no JSON that can be read here (docs/relay.md).")
         stream = generates and said is not None and said.fields.get("stream") is True
@@ -155,7 +159,7 @@ class UpstreamEndpoint:
                     body, said = await self._with_media(model, target, given, room)
                 call = replace(call, body=body)
                 make = partial(_generation, call, target, key=key, files=self._has_folder(model))
-                generation = await said.work(partial(make, request=said)) if said and generates else None
+                generation = await said.work(partial(make, request=said)) if said and generates and native else None
                 asked = None if generation is None else generation.prepared.asked
                 with (
                     self._account(scope, request, target) as account,
@@ -164,7 +168,7 @@ class UpstreamEndpoint:
                     if self.relaying.capturing is not None and said is not None:
                         await self.relaying.capturing.begin(scope, account, said, responder)
                     spender = key if generates or vectors else None
-                    acquire = self._acquire(model, Patience.of(scope), spender, (target, said))
+                    acquire = self._acquire(model, Patience.of(scope), spender, (target, said if native else None))
                     await self._with_lease(request, (call, acquire), generation, (responder, meter))
             except asyncio.CancelledError:
                 error = request.was_cancelled()

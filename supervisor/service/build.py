@@ -13,6 +13,9 @@ from supervisor.config.current import Current
 from supervisor.core.devices import Machine
 from supervisor.core.models.registry import Registry
 from supervisor.core.schedule import ModelPolicy
+from supervisor.engines.kind import Ground, Planning
+from supervisor.engines.kinds import Parts as ByKind
+from supervisor.engines.kinds import plannings
 from supervisor.errors import StoreUnusable
 from supervisor.files.header_cache import HeaderCache
 from supervisor.hub.access import HubChoices, hub_access
@@ -26,6 +29,7 @@ from supervisor.pool.living import NOBODY, Living
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
 from supervisor.service.catalogue import Catalogue
+from supervisor.service.gguf import GgufPlanning
 from supervisor.service.launcher import Commands
 from supervisor.service.plans import Answered, Plans, nothing_answered
 from supervisor.service.reading import Reading
@@ -60,9 +64,8 @@ class Parts:
     fetcher: Fetcher
     lookout: Lookout
     variants: Variants
-    catalogue: Catalogue
+    kinds: ByKind[Planning]
     commands: Commands
-    foreteller: Foreteller
 
     def resolver(self, living: Living) -> Resolver:
         """Build the resolver that finds the models that people mean, beside these engines."""
@@ -74,13 +77,10 @@ class Parts:
         """Build the plans beside these engines."""
         return Plans(
             resolver=resolver,
-            catalogue=self.catalogue,
+            kinds=self.kinds,
             lookout=self.lookout,
-            program=self.program,
-            commands=self.commands,
             living=living,
             policy_of=policy_of,
-            foreteller=self.foreteller,
             answered=answered,
         )
 
@@ -106,18 +106,18 @@ def parts(
     lookout = Lookout(site.look(program), current.view(_rules))
     registry = configured_models(current.settings)
     reading = Reading(fetcher, program, learning, headers, where.cache)
-    foreteller = Foreteller(learning.database, site.cores)
+    commands, foreteller = Commands(program, env, site.cores), Foreteller(learning.database, site.cores)
     variants = Variants(fetcher.hub, reading, lookout, foreteller)
     catalogue = Catalogue(registry, program, fetcher, variants, reading)
+    gguf = GgufPlanning(catalogue, program, commands, foreteller)
     return Parts(
         registry=registry,
         program=program,
         fetcher=fetcher,
         lookout=lookout,
         variants=variants,
-        catalogue=catalogue,
-        commands=Commands(program, env, site.cores),
-        foreteller=foreteller,
+        kinds=plannings(Ground(learning, time.time, gguf)),
+        commands=commands,
     )
 
 

@@ -10,8 +10,9 @@ from supervisor.core.devices import Device
 from supervisor.core.launch import LaunchSpec, Placed, build_launch
 from supervisor.core.launch.keeping import kept, slots_key
 from supervisor.core.plan import Placement
-from supervisor.engines.engine import Attendants, Engine, EngineLimits
-from supervisor.engines.slots import SlotKeeper, SlotStore
+from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.llama.manner import Attendants, llama_engine
+from supervisor.engines.llama.slots import SlotKeeper, SlotStore
 from supervisor.errors import InvalidRequest
 from supervisor.files.stamps import stamps
 from supervisor.llamacpp.libraries import runtime_libraries
@@ -83,7 +84,7 @@ class Launcher:
         """
         keeper = await asyncio.to_thread(self._keeper, known, placed.placement)
         launch, notes = await asyncio.to_thread(self._launch, known, placed, devices, keeper)
-        return Engine(
+        return llama_engine(
             launch,
             log=self.logs.of(known.entry.id),
             record_dir=self.places.pid_records,

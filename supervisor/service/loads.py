@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.schedule.lifecycle import EngineState
+from supervisor.engines.kind import Planning
+from supervisor.engines.kinds import Parts
 from supervisor.errors import LoadCancelled, SupervisorError
-from supervisor.llamacpp.program import Program
 from supervisor.planning.planner import Planner
 from supervisor.pool.pool import Pool, error_of
 from supervisor.service.added import Added
@@ -29,7 +30,7 @@ class Loads:
     pool: Pool
     resolver: Resolver
     plans: Plans
-    program: Program
+    kinds: Parts[Planning]
     planner: Planner
     remarks: Remarks
     trials: Trials
@@ -85,7 +86,7 @@ class Loads:
         """Refuse options that cannot be."""
         if asked.keeps:
             return
-        await asyncio.to_thread(self.program.check, entry.options, asked.extra_args)
+        await asyncio.to_thread(self.kinds.of(entry).check, entry, asked.extra_args)
         if not _is_elsewhere(entry):
             await self.plans.check_startable(entry)
 

@@ -11,18 +11,16 @@ from typing import Any
 from supervisor.core.devices.describe import as_json, problems_json
 from supervisor.core.history.records import Spent
 from supervisor.core.models.registry import ModelEntry
-from supervisor.core.plan import DoesNotFit, Placement, Resident
+from supervisor.core.plan import DoesNotFit, Place, Resident
 from supervisor.core.schedule import ModelPolicy, barred_by, refusal
+from supervisor.engines.kind import Planning, Read
+from supervisor.engines.kinds import Parts
 from supervisor.errors import EstimateRefused, ModelDoesNotFit, SupervisorError, file_refused
-from supervisor.llamacpp.program import Program
 from supervisor.planning.estimates import estimates_json
-from supervisor.planning.known import Known
+from supervisor.planning.known import with_header
 from supervisor.planning.lookout import Lookout, Sight
 from supervisor.planning.planner import refused
-from supervisor.planning.speeds import Foreteller
 from supervisor.pool.living import Living
-from supervisor.service.catalogue import Catalogue
-from supervisor.service.launcher import Commands
 from supervisor.service.resolve import Asked, Resolver
 
 Answered = Callable[[str], Awaitable[Sequence[Spent]]]
@@ -41,17 +39,14 @@ class Plans:
     Attributes:
         living: the engines there are. Those of the model itself count as gone, as they would be when it is loaded anew.
         policy_of: what holds for a model now, pinned by people included.
-        foreteller: says how fast it would be, by what requests `answered` took.
+        answered: says what requests of a model took, by which its speed is foretold.
     """
 
     resolver: Resolver
-    catalogue: Catalogue
+    kinds: Parts[Planning]
     lookout: Lookout
-    program: Program
-    commands: Commands
     living: Living
     policy_of: Callable[[str], ModelPolicy]
-    foreteller: Foreteller
     answered: Answered = nothing_answered
 
     async def devices(self, *, again: bool) -> dict[str, object]:
@@ -65,7 +60,7 @@ class Plans:
         Of several contexts a list. Raises ModelNotFound, ModelFileError, InvalidRequest, EstimateRefused.
         """
         answer = await self.resolver.resolve(Asked(target))
-        known = await self.catalogue.glance(answer.entry, self.living)
+        known = with_header(await self._glance(answer.entry))
         sight = await self.lookout.look(self.living)
         backend = ",".join(sorted({device.backend for device in sight.machine.devices}))
         return await self.lookout.aside(partial(estimates_json, known.info.spec, options, backend))
@@ -78,14 +73,14 @@ class Plans:
         answer = await self.resolver.resolve(asked)
         entry = answer.entry
         if not asked.keeps:
-            await asyncio.to_thread(self.program.check, entry.options, asked.extra_args)
-        known = await self.catalogue.glance(entry, self.living)
+            await asyncio.to_thread(self.kinds.of(entry).check, entry, asked.extra_args)
+        known = await self._glance(entry)
         sight = await self.lookout.look(self.living)
         others = self._others(entry)
         leaving = barred_by(self.policy_of, entry.id, others)
         never = next((one for one in leaving if self.policy_of(one.model).pinned), None)
         if never is None:
-            makers = Makers(self.commands, self.foreteller, await self.answered(entry.id))
+            makers = Makers(self.kinds.of(entry), await self.answered(entry.id))
             found = await self.lookout.aside(partial(planned_json, makers, sight, known, others, leaving))
         else:
             message = refusal(entry.id, never.model).message
@@ -96,7 +91,7 @@ class Plans:
 
     async def warning(self, entry: ModelEntry) -> str | None:
         """Return a warning for a model that was asked for by name and does not fit, before it is downloaded."""
-        plan = await self._plan_of(await self.catalogue.glance(entry, self.living))
+        plan = await self._plan_of(await self._glance(entry))
         return " ".join((plan.message, *plan.hints)) if isinstance(plan, DoesNotFit) else None
 
     async def check_startable(self, entry: ModelEntry) -> None:
@@ -107,7 +102,7 @@ class Plans:
         the load to say.
         """
         try:
-            known = await self.catalogue.glance(entry, self.living)
+            known = await self._glance(entry)
         except SupervisorError:
             return
         plan = await self._plan_of(known)
@@ -117,10 +112,14 @@ class Plans:
             raise refused(plan.refusal)
         raise ModelDoesNotFit(" ".join((plan.message, *plan.hints)))
 
-    async def _plan_of(self, known: Known) -> Placement | DoesNotFit:
+    async def _glance(self, entry: ModelEntry) -> Read:
+        return await self.kinds.of(entry).glance(entry, self.living)
+
+    async def _plan_of(self, known: Read) -> Place | DoesNotFit:
         sight = await self.lookout.look(self.living)
         others = self._others(known.entry)
-        return await self.lookout.aside(partial(sight.decide, known, known.entry.options, others))
+        found, _ = await self.lookout.aside(partial(self.kinds.of(known.entry).plan, known, sight, others))
+        return found
 
     def _others(self, entry: ModelEntry) -> list[Resident]:
         return [one for one in self.living.residents() if one.model != entry.id]
@@ -128,42 +127,34 @@ class Plans:
 
 @dataclass(frozen=True)
 class Makers:
-    """Those who say what a placement means: the command, and the speed.
+    """Those who say what a placement means: the kind of the model, and what requests of it took here, newest first."""
 
-    `answered`: what requests of the model took here, newest first.
-    """
-
-    commands: Commands
-    foreteller: Foreteller
+    kind: Planning
     answered: Sequence[Spent] = ()
 
 
 def planned_json(
     makers: Makers,
     sight: Sight,
-    known: Known,
+    known: Read,
     residents: Sequence[Resident],
     leaving: Collection[Resident] = (),
 ) -> dict[str, object]:
-    """The placement or the refusal (docs/rest.md): with the models to evict, and what llama-server would be given.
+    """The placement or the refusal (docs/rest.md): with the models to evict, and what the engine would be given.
 
     `leaving`: residents that have to leave however much room there is.
 
     Raises InvalidRequest, OptionNotSupported; EstimateRefused where the engine would not start whatever the memory.
     """
-    found = sight.decide(known, known.entry.options, [one for one in residents if one not in leaving])
+    found, _ = makers.kind.plan(known, sight, [one for one in residents if one not in leaving])
     if isinstance(found, DoesNotFit) and found.refusal is not None:
         code, message = found.refusal.code, found.refusal.message
         raise file_refused(code, message) or EstimateRefused(code, message)
     models = {resident.engine: resident.model for resident in residents}
-    if not isinstance(found, Placement):
+    if isinstance(found, DoesNotFit):
         return found.to_json() | {"blocking_models": [models[engine] for engine in found.blockers]}
-    placed = sight.placed(found)
-    speed = makers.foreteller.speed(known.info.spec, found, sight.machine, known.engine, makers.answered)
     return found.to_json() | {
         "evict": [*(one.engine for one in leaving), *found.evict],
         "evict_models": [*(one.model for one in leaving), *(models[engine] for engine in found.evict)],
-        "arguments": list(makers.commands.arguments(known, placed)),
-        "env": dict(placed.visible_env),
-        "speed": speed.to_json() if speed else None,
+        **makers.kind.told(known, sight, found, makers.answered),
     }

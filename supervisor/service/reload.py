@@ -22,6 +22,8 @@ from supervisor.config.load import Loaded, passed_over
 from supervisor.config.settings import HubSettings
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.models.reload import Changes, reconcile
+from supervisor.engines.kind import Planning
+from supervisor.engines.kinds import Parts
 from supervisor.errors import ConfigError, SupervisorError
 from supervisor.files.folder import scan
 from supervisor.llamacpp.program import Program
@@ -76,8 +78,16 @@ class Reloader:
         registry: where the models are.
     """
 
-    def __init__(self, current: Current, registry: Registry, program: Program, pool: Pool, source: Source) -> None:
-        self._current, self._registry, self._program, self._pool = current, registry, program, pool
+    def __init__(
+        self,
+        current: Current,
+        registry: Registry,
+        kinds: Parts[Planning],
+        engine: tuple[Program, Pool],
+        source: Source,
+    ) -> None:
+        self._current, self._registry, self._kinds = current, registry, kinds
+        self._program, self._pool = engine
         self._source = source
         self._path = source.first.path
         self._loaded = source.first.loaded
@@ -172,7 +182,7 @@ class Reloader:
     def _check_launch(self, entry: ModelEntry, *, must_exist: bool) -> None:
         """Refuse what would fail: an engine that is ended for it could not come back."""
         try:
-            self._program.check(entry.options)
+            self._kinds.of(entry).check(entry)
         except SupervisorError as error:
             raise ConfigError(f"models.{entry.id}: {error.message}") from None
         if must_exist and entry.path is not None and not os.path.isfile(entry.path):

@@ -12,6 +12,7 @@ from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.demo.aside import make_demo_model
 from supervisor.engines.client import EngineUnreachable
 from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.llama.manner import llama_engine
 from supervisor.engines.log import OutputLog
 from supervisor.errors import EngineStartFailed, EngineUnusable
 from supervisor.llamacpp.libraries import runtime_libraries
@@ -35,7 +36,7 @@ class SmokeTest:
         socket = str(fresh_socket(self.places.runtime))
         options, libraries = LaunchOptions(ctx_size=512), runtime_libraries(binary, self.env)
         launch = build_launch(str(binary), str(model), socket, "smoke-test", options, ModelFacts(), libraries=libraries)
-        engine = Engine(
+        engine = llama_engine(
             launch,
             log=OutputLog(None),
             record_dir=self.places.pid_records,

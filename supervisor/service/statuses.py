@@ -11,12 +11,13 @@ from typing import Any
 import psutil
 
 from supervisor.core.models.registry import ModelEntry, Registry
-from supervisor.core.plan import Placement
+from supervisor.core.plan import Placement, Seat
 from supervisor.core.schedule import Pins
 from supervisor.core.schedule.lifecycle import STARTING, EngineState
 from supervisor.errors import ModelFileError
 from supervisor.files.model_file import parts_of
 from supervisor.hub.download import Progress
+from supervisor.planning.known import Known
 from supervisor.planning.planner import Planner
 from supervisor.pool.lease import EngineStatus
 from supervisor.pool.pool import Pool, PoolStatus
@@ -115,7 +116,7 @@ class Statuses:
 
     def _abilities(self, entry: ModelEntry, best: EngineStatus | None) -> Abilities | None:
         known = self.planner.read(entry.id)
-        if known is None or known.entry.origin != entry.origin:
+        if not isinstance(known, Known) or known.entry.origin != entry.origin:
             return None
         placement = best.view.plan if best and isinstance(best.view.plan, Placement) else None
         return abilities_of(known, placement, best.ready.n_ctx if best and best.ready else None)
@@ -125,7 +126,7 @@ class Statuses:
 
 
 def _plan(best: EngineStatus | None) -> dict[str, Any] | None:
-    if best is None or not isinstance(best.view.plan, Placement):
+    if best is None or not isinstance(best.view.plan, Placement | Seat):
         return None
     return {name: value for name, value in best.view.plan.to_json().items() if name not in _UNTOLD}
 

@@ -116,6 +116,19 @@ def session_anonymous_bytes(session: int) -> int | None:
     return sum(found) if found else None
 
 
+def session_resident_bytes(session: int) -> int | None:
+    """Sum what all live processes of a session hold of the host's memory, pages of files included."""
+    found = [size for pid in session_members(session) if (size := _resident_bytes(pid)) is not None]
+    return sum(found) if found else None
+
+
+def _resident_bytes(pid: int) -> int | None:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
+
+
 def _in_session(pid: int, session: int) -> bool:
     if sys.platform == "win32":
         return pid == session

@@ -18,6 +18,20 @@ from supervisor.system.owned import private_folder
 LONGEST_PATH = 100  # bytes; below every system's limit
 
 
+def free_port(host: str) -> int:
+    """Return a TCP port that nobody listens on now; somebody else may take it before it is used.
+
+    Raises EngineStartFailed where there is none.
+    """
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+            port: int = probe.getsockname()[1]
+            return port
+    except OSError as error:
+        raise EngineStartFailed(f"no port on {host} for the engine: {error}") from error
+
+
 def fresh_socket(runtime: Path) -> Path:
     """Choose a path for a new socket in `runtime`, which is made private if needed; nothing is bound yet.
 

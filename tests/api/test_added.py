@@ -46,7 +46,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.registry = self.parts.registry
-        planner = Planner(self.registry, self.parts.catalogue.know, self.parts.lookout)
+        planner = Planner(self.registry, self.parts.kinds, self.parts.lookout)
         pins, self.remarks = Pins(self.registry.policy_of), Remarks()
         logs = EngineLogs(lambda model: self.folder / f"{model}.log")
         forget = Forgetting(
@@ -59,7 +59,7 @@ class Bench:
             pool=self.pool,
             resolver=self.parts.resolver(self.pool),
             plans=plans_alone(self.parts, self.pool),
-            program=self.parts.program,
+            kinds=self.parts.kinds,
             planner=planner,
             remarks=self.remarks,
             trials=Trials(self.registry, self.pool),

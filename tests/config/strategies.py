@@ -13,6 +13,7 @@ from supervisor.config.management import GroupSettings
 from supervisor.config.settings import DefaultSettings, ModelSettings, Settings
 from supervisor.core.options import LaunchOptions, names_file, options_of
 from supervisor.core.options.kinds import MOST_OVERRIDES, Many, Override, Text
+from supervisor.engines.command.options import CommandOptions
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), max_size=12) | st.sampled_from([
     "on",
@@ -118,7 +119,22 @@ SOURCES = st.fixed_dictionaries({"file": ABSOLUTE}) | st.sampled_from([
     {"source": "~/x.gguf"},
     {"source": "/a/folder"},
 ])
-MODELS = st.builds(dict.__or__, of_model(ModelSettings, "source", "file", "aliases"), SOURCES)
+COMMANDS = {row.name for row in options_of(CommandOptions)}
+LAUNCHED = st.builds(dict.__or__, of_model(ModelSettings, "source", "file", "aliases", *COMMANDS), SOURCES)
+COMMANDED = st.fixed_dictionaries(
+    {
+        "source": st.just("command"),
+        "command": st.sampled_from([["./run", "${PORT}"], ["run", "--at=${SOCKET}", "${x"]]),
+    },
+    optional={
+        "ready": st.sampled_from(["none", "/", "/health"]),
+        "apis": st.lists(st.sampled_from(["/v1/chat/completions", "/v1/embeddings"]), max_size=2),
+        **{name: of_type(ModelSettings.model_fields[name].annotation) for name in ("model_name", "memory", "ttl")},
+        "slots": st.integers(1, 9),
+        "stop": st.just(["end", "${PID}"]),
+    },
+)
+MODELS = LAUNCHED | COMMANDED
 
 
 @st.composite

@@ -13,6 +13,7 @@ from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions, ModelSettings
 from supervisor.core.options import LaunchOptions, LoraAdapter, options_of
 from supervisor.core.schedule import SchedulerLimits
+from supervisor.engines.command.options import CommandOptions
 from supervisor.errors import ConfigError
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.yaml"
@@ -30,7 +31,9 @@ SECTIONS = ("server", "engine", "hub", "devices", "context", "placement", "queue
 def test_the_example_is_valid_and_shows_every_setting() -> None:
     settings = load_settings(EXAMPLE, {})
     assert settings.model_fields_set == set(Settings.model_fields)
-    assert settings.models["my-model"].model_fields_set == set(ModelSettings.model_fields)
+    of_commands = {row.name for row in options_of(CommandOptions)}
+    assert settings.models["my-model"].model_fields_set == set(ModelSettings.model_fields) - of_commands
+    assert settings.models["my-command"].model_fields_set == of_commands | {"source"}
     for section in (*(getattr(settings, name) for name in SECTIONS), settings.groups["large"]):
         assert section.model_fields_set == set(type(section).model_fields)
 
@@ -116,7 +119,7 @@ def test_the_settings_are_the_launch_options() -> None:
     """One list of options, of which clients get all that do not name things of the machine."""
     rows = options_of(LaunchOptions)
     every = ModelSettings.model_fields.keys() - {"source", "file", "aliases"} - Management.model_fields.keys()
-    assert every == {row.name for row in rows}
+    assert every == {row.name for row in rows} | {row.name for row in options_of(CommandOptions)}
     assert ModelOptions.model_fields.keys() == {row.name for row in rows if row.client}
     assert launch_options(ModelOptions()) == LaunchOptions()
 

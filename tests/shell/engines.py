@@ -8,6 +8,7 @@ from pathlib import Path
 
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.engines.engine import Engine, EngineLimits, LoadProgress, ReadyInfo
+from supervisor.engines.llama.manner import llama_engine
 from supervisor.engines.log import OutputLog
 from supervisor.system import processes
 from supervisor.system.owned import MARKER
@@ -37,7 +38,7 @@ class Bench:
         socket = str(fresh_socket(self.runtime))
         options = LaunchOptions(parallel=parallel, extra_args=args)
         launch = build_launch(str(binary), str(model), socket, "test", options, ModelFacts())
-        return Engine(launch, log=self.log, record_dir=self.records, limits=limits or EngineLimits())
+        return llama_engine(launch, log=self.log, record_dir=self.records, limits=limits or EngineLimits())
 
     async def start(self, engine: Engine) -> ReadyInfo:
         async with asyncio.timeout(PATIENCE):

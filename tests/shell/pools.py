@@ -12,9 +12,10 @@ from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.core.launch.keeping import kept
 from supervisor.core.schedule import ModelPolicy, Scheduler, SchedulerLimits
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
-from supervisor.engines.engine import Attendants, Engine, EngineLimits
+from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.llama.manner import Attendants, llama_engine
+from supervisor.engines.llama.slots import SlotKeeper, SlotStore
 from supervisor.engines.log import OutputLog
-from supervisor.engines.slots import SlotKeeper, SlotStore
 from supervisor.pool.living import Living
 from supervisor.pool.pool import Lease, Pool, PoolEdges, PoolLimits
 from supervisor.system.child import StopGrace
@@ -95,7 +96,7 @@ class PoolBench:
             options = kept(options, str(keeper.folder), {"--no-cache-idle-slots": False})
         socket = str(fresh_socket(self.folder / "run"))
         launch = build_launch(self.binary, str(self.model), socket, model, options, ModelFacts())
-        engine = Engine(
+        engine = llama_engine(
             launch,
             log=self.log,
             record_dir=self.folder / "children",

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.launch import LaunchSpec
-from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.engine import EngineLimits
+from supervisor.engines.llama.manner import llama_engine
 from supervisor.engines.log import OutputLog
 from supervisor.errors import EngineStartFailed
 from supervisor.hub.access import HubChoices, hub_access
@@ -47,7 +48,7 @@ def telling_program(folder: Path, name: str) -> Path:
 async def test_an_engine_gets_what_engines_need_and_what_it_is_given(tmp_path: Path) -> None:
     program = telling_program(tmp_path, "llama-server")
     launch = LaunchSpec((str(program),), {"MY_OWN": "given"}, str(tmp_path / "x.sock"))
-    engine = Engine(launch, log=OutputLog(None), record_dir=tmp_path / "c", limits=EngineLimits(), environ=ENV)
+    engine = llama_engine(launch, log=OutputLog(None), record_dir=tmp_path / "c", limits=EngineLimits(), environ=ENV)
     with pytest.raises(EngineStartFailed):
         await engine.start(lambda _: None)
     found = json.loads((tmp_path / "told.json").read_text())
@@ -82,7 +83,8 @@ def test_a_download_gets_the_hubs_token_and_no_other_secret() -> None:
 
 STARTS = {"Popen", "run", "call", "check_call", "check_output", "create_subprocess_exec", "create_subprocess_shell"}
 CHOSEN = {"for_engines", "for_python", "for_downloads", "for_builds", "child_environment", "child_env"}
-HANDED_ON = {"system/child.py"}  # `Child.spawn` runs exactly what it is given; its callers are looked at
+# these run exactly what they are given; those who make it are looked at
+HANDED_ON = {"system/child.py", "engines/engine.py"}
 OURSELVES = {"cli/background.py"}  # the daemon itself, which needs the keys
 
 
@@ -91,13 +93,13 @@ def started() -> Iterator[tuple[str, ast.Call]]:
     for path in sorted((ROOT / "supervisor").rglob("*.py")):
         text = path.read_text("utf-8")
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and _starts(node.func):
+            if isinstance(node, ast.Call) and _starts(node.func, of_engine="engines" in path.parts):
                 yield str(path.relative_to(ROOT / "supervisor")), node
 
 
-def _starts(function: ast.expr) -> bool:
+def _starts(function: ast.expr, *, of_engine: bool) -> bool:
     if not isinstance(function, ast.Attribute):
-        return False
+        return of_engine and isinstance(function, ast.Name) and function.id == "Command"
     owner = ast.unparse(function.value)
     if (owner, function.attr) == ("asyncio", "run"):
         return False
@@ -113,11 +115,15 @@ def test_every_process_is_started_with_a_chosen_environment() -> None:
     calls = [(place, call) for place, call in started() if place not in OURSELVES | HANDED_ON]
     assert len(calls) >= 9, "the starts of processes are not found any more"
     for place, call in calls:
-        given = next((keyword.value for keyword in call.keywords if keyword.arg == "env"), None)
+        given = next((keyword.value for keyword in call.keywords if keyword.arg == "env"), None) or _second(call)
         assert given is not None, f"{place}:{call.lineno}: inherits our whole environment"
         text = ast.unparse(given)
         local = text.isidentifier() and any(f"{text} = {name}(" in _text(place) for name in CHOSEN)
         assert local or any(f"{name}(" in text for name in CHOSEN), f"{place}:{call.lineno}: env={text}"
+
+
+def _second(call: ast.Call) -> ast.expr | None:
+    return call.args[1] if isinstance(call.func, ast.Name) and len(call.args) > 1 else None
 
 
 def _text(place: str) -> str:

@@ -13,9 +13,10 @@ import structlog
 
 from supervisor.core.launch import LaunchOptions, ModelFacts, build_launch
 from supervisor.core.launch.keeping import kept
-from supervisor.engines.engine import Attendants, Engine, EngineLimits
+from supervisor.engines.engine import Engine, EngineLimits
+from supervisor.engines.llama.manner import Attendants, llama_engine
+from supervisor.engines.llama.slots import SlotKeeper, SlotStore
 from supervisor.engines.log import OutputLog
-from supervisor.engines.slots import SlotKeeper, SlotStore
 from supervisor.system.sockets import fresh_socket
 from tests.support.scripted import ScriptedModel
 
@@ -45,7 +46,7 @@ class Bench:
         options = kept(LaunchOptions(ctx_size=16384, parallel=3), str(keeper.folder), FLAGS)
         socket = str(fresh_socket(self.folder / "run"))
         launch = build_launch(str(self.binary), str(self.model), socket, "m", options, ModelFacts())
-        engine = Engine(
+        engine = llama_engine(
             launch,
             log=self.log,
             record_dir=self.folder / "children",

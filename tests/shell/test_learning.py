@@ -22,7 +22,8 @@ from supervisor.core.learn.identity import Start
 from supervisor.core.memory import MemoryEstimate
 from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.core.plan import Placement
-from supervisor.engines.engine import Attendants, Engine, EngineLimits, ReadyInfo
+from supervisor.engines.engine import Engine, EngineLimits, ReadyInfo
+from supervisor.engines.llama.manner import Attendants, llama_engine
 from supervisor.engines.log import OutputLog
 from supervisor.llamacpp.digest import engine_digest
 from supervisor.llamacpp.probe import capabilities
@@ -115,7 +116,7 @@ class Workshop:
         return await self.run(notes.asked(self.launch(planned), self.able.flags), notes)
 
     async def run(self, launch: LaunchSpec, notes: StartNotes | None) -> ReadyInfo:
-        engine = Engine(
+        engine = llama_engine(
             launch,
             log=self.log,
             record_dir=self.folder / "children",

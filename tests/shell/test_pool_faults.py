@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.schedule.lifecycle import EngineState
-from supervisor.engines.slots import SlotStore
+from supervisor.engines.llama.slots import SlotStore
 from supervisor.errors import ModelLoadFailed
 from supervisor.pool.pool import PoolLimits
 from supervisor.system import processes

@@ -9,8 +9,8 @@ import pytest
 
 from supervisor.core.schedule.events import EngineId, Failure, ModelId, Plan
 from supervisor.engines.client import EngineClient
-from supervisor.engines.engine import Attendants
-from supervisor.engines.slots import SlotKeeper
+from supervisor.engines.llama.manner import Attendants
+from supervisor.engines.llama.slots import SlotKeeper
 from supervisor.errors import ModelLoadFailed
 from supervisor.pool.lease import Lease
 from supervisor.pool.pool import Pool

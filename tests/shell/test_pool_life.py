@@ -13,7 +13,7 @@ import pytest
 
 from supervisor.core.schedule import ModelPolicy
 from supervisor.core.schedule.lifecycle import EngineState
-from supervisor.engines.slots import SlotStore
+from supervisor.engines.llama.slots import SlotStore
 from supervisor.pool.pool import Pool, PoolLimits
 from tests.fakes import install_fake
 from tests.shell.pools import PoolBench, processed

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from supervisor.core.options import LaunchOptions, Option, kinds, options_of
+from supervisor.engines.command.options import CommandOptions
 from tests.support.made import ROOT, Made
 
 _PLAIN = 100_000  # an upper bound beyond which nobody asks for it
@@ -45,6 +46,7 @@ _VALUES: Mapping[type, Callable[[Any], str]] = {
     kinds.Many: lambda kind: f"list of {_plural(value(kind.item))}",
     kinds.Words: lambda _: "list of texts",
     kinds.Variables: lambda _: "texts by name",
+    kinds.Sizes: lambda _: "MiB by name",
     kinds.Json: lambda _: "object",
 }
 
@@ -82,8 +84,18 @@ PARTS = (
         lambda: table(options_of(LaunchOptions)),
     ),
     Made(
+        ROOT / "docs" / "commands.md",
+        re.compile(r"\| option \| value \| who \| meaning \|\n(?:\|.*\|\n)+"),
+        lambda: table(options_of(CommandOptions)),
+    ),
+    Made(
         ROOT / "config.example.yaml",
-        re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n# )"),
+        re.compile(r"(?<=docs/launch\.md has the table\.\n)(?:.*\n)+?(?=\n  my-command:|\n# )"),
         lambda: example(options_of(LaunchOptions)),
+    ),
+    Made(
+        ROOT / "config.example.yaml",
+        re.compile(r"(?<=docs/commands\.md has the table\.\n)(?:.*\n)+?(?=\n# )"),
+        lambda: example(options_of(CommandOptions)),
     ),
 )

@@ -9,7 +9,9 @@ from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
 
 from supervisor.api.app import framework
+from supervisor.core.models.registry import ModelEntry, Source
 from supervisor.core.routes import ASKED
+from supervisor.engines.kinds import service_of
 
 
 def served_routes() -> list[Route]:
@@ -30,3 +32,7 @@ def _flat(routes: Iterable[BaseRoute]) -> Iterator[Route]:
         else:
             assert isinstance(route, Route), route
             yield route
+
+
+OF_LLAMA = service_of(ModelEntry("any", Source.DEMO, None)).apis
+"""The paths that llama-server answers; the others are those of other engines (tests/api/test_commands.py)."""

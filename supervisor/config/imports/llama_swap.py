@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import PurePath
 
 from supervisor.config.document import NotADocument, read_document
+from supervisor.config.expand import PLACES
 from supervisor.config.imports.arguments import read_arguments
 from supervisor.config.imports.carried import Carried
+from supervisor.config.imports.swap_commands import as_command
 from supervisor.config.imports.swap_groups import MOST_MODELS, SwapGroup, apart, pinned
 from supervisor.config.settings import Settings
 from supervisor.core.launch.environment import is_setting
@@ -25,6 +27,7 @@ _SILENT = {"startPort", "macros", "models", "groups", "hooks", "routing", "apiKe
 _OUR_PARTS = Settings.model_fields.keys() - {"models", "groups"}
 _OUR_SOURCES = {"file", "source"}
 _MODEL_SILENT = {"cmd", "macros", "env", "aliases", "ttl", "concurrencyLimit", "filters", "proxy", "checkEndpoint"}
+_COMMAND_SILENT = _MODEL_SILENT | {"cmdStop", "useModelName"}
 
 
 def from_llama_swap(text: str, name: str = "config.yaml") -> Carried:
@@ -79,11 +82,16 @@ def _model(
     found, binaries = into
     where = f"models.{name}"
     known = {**macros, **_mapping(given.get("macros")), "MODEL_ID": name}
-    program, *arguments = _words(str(given.get("cmd", "")), known, lambda text: found.note(where, text)) or [""]
-    if not PurePath(program).name.startswith("llama-server"):
-        runs = PurePath(program.partition("=")[0]).name
-        found.note(where, f"its command runs {runs!r}; only llama-server is run here, so the model is left out")
+    notes: list[str] = []
+    program, *arguments = _words(str(given.get("cmd", "")), known, notes.append) or [""]
+    if not program:
+        found.note(where, "; ".join(notes) or "it has no command, and is left out")
         return
+    if not PurePath(program).name.startswith("llama-server"):
+        _command(name, given, known, found)
+        return
+    for note in notes:
+        found.note(where, note)
     binaries.add(program)
     read = read_arguments(arguments)
     for note in read.notes:
@@ -92,6 +100,22 @@ def _model(
     settings.update(read.settings)
     settings.update(_managed(name, given, known, found))
     for key in sorted(set(given) - _MODEL_SILENT):
+        found.note(where, f"{key} has no counterpart here")
+
+
+def _command(name: str, given: Mapping[str, object], macros: Mapping[str, object], found: Carried) -> None:
+    """Carry a model that another program serves."""
+    where = f"models.{name}"
+    words = _words(str(given.get("cmd", "")), macros, lambda text: found.note(where, text), PLACES)
+    stop = _words(str(given.get("cmdStop", "")), macros, lambda text: found.note(where, text), PLACES)
+    settings = as_command(given, words, stop, lambda text: found.note(where, text))
+    if settings is None:
+        return
+    managed = _managed(name, given, macros, found)
+    if "concurrency" in managed:
+        settings["slots"] = managed.pop("concurrency")
+    found.section("models", name).update({**settings, **managed})
+    for key in sorted(set(given) - _COMMAND_SILENT):
         found.note(where, f"{key} has no counterpart here")
 
 
@@ -149,12 +173,17 @@ def _filters(name: str, given: Mapping[str, object], found: Carried) -> dict[str
     return filters
 
 
-def _words(command: str, macros: Mapping[str, object], note: Callable[[str], None]) -> list[str]:
-    """Return the words of the command as a shell would see them, without comment lines and line ends."""
+def _words(
+    command: str, macros: Mapping[str, object], note: Callable[[str], None], places: Collection[str] = ()
+) -> list[str]:
+    """Return the words of the command as a shell would see them, without comment lines and line ends.
+
+    places: what is put in when an engine is started; none: an option that says the port is left out.
+    """
     lines = [line for line in command.splitlines() if not line.lstrip().startswith("#")]
-    text = " ".join(line.rstrip().removesuffix("\\") for line in lines)
-    text = _PORT.sub("", _replaced(text, macros))
-    if found := _MACRO.search(text):
+    text = _replaced(" ".join(line.rstrip().removesuffix("\\") for line in lines), macros)
+    text = text if places else _PORT.sub("", text)
+    if found := next((one for one in _MACRO.finditer(text) if one[1] not in places), None):
         note(f"{found.group()} means nothing here")
     try:
         return shlex.split(text)

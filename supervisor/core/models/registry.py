@@ -15,6 +15,9 @@ from supervisor.core.text.plaintext import is_name
 from supervisor.core.toolcalls.mode import ToolMode
 from supervisor.errors import InvalidRequest, ModelIdTaken, ModelNotFound
 
+NATIVE = "llama"
+"""The kind of engine of a model for which nothing else is said (engines/kinds)."""
+
 MOST_NAMES = 16
 """Aliases that loads may give one model, beside those that are configured."""
 
@@ -29,6 +32,7 @@ class Source(enum.Enum):
     DEMO = "demo"  # the built-in one, made on first use
     FILE = "file"
     HUB = "hub"  # a repository; downloaded when it is first wanted
+    COMMAND = "command"  # of the configuration: what runs it says itself which model it has
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class ModelEntry:
         hub: the reference of one of the hub, `owner/repo` or `owner/repo:quant`.
         tool_calls: how calls are looked for in its answers; None: as the server does.
         configured: what its options are again once it is unloaded; None: what they are now.
+        kind: of its engine.
+        own: what the engine's kind knows of it beside the launch options: the options that are its own.
     """
 
     id: str
@@ -54,6 +60,8 @@ class ModelEntry:
     requests: RequestSettings = field(default_factory=RequestSettings)
     tool_calls: ToolMode | None = None
     configured: LaunchOptions | None = None
+    kind: str = NATIVE
+    own: object | None = None
 
     @property
     def origin(self) -> str | None:
@@ -79,7 +87,8 @@ class ModelEntry:
 
     def same_launch(self, other: ModelEntry) -> bool:
         """Return whether an engine of one entry serves for the other."""
-        return self.origin == other.origin and self.options == other.options
+        mine, theirs = (self.origin, self.kind, self.own), (other.origin, other.kind, other.own)
+        return mine == theirs and self.options == other.options
 
 
 @dataclass(frozen=True)

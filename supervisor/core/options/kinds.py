@@ -101,11 +101,18 @@ class Variables:
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """MiB by name; they may be written with a letter behind (`8g`)."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Json:
     """A JSON object, neither deep nor long."""
 
 
-Kind: TypeAlias = Truth | Choice | Whole | Decimal | Text | Override | Adapter | Many | Words | Variables | Json
+Kind: TypeAlias = Truth | Choice | Whole | Decimal | Text | Override | Adapter | Many | Words | Variables | Sizes | Json
 
 
 @dataclass(frozen=True)
@@ -151,4 +158,6 @@ Overrides = Annotated[tuple[str, ...], Many(Override(), MOST_OVERRIDES)]
 Adapters = Annotated[tuple[LoraAdapter, ...], Many(Adapter(), MOST_NAMES)]
 Arguments = Annotated[tuple[str, ...], Words(MOST_ENTRIES)]
 Environment = Annotated[Mapping[str, str], Variables(MOST_ENTRIES)]
+HttpStatuses = Annotated[tuple[int, ...], Many(Whole(100, 599, "status"), MOST_NAMES)]
+Memories = Annotated[Mapping[str, int], Sizes(MOST_ENTRIES)]
 JsonObject = Annotated[Mapping[str, object], Json()]

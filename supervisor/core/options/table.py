@@ -124,7 +124,7 @@ def option(  # noqa: PLR0913 - one plain value per thing that is said of an opti
         begins=begins,
     )
     if isinstance(default, Mapping):
-        return field(default_factory=dict, metadata={_ROW: partial(said, default={})})
+        return field(default_factory=lambda: dict(default), metadata={_ROW: partial(said, default=dict(default))})
     return field(default=default, metadata={_ROW: partial(said, default=default)})
 
 

@@ -2,6 +2,7 @@
 
 from supervisor.core.plan.forecast import Forecast, forecast
 from supervisor.core.plan.planner import plan
+from supervisor.core.plan.said import Place, Seat, seat
 from supervisor.core.plan.types import (
     Budget,
     Budgets,
@@ -26,11 +27,14 @@ __all__ = [
     "Forecast",
     "Learned",
     "Overcommit",
+    "Place",
     "Placement",
     "PlanRequest",
     "Policy",
     "Resident",
+    "Seat",
     "Shortage",
     "forecast",
     "plan",
+    "seat",
 ]

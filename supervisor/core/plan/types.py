@@ -8,6 +8,7 @@ from typing import Literal
 
 from supervisor.core.devices import Budget, Budgets
 from supervisor.core.memory import EstimateOptions, MemoryEstimate, Refusal
+from supervisor.core.memory.result import Growth
 from supervisor.core.spec import ModelSpec
 
 SplitMode = Literal["layer", "none"]
@@ -231,6 +232,11 @@ class Placement:
     def paged_bytes(self) -> int:
         """Bytes of the weights without room in the host's memory, which are read from the file again and again."""
         return self.parts[-1].paged_bytes
+
+    @property
+    def host_growth(self) -> tuple[Growth, ...] | None:
+        """Parts that may grow on the host later; None: it may grow without limit."""
+        return self.estimate.host_growth
 
     @property
     def used_bytes(self) -> dict[str, int]:

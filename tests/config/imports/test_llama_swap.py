@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -346,3 +347,63 @@ def test_arguments_of_a_command(arguments: str, settings: dict[str, Any]) -> Non
     found = from_llama_swap(f'models: {{m: {{cmd: "llama-server -m /m.gguf {arguments}"}}}}\n')
     assert found.models["m"] == {"file": "/m.gguf", **settings}
     assert found.notes == []
+
+
+OTHERS = """
+macros: {home: /opt/whisper}
+models:
+  whisper:
+    cmd: ${home}/whisper-server -m ${home}/tiny.bin --port ${PORT}
+    proxy: http://127.0.0.1:${PORT}
+    checkEndpoint: /
+    useModelName: whisper-1
+    concurrencyLimit: 1
+    ttl: 60
+    env: [THREADS=2]
+    aliases: [ears]
+  vllm:
+    cmd: docker run --name vllm-${PORT} -p ${PORT}:8000 vllm/vllm-openai --model x
+    cmdStop: docker stop vllm-${PORT}
+    checkEndpoint: none
+  fixed:
+    cmd: python -m server --port=9000
+    proxy: http://localhost:9000
+  elsewhere:
+    cmd: ssh box
+    proxy: http://box:9000
+  silent:
+    cmd: server --listen
+"""
+
+
+def test_other_programs_become_commands() -> None:
+    found: Any = from_llama_swap(OTHERS)
+    assert found.data["models"] == {
+        "whisper": {
+            "source": "command",
+            "command": ["/opt/whisper/whisper-server", "-m", "/opt/whisper/tiny.bin", "--port", "${PORT}"],
+            "ready": "/",
+            "model_name": "whisper-1",
+            "slots": 1,
+            "ttl": 60,
+            "env": {"THREADS": "2"},
+            "aliases": ["ears"],
+        },
+        "vllm": {
+            "source": "command",
+            "command": shlex.split("docker run --name vllm-${PORT} -p ${PORT}:8000 vllm/vllm-openai --model x"),
+            "stop": ["docker", "stop", "vllm-${PORT}"],
+            "ready": "none",
+        },
+        "fixed": {"source": "command", "command": ["python", "-m", "server", "--port=${PORT}"]},
+    }
+    assert any("models.whisper: say with `memory`" in note for note in found.notes)
+    assert any("models.elsewhere: its command runs 'ssh'" in note for note in found.notes)
+    assert any("models.silent: its command runs 'server' and does not say its port" in note for note in found.notes)
+
+
+def test_what_other_programs_become_is_a_valid_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "supervisor.yaml"
+    path.write_text(as_text(from_llama_swap(OTHERS).data))
+    found = load_settings(path, {}).models["vllm"]
+    assert found.model_dump()["command"][4:6] == ("-p", "${PORT}:8000")

@@ -1,0 +1,1 @@
+"""llama-server as an engine: its state lines and its health, its account of memory, its saved slots."""

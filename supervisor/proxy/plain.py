@@ -1,0 +1,100 @@
+"""Requests to engines that speak OpenAI's API in their own way: sent as they are, and answered as the engine answers.
+
+The client's `model` becomes the engine's name for it. Nothing is added, looked for or folded. A client that leaves
+closes the connection to the engine, which is all that can be told to a program of which nothing else is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from supervisor.core.engine_output.foreign import foreign_error
+from supervisor.core.models.registry import ModelEntry
+from supervisor.core.routes import Route
+from supervisor.core.stream.filter import StreamFilter
+from supervisor.core.text.members import set_fields
+from supervisor.engines.client import EngineResponse, EngineUnreachable
+from supervisor.engines.service import Service
+from supervisor.proxy.answers import Filter, send_error
+from supervisor.proxy.asgi import Responder
+from supervisor.proxy.bodies import ClientJson
+from supervisor.proxy.spoken import Plain
+from supervisor.proxy.toolcalls import Prepared
+
+_REFUSED = 400  # the statuses from here on tell of an error
+_TELL_USAGE = frozenset({"chat", "completion"})
+
+
+class BrokenOff(Exception):
+    """The engine broke off an answer that is no stream of events: all that a client can be told is the same."""
+
+
+class AsItIs:
+    """A filter that lets every byte through; `relay` says how a stream is ended early.
+
+    Attributes:
+        done: whatever came before the engine ended its answer is all of it.
+    """
+
+    done = True
+
+    def __init__(self, relay: StreamFilter) -> None:
+        self._relay = relay
+
+    def feed(self, chunk: bytes, /) -> bytes:
+        """Return the bytes."""
+        return chunk
+
+    def ending(self, error: Mapping[str, object]) -> bytes:
+        """Return the event that tells of an error, in the form of the API."""
+        return self._relay.ending(error)
+
+    def cut(self) -> None:
+        """Do nothing: nothing is held back."""
+
+
+class AsItCame(Plain):
+    """An answer of which nothing is known but its bytes."""
+
+    def stream(self, relay: StreamFilter) -> Filter:
+        """Return the filter of a streamed answer's bytes."""
+        return AsItIs(relay)
+
+
+_AS_IT_CAME: Final = AsItCame()
+
+
+def sent_as_it_is(route: Route, body: ClientJson, entry: ModelEntry, service: Service, *, counted: bool) -> Prepared:
+    """Return the request under the engine's name for the model, with what the configuration sets by default.
+
+    counted: a key pays for its tokens, so a stream has to tell them.
+    """
+    missing = entry.requests.missing_in_form if route.is_form else entry.requests.missing
+    changes: dict[str, object] = dict(missing(body.fields)) if route.generates else {}
+    changes["model"] = service.model_name or entry.id
+    if counted and route.kind in _TELL_USAGE and body.fields.get("stream") is True:
+        options = body.fields.get("stream_options")
+        changes["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+    text = set_fields(body.text, changes)
+    return Prepared(route.path, text, {**body.fields, **changes}, _AS_IT_CAME, native=False)
+
+
+async def pass_as_it_is(upstream: EngineResponse, responder: Responder) -> None:
+    """Send what the engine answers, piece by piece as it comes; an error in our envelope.
+
+    Raises EngineUnreachable where it breaks off before the first piece, BrokenOff later.
+    """
+    if upstream.status >= _REFUSED:
+        await send_error(responder, foreign_error(await upstream.read(), upstream.status), upstream.status)
+        return
+    piece = await upstream.read_some()
+    kind = upstream.full_content_type
+    await responder.start(upstream.status, [(b"content-type", kind)] if kind else [])
+    try:
+        while piece:
+            await responder.write(piece)
+            piece = await upstream.read_some()
+    except EngineUnreachable as error:
+        raise BrokenOff(str(error)) from error
+    await responder.end()
