@@ -62,6 +62,12 @@ def test_spaces_and_line_ends_of_other_engines_hide_no_tokens(by: type[Meter | T
     assert counted(json.dumps({"choices": [], "usage": USAGE}).encode()) == (25, 8)
 
 
+@BOTH
+def test_timings_that_tell_no_tokens_hide_none(by: type[Meter | TailMeter]) -> None:
+    last = final(timings={"prompt_ms": 3, "total_s": 1}, usage=USAGE)
+    assert counted(delta("a"), last, DONE, by=by) == (25, 8)
+
+
 def test_figures_that_nothing_can_hold_are_none_of_tokens() -> None:
     """Python reads no number of 5,000 digits, and a database holds none of 20."""
     for digits in (20, 5000):

@@ -180,11 +180,12 @@ class TailMeter:
         last = b"".join(self._last).replace(_LINE_END, b"\n")
         at = last.rfind(_TIMINGS)
         end = last.find(b"}", at) if at >= 0 else -1
-        if end < 0:
+        told = last[at:end] if end >= 0 else b""  # there is one choice, so the newest are those of all
+        tokens = _sums({(b"timings", told): None})
+        if tokens is None:
             return self._without_timings(last).spent()
         finish = _FINISH.findall(last)
-        told = last[at:end]  # there is one choice, so the newest are those of all
-        return _spent(_sums({(b"timings", told): None}) or (0, 0), [told], finish[-1] if finish else None)
+        return _spent(tokens, [told], finish[-1] if finish else None)
 
     def _without_timings(self, last: bytes) -> Meter:
         if self._size <= len(last):
@@ -207,17 +208,13 @@ def _note(events: Iterable[bytes], told: Told) -> None:
 
 def _sums(told: Told) -> tuple[int, int] | None:
     """Return the tokens that were told of: those of `timings`, which come for each choice, or else of `usage`."""
-    if not told:
-        return None
-    timings = [said for kind, said in told if kind == b"timings"]
-    prompt = completion = 0
-    for said in timings or [said for _, said in told]:
-        for name, count in _NUMBER.findall(said):
-            if name in _PROMPT:
-                prompt += int(count)
-            elif name in _COMPLETION:
-                completion += int(count)
-    return prompt, completion
+    for wanted in (b"timings", b"usage"):
+        counts = [one for kind, said in told if kind == wanted for one in _NUMBER.findall(said)]
+        prompt = [int(count) for name, count in counts if name in _PROMPT]
+        completion = [int(count) for name, count in counts if name in _COMPLETION]
+        if prompt or completion:
+            return sum(prompt), sum(completion)
+    return None
 
 
 def _spent(tokens: tuple[int, int], told: Iterable[bytes], finish: bytes | None) -> Spent:
