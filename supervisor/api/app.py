@@ -24,8 +24,10 @@ from supervisor.api import (
     history,
     inflight,
     keys,
+    lmstudio,
     manage,
     metrics,
+    ollama,
     openai,
     pages,
     peers,
@@ -45,7 +47,10 @@ from supervisor.proxy.asgi import AS_HEAD
 _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _ROUTERS = tuple(
     one.router
-    for one in (openai, manage, inflight, history, metrics, keys, peers, files, engines, pages, dashboard, front)
+    for one in (
+        *(openai, manage, inflight, history, metrics, keys, peers, files, engines, pages, dashboard, front),
+        *(ollama, lmstudio),
+    )
 )
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.doors.turned import Turn
+from supervisor.core.doors.turns import TURNS
 from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
@@ -24,6 +27,7 @@ from supervisor.core.recovery import AskAgain
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.outgoing import outgoing_request
+from supervisor.core.text.foreignjson import written
 from supervisor.core.text.members import set_fields, without
 from supervisor.engines.client import EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
@@ -34,6 +38,7 @@ from supervisor.proxy.account import Account, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.doors import Entered, NoWishes, Wishing, granted
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.job import Job
 from supervisor.proxy.media import Media, check_ending, check_sent
@@ -46,6 +51,9 @@ from supervisor.proxy.waiting import Waiting
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
+_Result = TypeVar("_Result")
+_Ends: TypeAlias = tuple[Responder, Account]
+
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
 
@@ -55,6 +63,7 @@ class Relaying:
 
     render_error: status, body and headers for an error, in the form of the paths' API.
     observer: is told of every request when it has ended.
+    wishing: grants what requests of other programs' APIs wish of their models.
     """
 
     pool: Pool
@@ -67,19 +76,21 @@ class Relaying:
     naming: Naming
     media: Media = field(default_factory=Media)
     observer: Observer = field(default=ignored)
+    wishing: Wishing = field(default_factory=NoWishes)
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
     """Return the ASGI endpoint of every relayed path."""
-    return {path: RelayEndpoint(route, relaying) for path, route in SERVED.items()}
+    return {path: RelayEndpoint(route, relaying, TURNS.get(path)) for path, route in SERVED.items()}
 
 
 @dataclass(frozen=True)
 class RelayEndpoint:
-    """A path whose requests go to the engine of the model that they mean."""
+    """A path whose requests go to the engine of the model that they mean. turn: of another program's API."""
 
     route: Route
     relaying: Relaying
+    turn: Turn | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -99,14 +110,26 @@ class RelayEndpoint:
             return await read_form(receive, room, scope)
         return await read_json(receive, room, declared_size(scope))
 
-    async def _answer(self, scope: Scope, body: ClientJson, room: Room, ends: tuple[Responder, Account]) -> None:
+    async def _answer(self, scope: Scope, body: ClientJson, room: Room, ends: _Ends) -> None:
         patience, (responder, account) = Patience.of(scope), ends
-        key = account.key
-        entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
+        relaying, key, entered = self.relaying, account.key, None
+        if self.turn is not None:
+            entered = await body.work(partial(Entered.of, self.turn, body, account, relaying.registry))
+            body = entered.body
+        entry = await relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
-        with self.relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request:
-            ready = await _unless_cancelled(request, self._ready(request, entry, body, room))
-            acquire = partial(self.relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
+        asked = _Asked(entry, body, entered)
+        with (
+            relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request,
+            granted(relaying.wishing, entry, entered, key),
+        ):
+            if entered is not None and entered.turned.wishes:
+                await _unless_cancelled(request, relaying.wishing.before(entry, entered.turned.wishes, key))
+            if entered is not None and entered.loads_only:
+                acquire = partial(relaying.pool.acquire, entry.id)
+                return await _unless_cancelled(request, self._loaded(entered, entry, acquire, ends))
+            ready = await _unless_cancelled(request, self._ready(request, asked, room))
+            acquire = partial(relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
             if patience is not None:
                 acquire = partial(patience.while_it_lasts, acquire)
             limit, prepared = limit_of(entry.requests, entry.id), ready.prepared
@@ -115,14 +138,27 @@ class RelayEndpoint:
             job = Job(request, acquire, plan, prepared, ready.body, self.route.api, account, limit)
             await self._cancellable(job, responder)
 
-    async def _ready(self, request: InflightRequest, entry: ModelEntry, body: ClientJson, room: Room) -> _Ready:
+    async def _loaded(
+        self, entered: Entered, entry: ModelEntry, acquire: Callable[[], Awaitable[Lease]], ends: _Ends
+    ) -> None:
+        """Answer a request that has nothing to be answered: its model is loaded, or unloaded."""
+        responder, account = ends
+        if entered.unloads:
+            self.relaying.wishing.unload(entry, account.key)
+        else:
+            (await acquire()).release()
+            account.has_engine()
+        await responder.whole(200, written(entered.answer()))
+
+    async def _ready(self, request: InflightRequest, asked: _Asked, room: Room) -> _Ready:
         """Return the request with all that it names by an address, and as the engine gets it."""
+        entry, body = asked.entry, asked.body
         if not self.route.is_form:
             with request.fetches():
                 body = await self.relaying.media.put_in(body, room, files=has_media_folder(entry.options))
-        prepared, asked = await body.work(partial(self._prepared, body, entry))
+        prepared, said = await body.work(partial(self._prepared, body, entry, asked.entered))
         several = entry.policy.replicas_max > 1
-        return _Ready(body, prepared, await body.work(partial(affinity_of, asked, body.heads)) if several else None)
+        return _Ready(body, prepared, await body.work(partial(affinity_of, said, body.heads)) if several else None)
 
     async def _cancellable(self, job: Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -141,7 +177,9 @@ class RelayEndpoint:
             if refused := responder.refused or job.refused:
                 job.account.refused(*refused)
 
-    def _prepared(self, body: ClientJson, entry: ModelEntry) -> tuple[Prepared, Mapping[str, object]]:
+    def _prepared(
+        self, body: ClientJson, entry: ModelEntry, entered: Entered | None
+    ) -> tuple[Prepared, Mapping[str, object]]:
         """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.
 
         Raises InvalidRequest for a parameter that is out of bounds, MediaUrlRefused.
@@ -152,8 +190,9 @@ class RelayEndpoint:
         if self.route.is_form:  # its fields are texts, whose form the engine judges
             body = _with(body, entry.requests.missing_in_form(body.fields))
         elif self.route.generates or self.route.prompts:
-            body = _fitted(body, entry.requests)
-        prepared = self.relaying.tool_calls.prepare(self.route.path, body, entry)
+            body = _fitted(body if entered is None else entered.with_defaults(body, entry), entry.requests)
+        calls, path = self.relaying.tool_calls, self.route.path
+        prepared = calls.prepare(path, body, entry) if entered is None else entered.prepared(calls, body, entry)
         if not self.route.is_form:
             check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
         return prepared, body.fields
@@ -291,7 +330,7 @@ async def _keep(job: Job, why: AskAgain, responder: Responder) -> None:
     job.prepared.way.again(why, goes_on=responder.said or job.has_kept)
 
 
-async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, object, _Ready]) -> _Ready:
+async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, object, _Result]) -> _Result:
     """Return the result of work for a request. Raise RequestCancelled where somebody cancels the request."""
     try:
         return await work
@@ -300,6 +339,15 @@ async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, ob
         if error is None:
             raise
         raise error from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that means a model. entered: how it came in by another program's API."""
+
+    entry: ModelEntry
+    body: ClientJson
+    entered: Entered | None
 
 
 @dataclass(frozen=True, slots=True)
