@@ -49,6 +49,6 @@ def _card(status: ModelStatus, listed: Listed) -> dict[str, Any]:
 
 
 def _type(facts: FileFacts | None) -> str:
-    if facts is not None and facts.pooling:
+    if facts is not None and facts.embeds:
         return "embeddings"
     return "vlm" if facts is not None and "image" in facts.inputs else "llm"

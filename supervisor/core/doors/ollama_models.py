@@ -33,7 +33,7 @@ class FileFacts:
 
     Attributes:
         inputs: kinds of input: text, image, audio.
-        pooling: llama.cpp's number; None: it generates.
+        pooling: llama.cpp's number, 0 for none; None where the file says nothing.
         tools, thinking: its template has them.
     """
 
@@ -42,6 +42,11 @@ class FileFacts:
     pooling: int | None = None
     tools: bool = False
     thinking: bool = False
+
+    @property
+    def embeds(self) -> bool:
+        """True if the model makes vectors and no texts."""
+        return bool(self.pooling) and self.header.chat_template is None
 
     @property
     def inserts(self) -> bool:
@@ -58,7 +63,7 @@ def capabilities(facts: FileFacts | None) -> list[str]:
     """Return what a model can do, in Ollama's words."""
     if facts is None:
         return ["completion"]
-    if facts.pooling:
+    if facts.embeds:
         return ["embedding"]
     found = {
         "completion": True,

@@ -131,7 +131,7 @@ def _shared(asked: Mapping[str, Any], sampling: Fields) -> dict[str, object]:
     fields |= _format(asked.get("format"))
     fields |= _thinking(asked.get("think"))
     if asked.get("logprobs"):
-        fields |= {"logprobs": True, "top_logprobs": int(asked.get("top_logprobs") or 0)}
+        fields |= {"logprobs": True, "top_logprobs": max(1, int(asked.get("top_logprobs") or 0))}
     return fields
 
 
