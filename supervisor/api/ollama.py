@@ -98,7 +98,7 @@ async def loaded(statuses: StatusesOf, pinning: PinningOf, models: ListedOf) -> 
 
 @router.post("/show")
 async def show(body: ShowRequest, statuses: StatusesOf, models: ListedOf) -> dict[str, Any]:
-    """What a model's file says of it."""
+    """Show what a model's file says of it."""
     entry = models.find(body.named())
     facts = await models.read(entry)
     context = statuses.of(entry.id).n_ctx or entry.options.ctx_size or facts.header.n_ctx_train

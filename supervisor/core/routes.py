@@ -27,6 +27,7 @@ _INPUT: Final = {"input": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
 _PROMPT: Final = {"prompt": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
 
 
+_NAMED: Final = {"model": _TEXT}
 _TOKENS: Final = {"tokens": {"type": "array", "items": {"type": "integer"}}}
 _CONTENT: Final = {"content": _TEXT}
 _DOCUMENTS: Final = {"query": _TEXT, "documents": {"type": "array", "items": _TEXT}}
@@ -199,10 +200,10 @@ ASKED: Final[tuple[Asked, ...]] = (
 )
 
 DOORS: Final[tuple[Route, ...]] = (
-    Route("/api/chat", "Answer a conversation, as Ollama does.", api=OLLAMA_CHAT, kind="chat"),
-    Route("/api/generate", "Continue a text, as Ollama does.", api=OLLAMA, kind="chat"),
-    Route("/api/embed", "Turn texts into vectors, as Ollama does.", api=OLLAMA, vectors=True),
-    Route("/api/embeddings", "Turn a text into a vector, as Ollama does.", api=OLLAMA, vectors=True),
+    Route("/api/chat", "Answer a conversation, as Ollama does.", api=OLLAMA_CHAT, kind="chat", takes=_NAMED),
+    Route("/api/generate", "Continue a text, as Ollama does.", api=OLLAMA, kind="chat", takes=_NAMED),
+    Route("/api/embed", "Turn texts into vectors, as Ollama does.", api=OLLAMA, takes=_NAMED, vectors=True),
+    Route("/api/embeddings", "Turn a text into a vector, as Ollama does.", api=OLLAMA, takes=_NAMED, vectors=True),
     Route("/api/v0/chat/completions", "Answer a conversation, as LM Studio does.", kind="chat", takes=_MESSAGES),
     Route("/api/v0/completions", "Continue a text, as LM Studio does.", kind="completion", takes=_PROMPT),
     Route("/api/v0/embeddings", "Turn texts into vectors, as LM Studio does.", takes=_INPUT, vectors=True),
