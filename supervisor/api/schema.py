@@ -110,7 +110,9 @@ def _relayed(route: Route) -> dict[str, Any]:
         answers[route.api.media_type.decode()] = {}
     return {
         "summary": route.summary,
-        "description": _OF_ANOTHER if route in DOORS else "Everything else in the body is llama-server's own and passed on.",
+        "description": _OF_ANOTHER
+        if route in DOORS
+        else "Everything else in the body is llama-server's own and passed on.",
         "requestBody": {"required": True, "content": {_FORM if route.is_form else _JSON: {"schema": body}}},
         "responses": {"200": {"description": "llama-server's answer", "content": answers}},
     }

@@ -45,6 +45,7 @@ from supervisor.proxy.media import Media, check_ending, check_sent
 from supervisor.proxy.metered import check_spent, key_of, metered, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
+from supervisor.proxy.shortening import Shortening, TooLong
 from supervisor.proxy.timelimit import Limit, limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
@@ -136,7 +137,14 @@ class RelayEndpoint:
             plan = outgoing_request(kind_of(prepared.path), prepared.asked)
             plan = plan if key is None else plan.telling(prepared.asked)
             job = Job(request, acquire, plan, prepared, ready.body, self.route.api, account, limit)
+            if entered is not None and entered.turned.shortens:
+                job.shortening = Shortening(ready.body, partial(self._again, job, asked))
             await self._cancellable(job, responder)
+
+    def _again(self, job: Job, asked: _Asked, body: ClientJson) -> None:
+        """Have a job ask for another body."""
+        job.body, job.prepared = body, self._prepared(body, asked.entry, asked.entered)[0]
+        job.plan = outgoing_request(kind_of(job.prepared.path), job.prepared.asked)
 
     async def _loaded(
         self, entered: Entered, entry: ModelEntry, acquire: Callable[[], Awaitable[Lease]], ends: _Ends
@@ -214,6 +222,9 @@ class RelayEndpoint:
                 job.folding = None
             except AskAgain as why:
                 await _keep(job, why, responder)
+            except TooLong as why:
+                assert job.shortening is not None  # it has said so
+                await job.shortening.shorten(why.exceeded)
 
     async def _try(self, job: Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine. Raise _TryAgain where it died before the client had a byte."""
@@ -310,7 +321,8 @@ async def _answer(job: Job, upstream: EngineResponse, filtered: Filter, responde
     if job.folding is None:
         job.folding = job.plan.new_fold()
     if upstream.status != 200 or upstream.content_type != "text/event-stream":
-        await pass_whole(upstream, responder, way.answer if way.rewrites else None)
+        judge = None if job.shortening is None else job.shortening.judge
+        await pass_whole(upstream, responder, way.answer if way.rewrites else None, judge)
     elif job.folding is None:
         await stream_through(upstream, filtered, responder, job.heard)
     else:

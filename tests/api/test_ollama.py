@@ -203,12 +203,33 @@ def test_an_answer_has_the_form_that_is_asked_for(daemon: RunningDaemon) -> None
 @pytest.mark.parametrize("stream", [True, False])
 def test_probabilities_are_told(daemon: RunningDaemon, stream: bool) -> None:
     body = {"logprobs": True, "top_logprobs": 2, "stream": stream, "options": {"num_predict": 1}}
-    for path, question in {"chat": {"messages": said("hi")}, "generate": {"prompt": "hi", "raw": True}}.items():
+    questions: dict[str, dict[str, Any]] = {
+        "chat": {"messages": said("hi")},
+        "generate": {"prompt": "hi", "raw": True},
+    }
+    for path, question in questions.items():
         answer = asked(daemon, path, **question, **body)
         told = [found for piece in (lines(answer) if stream else [one(answer)]) for found in piece.get("logprobs", [])]
         assert told[0]["token"] == "Hell"
         assert told[0]["bytes"] == list(b"Hell")
         assert len(told[0]["top_logprobs"]) == 2
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_long_conversation_loses_its_oldest_messages(daemon: RunningDaemon, stream: bool) -> None:
+    turns = [
+        {"role": role, "content": f"{number} " + "long " * 300} for number in range(9) for role in ("user", "assistant")
+    ]
+    messages = [{"role": "system", "content": "Be kind."}, *turns, *said("hi")]
+    body = {"model": "filler", "messages": messages, "stream": stream}
+    answer = daemon.http.post("/api/chat", json=body)
+    *_, last = told = lines(answer) if stream else [one(answer)]
+    assert "".join(piece["message"]["content"] for piece in told) == HELLO
+    assert 2000 < last["prompt_eval_count"] < 4096, "as much as fits"
+    refused = daemon.http.post("/api/chat", json={**body, "truncate": False})
+    assert (refused.status_code, refused.json()["code"]) == (400, "context_length_exceeded")
+    alone = daemon.http.post("/api/chat", json={**body, "messages": said("long " * 4000)})
+    assert (alone.status_code, alone.json()["code"]) == (400, "context_length_exceeded"), "the last one stays"
 
 
 def test_vectors_have_length_one_and_may_be_cut(daemon: RunningDaemon) -> None:

@@ -54,7 +54,8 @@ def chat(asked: Mapping[str, Any], head: Head) -> Turned:
     tools = {"tools": asked["tools"]} if asked.get("tools") else {}
     fields = {**_shared(asked, sampling), "messages": conversation(messages, head), **tools}
     only = None if messages else partial(ended, ChatLines, _reason(wishes))
-    return Turned(CHAT_PATH, fields, asked.get("model"), Spoken(ChatLines), wishes, DEFAULTS, only)
+    shortens = asked.get("truncate") is not False
+    return Turned(CHAT_PATH, fields, asked.get("model"), Spoken(ChatLines), wishes, DEFAULTS, only, shortens)
 
 
 def generate(asked: Mapping[str, Any], head: Head) -> Turned:

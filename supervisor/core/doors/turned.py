@@ -90,6 +90,7 @@ class Turned:
         model: as the client has named it; not checked.
         answer: how it is said.
         defaults: parameters that the API has where neither the request nor the model has them.
+        shortens: a conversation that is too long loses its oldest messages.
         only: the answer to a request that has nothing to be answered: its model is loaded, or unloaded with `keep` 0.
     """
 
@@ -100,6 +101,7 @@ class Turned:
     wishes: Wishes = field(default_factory=Wishes)
     defaults: Fields = field(default_factory=dict)
     only: Callable[[Telling], Mapping[str, object]] | None = None
+    shortens: bool = False
 
 
 Turn: TypeAlias = Callable[[Mapping[str, Any], Head], Turned]
