@@ -76,7 +76,7 @@ class Entered:
         turned = turn(body.fields, body.whole)
         named = turned.model
         told = named if isinstance(named, str) else ""
-        fields = {**turned.fields, "model": meant(named, registry) if isinstance(named, str) else named}
+        fields = {**turned.fields, "model": meant(named, registry, account.key) if isinstance(named, str) else named}
         telling = Telling(told, time.time, account.elapsed)
         return cls(turned, replace(body, text=escaped(fields), fields=fields), telling)
 
@@ -124,10 +124,12 @@ def granted(wishing: Wishing, entry: ModelEntry, entered: Entered | None, key: K
             wishing.after(entry, key)
 
 
-def meant(name: str, registry: Registry) -> str:
-    """Return the name by which the model is known here that a client means; the plainest where none is."""
+def meant(name: str, registry: Registry, key: Key | None = None) -> str:
+    """Return the name by which the model is known here that a client means; the plainest where its key sees none."""
     names = list(meant_names(name))
-    return next((one for one in names if registry.get(one) is not None), names[-1])
+    found = ((one, registry.get(one)) for one in names)
+    seen = (one for one, entry in found if entry is not None and (key is None or key.rules.sees(entry.id)))
+    return next(seen, names[-1])
 
 
 def _as_it_is(asked: Mapping[str, object]) -> Mapping[str, object]:

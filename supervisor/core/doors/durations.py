@@ -24,7 +24,7 @@ def keep_alive(value: object) -> float | None:
         return None
     if isinstance(value, str):
         return _bounded(_of_text(value))
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # NaN
         raise _fault()
     return _bounded(value)
 
