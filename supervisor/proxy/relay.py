@@ -53,6 +53,7 @@ from supervisor.proxy.waiting import Waiting
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
 _Result = TypeVar("_Result")
+_Acquire: TypeAlias = Callable[[], Awaitable[Lease]]
 _Ends: TypeAlias = tuple[Responder, Account]
 
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
@@ -127,12 +128,11 @@ class RelayEndpoint:
             if entered is not None and entered.turned.wishes:
                 await _unless_cancelled(request, relaying.wishing.before(entry, entered.turned.wishes, key))
             if entered is not None and entered.loads_only:
-                acquire = partial(relaying.pool.acquire, entry.id)
+                acquire = _within(patience, partial(relaying.pool.acquire, entry.id))
                 return await _unless_cancelled(request, self._loaded(entered, entry, acquire, ends))
             ready = await _unless_cancelled(request, self._ready(request, asked, room))
             acquire = partial(relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
-            if patience is not None:
-                acquire = partial(patience.while_it_lasts, acquire)
+            acquire = _within(patience, acquire)
             limit, prepared = limit_of(entry.requests, entry.id), ready.prepared
             plan = outgoing_request(kind_of(prepared.path), prepared.asked)
             plan = plan if key is None else plan.telling(prepared.asked)
@@ -146,9 +146,7 @@ class RelayEndpoint:
         job.body, job.prepared = body, self._prepared(body, asked.entry, asked.entered)[0]
         job.plan = outgoing_request(kind_of(job.prepared.path), job.prepared.asked)
 
-    async def _loaded(
-        self, entered: Entered, entry: ModelEntry, acquire: Callable[[], Awaitable[Lease]], ends: _Ends
-    ) -> None:
+    async def _loaded(self, entered: Entered, entry: ModelEntry, acquire: _Acquire, ends: _Ends) -> None:
         """Answer a request that has nothing to be answered: its model is loaded, or unloaded."""
         responder, account = ends
         if entered.unloads:
@@ -258,6 +256,10 @@ class RelayEndpoint:
         job.account.failed(error, in_stream=True)
         _, envelope, _ = self.relaying.render_error(error)
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
+
+
+def _within(patience: Patience | None, acquire: _Acquire) -> _Acquire:
+    return acquire if patience is None else partial(patience.while_it_lasts, acquire)
 
 
 def _with(body: ClientJson, fields: Mapping[str, object]) -> ClientJson:
