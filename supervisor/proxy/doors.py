@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from supervisor.core.doors.names import meant_names
 from supervisor.core.doors.raw_stream import RawStream
@@ -17,14 +17,19 @@ from supervisor.core.recovery.forms import Form
 from supervisor.core.requests.keys import Key
 from supervisor.core.stream.apis import RAW, Api
 from supervisor.core.stream.filter import StreamFilter
-from supervisor.core.text.foreignjson import escaped
+from supervisor.core.text.foreignjson import escaped, written
 from supervisor.core.text.members import set_fields
 from supervisor.errors import InvalidRequest
+from supervisor.pool.pool import Lease
 from supervisor.proxy.account import Account
 from supervisor.proxy.answers import Filter
+from supervisor.proxy.asgi import Responder
 from supervisor.proxy.bodies import ClientJson
 from supervisor.proxy.spoken import Plain
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
+
+Acquire: TypeAlias = Callable[[], Awaitable[Lease]]
+"""Waits for an engine."""
 
 
 class Wishing(Protocol):
@@ -112,6 +117,19 @@ class Entered:
                 return Prepared(turned.path, body.text, body.fields, _Continuation(partial(said, telling)))
             case Changed(change):
                 return Prepared(turned.path, body.text, body.fields, _Changing(partial(_told, change, telling)))
+
+
+async def only_loaded(
+    entered: Entered, entry: ModelEntry, wishing: Wishing, acquire: Acquire, ends: tuple[Responder, Account]
+) -> None:
+    """Answer a request that has nothing to be answered: its model is loaded, or unloaded."""
+    responder, account = ends
+    if entered.unloads:
+        wishing.unload(entry, account.key)
+    else:
+        (await acquire()).release()
+        account.has_engine()
+    await responder.whole(200, written(entered.answer()))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
@@ -27,18 +27,18 @@ from supervisor.core.recovery import AskAgain
 from supervisor.core.requests.affinity import affinity_of
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.outgoing import outgoing_request
-from supervisor.core.text.foreignjson import written
 from supervisor.core.text.members import set_fields, without
 from supervisor.engines.client import EngineResponse, EngineUnreachable
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
-from supervisor.proxy.account import Account, Observer, ignored
+from supervisor.proxy.account import Account, Begins, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
-from supervisor.proxy.doors import Entered, NoWishes, Wishing, granted
+from supervisor.proxy.capturing import Capturing
+from supervisor.proxy.doors import Acquire, Entered, NoWishes, Wishing, granted, only_loaded
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.job import Job
 from supervisor.proxy.media import Media, check_ending, check_sent
@@ -53,7 +53,6 @@ from supervisor.proxy.waiting import Waiting
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
 
 _Result = TypeVar("_Result")
-_Acquire: TypeAlias = Callable[[], Awaitable[Lease]]
 _Ends: TypeAlias = tuple[Responder, Account]
 
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
@@ -64,7 +63,8 @@ class Relaying:
     """The parts that all relayed paths share.
 
     render_error: status, body and headers for an error, in the form of the paths' API.
-    observer: is told of every request when it has ended.
+    observer: is told of every request when it has ended. begins: a trace of each; None: there are none.
+    capturing: hears those whose prompts and answers are kept; None: nobody does.
     wishing: grants what requests of other programs' APIs wish of their models.
     """
 
@@ -79,6 +79,15 @@ class Relaying:
     media: Media = field(default_factory=Media)
     observer: Observer = field(default=ignored)
     wishing: Wishing = field(default_factory=NoWishes)
+    begins: Begins | None = None
+    capturing: Capturing | None = None
+
+    def account(self, path: str, scope: Scope) -> Account:
+        """Return the account of a request that arrives now, on a path of the table."""
+        account = Account(self.observer, path, scope, key_of(scope))
+        if self.begins is not None:
+            account.traced(self.begins, scope)
+        return account
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -97,7 +106,7 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), self.route.api)
-        account = Account(self.relaying.observer, self.route.path, scope, key_of(scope))
+        account = self.relaying.account(self.route.path, scope)
         try:
             with account, self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
@@ -114,12 +123,14 @@ class RelayEndpoint:
 
     async def _answer(self, scope: Scope, body: ClientJson, room: Room, ends: _Ends) -> None:
         patience, (responder, account) = Patience.of(scope), ends
-        relaying, key, entered = self.relaying, account.key, None
+        relaying, key, said, entered = self.relaying, account.key, body, None
         if self.turn is not None:
             entered = await body.work(partial(Entered.of, self.turn, body, account, relaying.registry))
             body = entered.body
         entry = await relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
+        if relaying.capturing is not None:
+            await relaying.capturing.begin(scope, account, said, responder)
         asked = _Asked(entry, body, entered)
         with (
             relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request,
@@ -129,7 +140,8 @@ class RelayEndpoint:
                 await _unless_cancelled(request, relaying.wishing.before(entry, entered.turned.wishes, key))
             if entered is not None and entered.loads_only:
                 acquire = _within(patience, partial(relaying.pool.acquire, entry.id))
-                return await _unless_cancelled(request, self._loaded(entered, entry, acquire, ends))
+                loading = only_loaded(entered, entry, relaying.wishing, acquire, ends)
+                return await _unless_cancelled(request, loading)
             ready = await _unless_cancelled(request, self._ready(request, asked, room))
             acquire = partial(relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
             acquire = _within(patience, acquire)
@@ -145,16 +157,6 @@ class RelayEndpoint:
         """Have a job ask for another body."""
         job.body, job.prepared = body, self._prepared(body, asked.entry, asked.entered)[0]
         job.plan = outgoing_request(kind_of(job.prepared.path), job.prepared.asked)
-
-    async def _loaded(self, entered: Entered, entry: ModelEntry, acquire: _Acquire, ends: _Ends) -> None:
-        """Answer a request that has nothing to be answered: its model is loaded, or unloaded."""
-        responder, account = ends
-        if entered.unloads:
-            self.relaying.wishing.unload(entry, account.key)
-        else:
-            (await acquire()).release()
-            account.has_engine()
-        await responder.whole(200, written(entered.answer()))
 
     async def _ready(self, request: InflightRequest, asked: _Asked, room: Room) -> _Ready:
         """Return the request with all that it names by an address, and as the engine gets it."""
@@ -258,7 +260,7 @@ class RelayEndpoint:
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
 
 
-def _within(patience: Patience | None, acquire: _Acquire) -> _Acquire:
+def _within(patience: Patience | None, acquire: Acquire) -> Acquire:
     return acquire if patience is None else partial(patience.while_it_lasts, acquire)
 
 
@@ -284,6 +286,7 @@ async def _ask(job: Job, lease: Lease, responder: Responder) -> None:
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
     with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
+        job.request.is_heard_by(meter.so_far)
         async with job.sent(lease.client, path, payload) as upstream:
             answer = meter.hears(upstream)
             if job.limit is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.doors.ollama_joined import joined
 from supervisor.core.doors.ollama_lines import ChatLines, GenerateLines, RawLines, moment
 from supervisor.core.doors.ollama_vectors import vectors
 from supervisor.core.doors.raw_stream import RawStream
@@ -140,3 +141,20 @@ def test_vectors_of_nothing_stay_nothing() -> None:
 def test_moments_are_those_of_rfc_3339() -> None:
     assert moment(0) == "1970-01-01T00:00:00Z"
     assert moment(1795404837.5) == "2026-11-23T03:33:57.500000Z"
+
+
+def test_lines_are_joined_as_far_as_they_go() -> None:
+    """What is captured of a stream is the object that a client without one would have had."""
+    voice = ChatLines(TELLING)
+    pieces = [chunk({"reasoning_content": "hm"}), chunk({"content": "a"}), chunk({"content": "b"})]
+    calls = [chunk(part(0, "{}", id="x", function={"name": "f"})), chunk({}, "stop", timings=TIMINGS)]
+    lines = b"".join(map(voice.chunk, [*pieces, *calls])) + voice.end()
+    whole = json.loads(joined(lines))
+    assert (whole["done"], whole["eval_count"]) == (True, 2)
+    assert whole["message"]["content"] == "ab"
+    assert whole["message"]["thinking"] == "hm"
+    assert [call["function"]["name"] for call in whole["message"]["tool_calls"]] == ["f"]
+    cut = json.loads(joined(lines[: lines.index(b'"b"')]))
+    assert (cut["done"], cut["message"]["content"]) == (False, "a")
+    for other in (b"", b"text", b'{"a":', b"[1]\n", b"no\n{}\n"):
+        assert joined(other) == other
