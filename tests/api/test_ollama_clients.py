@@ -120,7 +120,8 @@ def test_node_gets_what_it_expects(daemon: RunningDaemon) -> None:
     assert (told["unknown"]["status"], "not found" in told["unknown"]["message"]) == (404, True)
     assert told["pushed"]["message"].startswith("POST /api/push is not done here")
     assert "no model of a hub" in told["deleted"]["message"]
-    assert told["aborted"] == {"lines": 3, "name": "AbortError"}
+    assert told["aborted"]["name"] == "AbortError"
+    assert told["aborted"]["lines"] >= 3
     wait_until(lambda: daemon.busy_slots("talker") == 0, "the slot of the aborted answer is free")
 
 
