@@ -300,6 +300,28 @@ def test_nothing_to_keep_means_that_it_goes_after_the_request(daemon: RunningDae
     wait_until(lambda: daemon.model("cool")["state"] == "unloaded", "the model is unloaded")
 
 
+def test_a_model_that_is_pinned_or_in_use_stays(daemon: RunningDaemon) -> None:
+    pid = daemon.load("cool")["pid"]
+    body = {"model": "cool", "messages": said("hi"), "stream": False, "keep_alive": 0}
+    endless = {"model": "cool", "messages": said("endless")}
+    with daemon.http.stream("POST", "/api/chat", json=endless) as beside:
+        pieces = beside.iter_lines()
+        next(pieces)
+        one(daemon.http.post("/api/chat", json=body))
+        assert not json.loads(next(pieces))["done"]
+    wait_until(daemon.at_rest, "the stream is over")
+    daemon.http.post("/api/v1/models/pin", json={"model": "cool"})
+    one(daemon.http.post("/api/chat", json=body))
+    assert daemon.model("cool")["pid"] == pid
+    daemon.http.post("/api/v1/models/unpin", json={"model": "cool"})
+
+
+def test_a_text_that_is_too_long_for_a_vector_is_refused(daemon: RunningDaemon) -> None:
+    refused = daemon.http.post("/api/embed", json={"model": "filler", "input": "long " * 5000, "truncate": True})
+    assert refused.status_code >= 400
+    assert isinstance(refused.json()["error"], str)
+
+
 def test_a_context_grows_and_never_shrinks(daemon: RunningDaemon) -> None:
     def context(wanted: int, model: str = "talker") -> tuple[int, int]:
         body = {"model": model, "messages": said("hi"), "stream": False, "options": {"num_ctx": wanted}}
