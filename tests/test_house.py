@@ -42,6 +42,7 @@ FLOORS: tuple[str, ...] = (
     "core.speed",
     "core.stream",
     "core.recovery",
+    "core.doors",
     "core.routes",
     "core.requests",
     "system",

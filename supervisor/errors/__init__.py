@@ -78,6 +78,7 @@ SupervisorError                     internal_error
    │  │  └─ MediaTooLarge           media_too_large
    │  └─ MediaUrlRefused            media_url_refused
    ├─ EncodingNotSupported          encoding_not_supported
+   ├─ NotSupportedHere              not_supported
    ├─ HeadersTooLarge               headers_too_large
    ├─ RequestTimeout                request_timeout
    ├─ DeadlinePassed                deadline_passed
