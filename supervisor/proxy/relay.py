@@ -245,6 +245,7 @@ async def _ask(job: Job, lease: Lease, responder: Responder) -> None:
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
     with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
+        job.request.is_heard_by(meter.so_far)
         async with job.sent(lease.client, path, payload) as upstream:
             answer = meter.hears(upstream)
             if job.limit is not None:

@@ -234,6 +234,7 @@ class UpstreamEndpoint:
         request.is_with(lease.number)
         if (meter := ends[1]) is not None:
             meter.account.has_engine()
+            request.is_heard_by(meter.so_far)
         try:
             said = await _pass_on(request.model, lease.client, call, ends, generation)
             if said:
