@@ -80,7 +80,7 @@ async def loads(history: HistoryOf, model: Name = None, before: Number = None, l
     return {"loads": shown, "next": _next(found, limit)}
 
 
-@router.get("/export", response_class=StreamingResponse, **written("text/csv"))
+@router.get("/export", response_class=StreamingResponse, **written("text/csv", "application/jsonl"))
 async def export(
     history: HistoryOf, wanted: WantedOf, format: Annotated[Literal["csv", "jsonl"], Query()] = "csv"
 ) -> StreamingResponse:

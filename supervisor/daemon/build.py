@@ -190,7 +190,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     )
     looked = Looked(
         statuses=statuses.all,
-        machine=lambda: built.lookout.sight.machine,
+        machine=lambda: built.lookout.machine,
         calls=lambda: calls.counts,
         inflight=lambda: len(inflight),
         dropped=lambda: world.history.dropped,

@@ -144,6 +144,11 @@ class Lookout:
             raise RuntimeError("the machine has to be looked at before anything is planned on it")
         return Sight(*self._seen, self._rules())
 
+    @property
+    def machine(self) -> Machine | None:
+        """The machine as it was seen last; None before the first look."""
+        return None if self._seen is None else self._seen[0]
+
     async def aside(self, work: Callable[[], T]) -> T:
         """Return the result of a plan or an estimate, computed in a thread beside the loop that relays.
 
