@@ -44,6 +44,7 @@ FLOORS: tuple[str, ...] = (
     "core.recovery",
     "core.routes",
     "core.requests",
+    "core.localai",
     "system",
     "demo",
     "store",
