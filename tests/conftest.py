@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import settings
 
@@ -21,6 +22,11 @@ settings.load_profile("patient")
 # A shell that runs the tests in the background makes them, and with them every child, ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than processors with `-n auto`: a fifth of the tests' time is waiting for other processes."""
+    return (psutil.cpu_count() or 1) + 1
 
 
 @pytest.fixture(scope="session")

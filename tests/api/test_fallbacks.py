@@ -33,6 +33,15 @@ exec {engine} "$@"
 """
 
 
+# As llama.cpp's kernels for AMX do with some types
+CRASHES_REPACKED = """#!/bin/sh
+for given; do
+    case $given in --no-repack|--help|--version|--list-devices) exec {engine} "$@" ;; esac
+done
+kill -SEGV $$
+"""
+
+
 @pytest.fixture
 def small(engine_binary: Path, tmp_path: Path) -> Path:
     """A llama-server that has no memory for large contexts."""
@@ -63,6 +72,20 @@ def answer(daemon: RunningDaemon, model: str) -> str:
     assert found.status_code == 200, found.text
     text: str = found.json()["choices"][0]["message"]["content"]
     return text
+
+
+def test_an_engine_that_crashes_is_started_once_more_then_without_repacked_weights(
+    home: Path, engine_binary: Path, large: Path, tmp_path: Path
+) -> None:
+    wrapper = tmp_path / "llama-server"
+    wrapper.write_text(CRASHES_REPACKED.format(engine=engine_binary))
+    wrapper.chmod(0o755)
+    models = {"large": {"file": str(large)}, "set": {"file": str(large), "repack": True}}
+    with running_daemon(home, wrapper, {"models": models}) as daemon:
+        assert answer(daemon, "large") == HELLO
+        assert [step.split(":")[0] for step in daemon.model("large")["fallbacks"]] == ["The engine crashed"] * 2
+        refused = daemon.chat("set", "Hi")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_crashed")
 
 
 def test_memory_that_runs_out_is_planned_for_until_it_suffices(home: Path, small: Path, large: Path) -> None:

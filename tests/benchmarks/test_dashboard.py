@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.engine
-@pytest.mark.cost
+@pytest.mark.full
 def test_a_short_run_measures_everything(engine_binary: Path) -> None:
     if shutil.which("chromium") is None and shutil.which("google-chrome") is None:
         lacking("the tests of the dashboard need Chromium")

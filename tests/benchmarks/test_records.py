@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.engine
-@pytest.mark.cost
+@pytest.mark.full
 def test_a_round_measures_requests_and_events(engine_binary: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.records", "--rounds", "1", "--engine", str(engine_binary)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)

@@ -181,6 +181,7 @@ def test_an_exit_may_be_all_there_is() -> None:
     assert cause_of([], signal=9) == Cause("engine_killed", "The engine was killed from outside while it loaded", "CPU")
     assert _code([], code=127) == "library_missing"
     assert _code([], code=None, signal=4) == "device_unsupported"
+    assert [_code([], code=None, signal=number) for number in (7, 8, 11)] == ["engine_crashed"] * 3
     assert cause_of(["all was well"], code=1) is None
     assert cause_of(["all was well"]) is None
 

@@ -192,6 +192,31 @@ def test_nothing_is_tried_against_the_users_wish_or_where_nothing_helps(code: st
     assert next_fallback(Fallback(), Failure(code, ""), options, PLAN) is None
 
 
+def test_after_a_crash_it_is_started_once_more_then_without_repacked_weights() -> None:
+    crash, options = Failure("engine_crashed", ""), LaunchOptions()
+    again = climbed(Fallback(), crash, options, PLAN)
+    assert with_fallback(options, again) == options
+    plain = climbed(again, crash, options, PLAN)
+    assert with_fallback(options, plain) == LaunchOptions(repack=False)
+    assert next_fallback(plain, crash, options, PLAN) is None
+    assert len(plain.steps) == 2
+
+
+@pytest.mark.parametrize("repack", [True, False])
+def test_what_was_set_of_repacking_stays_after_a_crash(repack: bool) -> None:
+    options = LaunchOptions(repack=repack)
+    again = climbed(Fallback(), Failure("engine_crashed", ""), options, PLAN)
+    assert next_fallback(again, Failure("engine_crashed", ""), options, PLAN) is None
+
+
+def test_an_instruction_that_the_processor_lacks_may_be_one_of_repacked_weights() -> None:
+    illegal = Failure("device_unsupported", "", device="CPU")
+    plain = climbed(Fallback(), illegal, LaunchOptions(), PLAN)
+    assert with_fallback(LaunchOptions(), plain) == LaunchOptions(repack=False)
+    assert next_fallback(plain, illegal, LaunchOptions(), PLAN) is None
+    assert next_fallback(Fallback(), Failure("device_unsupported", ""), LaunchOptions(), PLAN) is None
+
+
 def test_steps_add_up() -> None:
     fallback = climbed(Fallback(), Failure("projector_failed", ""), FOUND, PLAN)
     fallback = climbed(fallback, Failure("flash_attn_unsupported", ""), FOUND, PLAN)

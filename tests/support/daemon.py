@@ -60,7 +60,7 @@ class RunningDaemon:
 
         A client that stops at the last event of a stream is some moments ahead of that.
         """
-        return self.http.get("/api/v1/requests").json() == {"requests": []}
+        return bool(self.http.get("/api/v1/requests").json() == {"requests": []})
 
     def tool_calls(self) -> dict[str, Any]:
         """What was counted of tool calls by now, by model."""

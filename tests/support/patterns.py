@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from re import _constants as op  # type: ignore[attr-defined]  # the parser's names; no public ones exist
-from re import _parser as parser  # type: ignore[attr-defined]  # the parser; no public one exists
 from typing import Any, Final
 
 from supervisor.core.engine_output import failures
 
+op: Any = importlib.import_module("re._constants")  # the parser's names; no public ones exist
+parser: Any = importlib.import_module("re._parser")
 ROOT: Final = Path(__file__).parents[2]
 _METHODS: Final = ("match", "fullmatch", "search", "findall", "finditer", "sub", "subn", "split")
 _POOL: Final = " \t\n\r\0aAzZ09_.-+\"'`\\/=<>[]{}():;,#$%*|~@&?!é"

@@ -16,6 +16,7 @@ from supervisor.core.engine_output.shortage import HOST, find_shortage
 
 OUT_OF_MEMORY = "out_of_memory"
 KILLED = "engine_killed"
+CRASHED = "engine_crashed"
 PROJECTOR = "projector_failed"
 DRAFT = "draft_failed"
 FLASH_ATTENTION = "flash_attn_unsupported"
@@ -29,6 +30,7 @@ DEVICE_LOST = "device_lost"
 WORKER = "rpc_worker_lost"
 
 _ILLEGAL_SIGNAL = 4
+_CRASHES: Mapping[int, str] = {7: "SIGBUS", 8: "SIGFPE", 11: "SIGSEGV"}
 _KILL_SIGNAL = 9
 _LONGEST = 1000  # characters of a line that are looked at; the model's own names may make one longer
 _NOT_FOUND = 127  # of a shell, and of the dynamic loader
@@ -38,6 +40,8 @@ CODES: Mapping[str, str] = {
     "smaller quantisation, or let fewer layers go there (n_gpu_layers).",
     KILLED: "The kernel probably ended it because the machine, or its control group, ran out of memory: close other "
     "programs that use it, raise the limit, or choose a smaller context or model.",
+    CRASHED: "That is a fault of the engine or of a driver: try another build (`supervisor engine install`), a newer "
+    "driver, repack: false, or flash_attn: off; the engine's log may say where it was.",
     PROJECTOR: "Use the projector (mmproj) that was published with this very model, download it again if it is "
     "damaged, or set mmproj_auto: false for text only.",
     DRAFT: "Check spec_draft_model: it must be a whole GGUF file of an architecture that this engine knows, with the "
@@ -64,6 +68,7 @@ CODES: Mapping[str, str] = {
 MEANINGS: Mapping[str, str] = {
     OUT_OF_MEMORY: "A device, or the host, had less memory than the engine needed; the message names it.",
     KILLED: "The engine was killed from outside while it loaded, likely because memory ran out.",
+    CRASHED: "The engine crashed while it loaded, and so did the other tries.",
     PROJECTOR: "The projector could not be loaded.",
     DRAFT: "The draft model could not be loaded, or does not go with the model.",
     FLASH_ATTENTION: "Flash attention does not work on this device.",
@@ -84,7 +89,7 @@ FINAL = frozenset({ARCHITECTURE, FILE, OPTION, LIBRARY, PROJECTOR, DRAFT, FLASH_
 
 # These come of how it was launched: what somebody has just set may be what was wrong. Without a known cause, too.
 OF_LAUNCH = frozenset({
-    *(OUT_OF_MEMORY, KILLED, PROJECTOR, DRAFT, FLASH_ATTENTION, OPTION),
+    *(OUT_OF_MEMORY, KILLED, CRASHED, PROJECTOR, DRAFT, FLASH_ATTENTION, OPTION),
     *(UNSUPPORTED, DEVICE_LOST, WORKER),
 })
 
@@ -137,8 +142,10 @@ def cause_of(lines: Iterable[str], *, code: int | None = None, signal: int | Non
             return found
     if signal == _KILL_SIGNAL:
         return Cause(KILLED, "The engine was killed from outside while it loaded", HOST)
+    if signal is not None and signal in _CRASHES:
+        return Cause(CRASHED, f"The engine crashed while it loaded ({_CRASHES[signal]})")
     if signal == _ILLEGAL_SIGNAL:
-        return Cause(UNSUPPORTED, "The engine used an instruction that this processor does not run (SIGILL)")
+        return Cause(UNSUPPORTED, "The engine used an instruction that this processor does not run (SIGILL)", HOST)
     if code == _NOT_FOUND:
         return Cause(LIBRARY, "The engine's program, or something it needs, was not found (exit code 127)")
     return None

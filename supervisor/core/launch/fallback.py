@@ -10,7 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from supervisor.core.engine_output.failures import DRAFT, FLASH_ATTENTION, KILLED, OUT_OF_MEMORY, PROJECTOR
+from supervisor.core.engine_output.failures import (
+    CRASHED,
+    DRAFT,
+    FLASH_ATTENTION,
+    KILLED,
+    OUT_OF_MEMORY,
+    PROJECTOR,
+    UNSUPPORTED,
+)
 from supervisor.core.engine_output.shortage import HOST
 from supervisor.core.launch import LaunchOptions
 from supervisor.core.plan import DevicePlan, Placement
@@ -30,7 +38,8 @@ class Fallback:
     """The changes to a model's start, made because of starts that failed.
 
     Attributes:
-        text_only, no_draft, no_flash_attn: what is left out.
+        text_only, no_draft, no_flash_attn, no_repack: what is left out.
+        crashed: whether it was started once more as it was, after a crash.
         short: bytes by device, as the plan calls it, that the planner keeps free beside all that is estimated.
         tries: how often it was planned again because a device lacked memory, by device.
         killed: whether it was planned again after the engine was killed from outside.
@@ -40,6 +49,8 @@ class Fallback:
     text_only: bool = False
     no_draft: bool = False
     no_flash_attn: bool = False
+    no_repack: bool = False
+    crashed: bool = False
     short: Mapping[str, int] = field(default_factory=dict)
     tries: Mapping[str, int] = field(default_factory=dict)
     killed: bool = False
@@ -66,6 +77,10 @@ def next_fallback(fallback: Fallback, failure: Failure, options: LaunchOptions, 
         case code if code == KILLED and not fallback.killed:
             again = _planned_again(fallback, failure, plan)
             return again and replace(again, killed=True)
+        case code if code == CRASHED and not fallback.crashed:
+            return _with(fallback, "The engine crashed: started once more as it was.", crashed=True)
+        case code if code in {CRASHED, UNSUPPORTED} and options.repack is None and _may_repack(fallback, failure, plan):
+            return _with(fallback, "The engine crashed: without weights repacked for this CPU.", no_repack=True)
         case code if code == PROJECTOR and options.mmproj is None and not fallback.text_only:
             return _with(fallback, "The projector could not be loaded: text only.", text_only=True)
         case code if code == DRAFT and not fallback.no_draft:
@@ -96,6 +111,8 @@ def with_fallback(options: LaunchOptions, fallback: Fallback) -> LaunchOptions:
         options = replace(options, mmproj_auto=False)
     if fallback.no_flash_attn:
         options = replace(options, flash_attn="off")
+    if fallback.no_repack:
+        options = replace(options, repack=False)
     if fallback.no_draft:
         plain: dict[str, Any] = {one.name: one.default for one in fields(options) if one.name.startswith("spec_draft_")}
         kinds = tuple(kind for kind in options.spec_type if not _drafts(kind))
@@ -146,6 +163,15 @@ def _parts(failure: Failure, plan: Placement) -> Sequence[DevicePlan]:
 
 def _drafts(kind: str) -> bool:
     return kind.startswith(_DRAFTING)
+
+
+def _may_repack(fallback: Fallback, failure: Failure, plan: Placement) -> bool:
+    """Return whether the last start may have failed of weights that were repacked on the host.
+
+    llama.cpp's kernels for AMX (b11434) crash with some types; none of them runs where weights stay as they are.
+    """
+    by_host = failure.code == CRASHED or failure.device == HOST
+    return by_host and not fallback.no_repack and any(part.name == HOST and part.weights_bytes for part in plan.parts)
 
 
 def _may_do_without(options: LaunchOptions) -> bool:
