@@ -33,12 +33,11 @@ class Backend:
     """The calls, by their names in LocalAI's contract. Every method but `close` is called in a thread of its own.
 
     Args:
-        find: returns the daemon, and starts one where none runs; never called twice at a time.
+        find: returns the daemon, and starts one where none runs.
     """
 
     def __init__(self, find: Callable[[], Daemon]) -> None:
         self._find = find
-        self._finding = threading.Lock()
         self._lock = threading.Lock()
         self._models = Models()
         self._daemon: Daemon | None = None
@@ -52,8 +51,7 @@ class Backend:
         """Load a model and wait until it is ready; why it failed is in the result."""
         try:
             wants = wanted(asked)
-            with self._finding:
-                self._daemon = self._find()
+            self._daemon = self._find()
             loaded, note = load(self._client(call), asked, wants, lambda: call.left)
         except SupervisorError as error:
             return m.Result(text_of(error), success=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from urllib.parse import quote
 
 from supervisor.cli.client import Client, Json, remote_error
 from supervisor.core.localai.loaded import Loaded
-from supervisor.core.localai.loading import Wanted
+from supervisor.core.localai.loading import Wanted, lacking
 from supervisor.core.localai.messages import ModelOptions
 from supervisor.errors import DaemonError, InvalidRequest, LoadCancelled, ModelIdTaken, RemoteError, SupervisorError
 
@@ -25,7 +26,7 @@ def load(client: Client, asked: ModelOptions, wants: Wanted, has_left: Callable[
     status: Json = {}
     try:
         _load(client, asked, wants.options, status)
-        _check_files(client, status["id"], wants.files)
+        _check_files(client, status["id"], wants)
     except SupervisorError:
         if status.get("id", "") not in {*before, ""} and (has_left() or status.get("state") == "ready"):
             with contextlib.suppress(SupervisorError):
@@ -63,17 +64,16 @@ def _follow(client: Client, body: Json, status: Json) -> None:
         raise DaemonError("The daemon broke off before the model was ready; see `supervisor logs`.")
 
 
-def _check_files(client: Client, model: str, files: Mapping[str, str]) -> None:
+def _check_files(client: Client, model: str, wants: Wanted) -> None:
     """Raise InvalidRequest where the engine lacks a file that LocalAI names, which no client may name to it."""
-    if not files:
+    if not wants.files:
         return
-    words = (client.get(f"/v1/models/{model}").get("status") or {}).get("args") or ()
-    has = {os.path.realpath(name) for word in words for name in (word, word.rpartition(":")[0]) if name}
-    for option, path in files.items():
-        if os.path.realpath(path) not in has:
-            name = option.partition(" ")[0]
-            raise InvalidRequest(
-                f"{model} was not launched with {path}: a file is for the configuration alone. Give the model"
-                f" `{name}` there, with its `file` or as a default, and LocalAI may name it.",
-                param=name,
-            )
+    words = (client.get(f"/v1/models/{quote(model)}").get("status") or {}).get("args") or ()
+    found = lacking(wants, words, os.path.realpath)
+    if found is not None:
+        option, path = found
+        raise InvalidRequest(
+            f"{model} was not launched with {path}: a file is for the configuration alone. Give the model"
+            f" `{option}` there, and LocalAI may name it.",
+            param=option,
+        )

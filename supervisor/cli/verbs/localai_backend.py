@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> int:
         raise InsecureBind(f"{host} can be reached from elsewhere; set {TOKEN} here and for LocalAI.")
     try:
         from supervisor.cli.localai.backend import Backend  # noqa: PLC0415 - of use with the extra alone
+        from supervisor.cli.localai.finding import Finder  # noqa: PLC0415 - likewise
         from supervisor.cli.localai.serving import Server, stop_at_signal, wait_for_end  # noqa: PLC0415 - likewise
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     stop = threading.Event()
     stop_at_signal(stop)
-    backend = Backend(lambda: ensure(args, lambda *_: None))
+    backend = Backend(Finder(lambda: ensure(args, lambda *_: None)))
     server = Server(backend, f"[{host}]:{number}" if ":" in host else f"{host}:{number}", token)
     server.start()
     _tell(args, host, server.port)

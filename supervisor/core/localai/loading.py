@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 from supervisor.core.localai.messages import ModelOptions
@@ -17,6 +18,7 @@ EVERY_LAYER: Final = 9999
 """So many layers, or more, stand for all: no place is asked for, and the plan decides."""
 
 _ROWS: Final = {name: row for row in options_of(LaunchOptions) for name in (row.name, *row.others)}
+_FLAGS: Final = {flag: row.name for row in options_of(LaunchOptions) for flag in row.on}
 _YES: Final = frozenset({"true", "on", "yes", "1", "enabled"})
 _NO: Final = frozenset({"false", "off", "no", "0", "disabled"})
 
@@ -96,6 +98,23 @@ def _files(asked: ModelOptions) -> dict[str, str]:
     named = {"mmproj": asked.mmproj, "spec_draft_model": asked.draft_model}
     named |= {"lora" if number == 0 else f"lora {number}": path for number, path in enumerate(filter(None, adapters))}
     return {option: path for option, path in named.items() if path}
+
+
+def lacking(wants: Wanted, words: Sequence[str], real: Callable[[str], str]) -> tuple[str, str] | None:
+    """Return an option and its file that an engine was not launched with; None where it has all.
+
+    words: the engine's command line. real: turns a path into the one by which files are told apart.
+    """
+    has = {(_FLAGS[flag], real(path)) for flag, word in pairwise(words) if flag in _FLAGS for path in _paths(word)}
+    named = ((option.partition(" ")[0], path) for option, path in wants.files.items())
+    return next(((option, path) for option, path in named if (option, real(path)) not in has), None)
+
+
+def _paths(word: str) -> Iterator[str]:
+    """Yield the paths that a word may name: as it is, in a list, and before a scale."""
+    for one in (word, *word.split(",")):
+        yield one
+        yield one.rpartition(":")[0]
 
 
 def _number(field: str, text: str, kind: type[int] | type[float]) -> int | float:

@@ -14,6 +14,7 @@ MOST_TEXT: Final = 2000
 
 _CLIENTS_FAULT: Final = 4  # hundreds of an HTTP status
 _BY_CODE: Final[Mapping[str, str]] = {
+    "not_supported_by_engine": "UNIMPLEMENTED",
     "model_not_loaded": "FAILED_PRECONDITION",
     "model_not_found": "FAILED_PRECONDITION",  # the daemon has forgotten it; LocalAI loads it anew
     "unauthorized": "INTERNAL",  # the daemon's key, not the client's
