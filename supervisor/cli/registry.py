@@ -79,14 +79,15 @@ class Registry:
 
     def find(self, word: str) -> str | None:
         """Return the verb that a word means, by its name or an alias; None where it means none."""
-        module = _module(word)
-        if word in {module, _verb(module)} and module.isidentifier() and (self._folder / f"{module}.py").is_file():
+        module = module_of(word)
+        is_name = module.isidentifier() and not module.startswith("__") and word in {module, _verb(module)}
+        if is_name and (self._folder / f"{module}.py").is_file():
             return _verb(module)
         return self.aliases.get(word) if word else None
 
     def add_to(self, subparsers: argparse._SubParsersAction[_P], name: str) -> _P:
         """Import a verb and add its parser, which has `run` among its defaults."""
-        module = cast("VerbModule", importlib.import_module(f"{self._package}.{_module(name)}"))
+        module = cast("VerbModule", importlib.import_module(f"{self._package}.{module_of(name)}"))
         verb = module.VERB
         parser = subparsers.add_parser(
             name, help=verb.summary, description=verb.description, epilog=_epilog(verb), formatter_class=_Lines
@@ -117,7 +118,8 @@ def _verb(module: str) -> str:
     return module[:1] + module[1:].replace("_", "-")
 
 
-def _module(verb: str) -> str:
+def module_of(verb: str) -> str:
+    """Return the name of a verb's module."""
     return verb.replace("-", "_")
 
 

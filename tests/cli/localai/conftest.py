@@ -40,11 +40,14 @@ def endless(scripted_model: ScriptedModel) -> Path:
     return scripted_model("and on it goes, ", endless=True)
 
 
+@pytest.fixture(scope="module")
+def daemon(engine_binary: Path) -> Iterator[RunningDaemon]:
+    with scratch_home() as home, running_daemon(home, engine_binary) as found:
+        yield found
+
+
 @pytest.fixture
-def stage(engine_binary: Path) -> Iterator[Stage]:
-    with (
-        scratch_home() as home,
-        running_daemon(home, engine_binary) as daemon,
-        spawned(home, engine_binary) as backend,
-    ):
-        yield Stage(home, engine_binary, daemon, backend)
+def stage(engine_binary: Path, daemon: RunningDaemon) -> Iterator[Stage]:
+    """A backend of the test's own; what it loaded is unloaded when it ends."""
+    with spawned(daemon.home, engine_binary) as backend:
+        yield Stage(daemon.home, engine_binary, daemon, backend)

@@ -113,7 +113,7 @@ class Client:
 
     def _method(self, channel: grpc.Channel, rpc: str, given: Mapping[str, Any], *, streams: bool) -> Any:
         found = _service().methods_by_name[rpc]
-        make = channel.unary_stream if streams else channel.unary_unary
+        make: Any = channel.unary_stream if streams else channel.unary_unary
         method = make(
             f"/backend.Backend/{rpc}",
             request_serializer=lambda value: value.SerializeToString(),

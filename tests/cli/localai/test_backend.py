@@ -318,7 +318,7 @@ def end(pid: int) -> None:
 
 
 def test_sigterm_ends_it_and_unloads_what_was_loaded_for_it(stage: Stage, talker: Path, endless: Path) -> None:
-    stage.daemon.load(str(talker))
+    before = stage.daemon.load(str(talker))
     assert stage.client.load("talker.gguf", talker).success
     assert stage.client.load("endless.gguf", endless).success
     answer = stage.client.stream("PredictStream", **stage.client.chat("Go on", ModelIdentity="endless.gguf"))
@@ -330,6 +330,7 @@ def test_sigterm_ends_it_and_unloads_what_was_loaded_for_it(stage: Stage, talker
         list(answer)
     states = {one["path"]: one["state"] for one in stage.daemon.http.get("/api/v1/models").json()["models"]}
     assert (states[str(talker)], states[str(endless)]) == ("ready", "unloaded")
+    stage.daemon.http.post("/api/v1/models/unload", json={"model": before["id"]}).raise_for_status()
 
 
 _PARENT = "import subprocess, sys; child = subprocess.Popen(sys.argv[1:]); print(child.pid, flush=True); child.wait()"
