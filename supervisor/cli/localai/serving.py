@@ -27,6 +27,7 @@ MOST_MESSAGE = 50 << 20
 _MORE_CALLS = 16  # that ask for the state while all others are taken
 _STOP_SECONDS = 1.0
 _ALIVE_MS = 20_000  # a client that vanished without a word is noticed after twice this
+_STRANGE = (LookupError, TypeError, ValueError, AttributeError)  # of an answer that is not as it should be
 _OPTIONS = (
     ("grpc.max_receive_message_length", MOST_MESSAGE),
     ("grpc.max_send_message_length", MOST_MESSAGE),
@@ -121,6 +122,8 @@ class Server:
                 return rpc.method(request[1], call)
         except SupervisorError as error:
             _refuse(context, call, error)
+        except _STRANGE as error:
+            _refuse(context, call, SupervisorError(f"An answer is not understood ({type(error).__name__}: {error})."))
 
     def _answers(self, rpc: Rpc, request: tuple[int, Any], context: grpc.ServicerContext) -> Iterator[Any]:
         call = self._admitted(context)
@@ -129,6 +132,8 @@ class Server:
                 yield from rpc.method(request[1], call)
         except SupervisorError as error:
             _refuse(context, call, error)
+        except _STRANGE as error:
+            _refuse(context, call, SupervisorError(f"An answer is not understood ({type(error).__name__}: {error})."))
 
     def _admitted(self, context: grpc.ServicerContext) -> Call:
         """Return the call of a client that may call. Aborts the call of another."""

@@ -12,6 +12,7 @@ from tests.cli.localai.loader import Client, Spawned, spawned
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.scripted import ScriptedModel
 
+ENDLESS = 1 << 20  # tokens of context, in which no answer comes to its end
 TOOL_CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
 
 
@@ -37,7 +38,7 @@ def talker(scripted_model: ScriptedModel) -> Path:
 
 @pytest.fixture
 def endless(scripted_model: ScriptedModel) -> Path:
-    return scripted_model("and on it goes, ", endless=True)
+    return scripted_model("and on it goes, ", endless=True, n_ctx=ENDLESS)
 
 
 @pytest.fixture(scope="module")

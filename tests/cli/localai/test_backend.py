@@ -15,9 +15,10 @@ import grpc
 import psutil
 import pytest
 
-from tests.cli.localai.conftest import Stage
+from tests.cli.localai.conftest import ENDLESS, Stage
 from tests.cli.localai.loader import ALWAYS, Client, argv, spawned, told
 from tests.support.daemon import environment, running_daemon, scratch_home, wait_until
+from tests.support.gated import Gate
 from tests.support.patience import PATIENCE
 from tests.support.projector import write_projector
 from tests.support.scripted import ScriptedModel
@@ -151,6 +152,18 @@ def test_two_models_on_one_address_are_told_apart(stage: Stage, scripted_model: 
     assert client("Predict", **client.chat("Who?", ModelIdentity="a.gguf")).message == b"I am A."
 
 
+def test_a_model_that_two_backends_share_stays_with_the_one_that_had_it_loaded(stage: Stage, talker: Path) -> None:
+    assert stage.client.load("talker.gguf", talker).success
+    with spawned(stage.home, stage.engine) as second:
+        assert second.client.load("same.gguf", talker).success
+        assert second.client("Predict", **second.client.chat("Hi", ModelIdentity="same.gguf")).message
+        assert second.client("Free").success
+    (model,) = (one for one in models(stage) if one["path"] == str(talker))
+    assert model["state"] == "ready"
+    assert stage.client("Free").success
+    assert stage.daemon.model(model["id"])["state"] == "unloaded"
+
+
 def test_a_load_that_fails_says_why_in_its_result(stage: Stage, talker: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + bytes(60))
@@ -195,7 +208,7 @@ def _begins(error: tuple[str, str], begins: str) -> bool:
 @pytest.mark.parametrize("rpc", ["Predict", "PredictStream"])
 def test_a_client_that_cancels_frees_its_slot(stage: Stage, endless: Path, rpc: str) -> None:
     client = stage.client
-    assert client.load("endless.gguf", endless).success
+    assert client.load("endless.gguf", endless, ContextSize=ENDLESS).success
     model = next(one["id"] for one in models(stage) if one["state"] == "ready")
     asked = client.chat("Go on")
     if rpc == "Predict":
@@ -208,6 +221,28 @@ def test_a_client_that_cancels_frees_its_slot(stage: Stage, endless: Path, rpc: 
     call.cancel()
     wait_until(lambda: stage.daemon.busy_slots(model) == 0, "the slot is free")
     wait_until(stage.daemon.at_rest, "the daemon has no request")
+    wait_until(lambda: ended_by_its_client(stage, model), "the history says that the client left")
+
+
+def ended_by_its_client(stage: Stage, model: str) -> bool:
+    found = stage.daemon.http.get("/api/v1/history", params={"model": model, "limit": 1}).json()["requests"]
+    return [one["code"] for one in found] == ["client_gone"]
+
+
+def test_a_load_that_is_cancelled_is_ended(engine_binary: Path, talker: Path, tmp_path: Path) -> None:
+    gate = Gate(tmp_path, engine_binary)
+    with scratch_home() as home, running_daemon(home, gate.engine) as daemon, spawned(home, gate.engine) as backend:
+        gate.close()
+        call = backend.client.begin("LoadModel", Model="talker.gguf", ModelFile=str(talker), MMap=True)
+
+        def states() -> set[str]:
+            return {one["state"] for one in daemon.http.get("/api/v1/models").json()["models"]}
+
+        wait_until(lambda: "loading" in states(), "the model is being loaded")
+        call.cancel()
+        wait_until(lambda: states() == {"unloaded"}, "nothing is loaded")
+        gate.open()
+        assert backend.client.error("Predict", **backend.client.chat("Hi"))[0] == "FAILED_PRECONDITION"
 
 
 def test_vectors_ranks_and_tokens(stage: Stage, talker: Path) -> None:
@@ -320,7 +355,7 @@ def end(pid: int) -> None:
 def test_sigterm_ends_it_and_unloads_what_was_loaded_for_it(stage: Stage, talker: Path, endless: Path) -> None:
     before = stage.daemon.load(str(talker))
     assert stage.client.load("talker.gguf", talker).success
-    assert stage.client.load("endless.gguf", endless).success
+    assert stage.client.load("endless.gguf", endless, ContextSize=ENDLESS).success
     answer = stage.client.stream("PredictStream", **stage.client.chat("Go on", ModelIdentity="endless.gguf"))
     next(answer)
     stage.backend.process.terminate()

@@ -7,20 +7,22 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from supervisor.cli.localai.backend import Backend
 from supervisor.cli.localai.call import Call, Gate
-from supervisor.cli.localai.serving import MOST_MESSAGE, calls_of, wait_for_end
+from supervisor.cli.localai.serving import MOST_MESSAGE, Server, calls_of, wait_for_end
 from supervisor.cli.localai.wire import Wire
 from supervisor.core.localai import messages as m
 from supervisor.core.localai.messages import Row, rows_of
 from supervisor.core.localai.watching import INTERVAL
 from supervisor.errors import BodiesFull, DaemonError, QueueFull
-from tests.cli.localai.loader import compiled, message
+from tests.cli.localai.loader import Client, compiled, message, told
 from tests.support.daemon import environment, scratch_home
 from tests.support.patience import PATIENCE
 
@@ -118,6 +120,36 @@ def test_a_call_that_was_left_ends_also_what_begins_later() -> None:
             assert theirs.recv(1) == b""
     assert call.left
     call.leave()  # the connection is closed; nothing happens
+
+
+class Strange(Backend):
+    """Its answers are not as they should be."""
+
+    def status(self, _: m.Nothing, call: Call) -> m.StatusResponse:
+        raise KeyError("state")
+
+    def predict_stream(self, asked: m.PredictOptions, call: Call) -> Iterator[m.Reply]:
+        yield m.Reply(message=b"a")
+        raise TypeError("no text")
+
+
+def test_every_error_begins_with_a_code() -> None:
+    server = Server(Strange(lambda: pytest.fail("nobody asked for a daemon")), "127.0.0.1:0", "")
+    server.start()
+    try:
+        client = Client(f"127.0.0.1:{server.port}")
+        assert client.error("Status") == (
+            "INTERNAL",
+            "internal_error: An answer is not understood (KeyError: 'state').",
+        )
+        stream = client.stream("PredictStream")
+        assert next(stream).message == b"a"
+        with pytest.raises(grpc.RpcError) as raised:
+            next(stream)
+        assert told(raised.value) == ("INTERNAL", "internal_error: An answer is not understood (TypeError: no text).")
+        client.close()
+    finally:
+        server.stop()
 
 
 def test_a_message_may_be_as_long_as_localais() -> None:
