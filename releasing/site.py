@@ -16,6 +16,8 @@ SHOWN = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "config.example.yaml")
 """Files of the project that pages link to; in the site they are in the folder `project`."""
 
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<up>(?:\.\./)+)(?P<path>[^)#]+)(?P<anchor>#[^)]*)?\)")
+_NAMED = re.compile(r"\[(?P<name>[\w./-]+\.md)\]\((?P<path>[\w./-]+\.md)(?P<anchor>#[^)]*)?\)")
+_TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _BLOCK = re.compile(r"^(```\w+) \w+$", re.MULTILINE)
 
 
@@ -37,6 +39,20 @@ def adapted(text: str, page: str) -> str:
     return _BLOCK.sub(r"\1", _LINK.sub(link, text))
 
 
+def titled(text: str, folder: Path) -> str:
+    """Return a page's text with titles in place of file names as the texts of links.
+
+    folder: where the page is, from which its links start.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        target = folder / found["path"]
+        title = _TITLE.search(target.read_text("utf-8")) if target.is_file() else None
+        return found[0] if title is None else f"[{title[1]}]({found['path']}{found['anchor'] or ''})"
+
+    return _NAMED.sub(link, text)
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Name headings as the forges do, so that one link serves both."""
     config.mdx_configs.setdefault("toc", {})["slugify"] = slugify(case="lower")
@@ -52,7 +68,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_others: Any) -> str:
     """Adapt a page that comes from docs/."""
-    return adapted(markdown, page.file.src_uri)
+    source = page.file.abs_src_path
+    return adapted(titled(markdown, Path(source).parent) if source else markdown, page.file.src_uri)
 
 
 def _content(path: Path) -> str:

@@ -89,6 +89,13 @@ def test_blocks_of_code_are_blocks_of_code(built: Path) -> None:
         assert "```" not in text, page.name
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_no_drawing_needs_a_script(page: str) -> None:
+    """Draw it as SVG, or say it as a table: the site loads no script that turns a text into a drawing."""
+    fences = re.findall(r"^ *```(\w+)", (DOCS / page).read_text("utf-8"), re.MULTILINE)
+    assert not {"mermaid", "dot", "graphviz", "plantuml"} & set(fences)
+
+
 @pytest.mark.parametrize(
     ("line", "becomes"),
     [
@@ -108,6 +115,22 @@ def test_what_only_a_checkout_has_is_adapted(line: str, becomes: str) -> None:
 def test_a_page_of_a_folder_names_the_projects_files_from_there() -> None:
     assert site.adapted("[a](../../CHANGELOG.md)", "recipes/x.md") == "[a](../project/CHANGELOG.md)"
     assert site.adapted("[a](../hub.md)", "recipes/x.md") == "[a](../hub.md)"
+
+
+def test_a_link_says_the_title_of_its_page_and_not_its_file() -> None:
+    assert (
+        site.titled("Read [hub.md](hub.md#x), [it](rest.md).", DOCS)
+        == "Read [Models of the hub](hub.md#x), [it](rest.md)."
+    )
+    assert site.titled("[../hub.md](../hub.md)", DOCS / "recipes") == "[Models of the hub](../hub.md)"
+    assert site.titled("[gone.md](gone.md) `[hub.md]`", DOCS) == "[gone.md](gone.md) `[hub.md]`"
+
+
+def test_no_page_of_the_site_names_pages_by_their_files(built: Path) -> None:
+    named = [
+        found for page in built.glob("*.html") for found in re.findall(r">([a-z-]+\.md)</a>", page.read_text("utf-8"))
+    ]
+    assert named == []
 
 
 CODES = {code: meaning for codes in trouble_page.areas().values() for code, meaning in codes.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from supervisor import __version__
 from supervisor.api import (
+    captures,
     dashboard,
     engines,
     files,
@@ -45,7 +47,10 @@ from supervisor.proxy.asgi import AS_HEAD
 _PLAIN = frozenset({b"", b"identity"})  # codings of a body that are none
 _ROUTERS = tuple(
     one.router
-    for one in (openai, manage, inflight, history, metrics, keys, peers, files, engines, pages, dashboard, front)
+    for one in (
+        *(openai, manage, inflight, history, captures, metrics, keys, peers, files, engines),
+        *(pages, dashboard, front),
+    )
 )
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read
 
@@ -64,14 +69,17 @@ class Proxied:
 
 def create_app(services: Services, proxied: Proxied, rules: Callable[[], RulesByAddress], admit: Admit) -> Guard:
     """The application. `rules`: who may use it, asked for every request. `admit`: by the key of the request."""
-    return Guard(_Dispatch(framework(services), proxied), rules, admit)
+    return Guard(_Dispatch(framework(services, proxied.relayed), proxied), rules, admit)
 
 
-def framework(services: Services) -> FastAPI:
-    """Return the part of the application that FastAPI serves: all but the relayed paths."""
+def framework(services: Services, relayed: Mapping[str, ASGIApp] = MappingProxyType({})) -> FastAPI:
+    """Return the part of the application that FastAPI serves: all but the relayed paths.
+
+    relayed: these, for requests that are sent again.
+    """
     about = "Manages and relays to llama.cpp engines."
     app = Documented(title="llama-supervisor", version=__version__, description=about, docs_url=None, redoc_url=None)
-    app.state.services = services
+    app.state.services, app.state.replays = services, relayed
     for one in _ROUTERS:
         app.include_router(one)
     app.add_exception_handler(SupervisorError, _supervisor_error)

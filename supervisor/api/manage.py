@@ -44,6 +44,7 @@ from supervisor.api.services import (
 )
 from supervisor.config.base import JsonObject, Name, Strict, Target
 from supervisor.config.settings import ModelOptions
+from supervisor.core.repository import Preference
 from supervisor.core.text.loglevel import LogLevel
 from supervisor.engines.log import OutputLog
 from supervisor.service.configuration import ConfigShown
@@ -59,12 +60,16 @@ _SETTLED = frozenset({"ready", "failed", "backoff", "unloaded"})
 
 
 class PlanRequest(Strict):
-    """What to plan for: `demo`, an absolute path to a GGUF file, or a known id."""
+    """What to plan for: `demo`, an absolute path to a GGUF file, or a known id.
+
+    `prefer`: what counts most among the variants of a repository.
+    """
 
     target: Target
     id: Name | None = None
     options: ModelOptions | None = None
     reset: bool = False
+    prefer: Preference | None = None
 
 
 class LoadRequest(PlanRequest):
@@ -132,7 +137,7 @@ async def models(statuses: StatusesOf) -> dict[str, Any]:
 @router.post("/plan", **shaped(PlanFits | PlanDoesNotFit))
 async def plan(body: PlanRequest, plans: PlansOf) -> dict[str, Any]:
     """Plan where a model would go now: devices, context, flags, who would have to leave; or say why it does not fit."""
-    return await plans.plan(Asked(body.target, body.id, body.options, body.reset))
+    return await plans.plan(Asked(body.target, body.id, body.options, body.reset, body.prefer))
 
 
 @router.post("/estimate", **shaped(Estimate | Sequence[Estimate]))
@@ -147,7 +152,7 @@ async def load(
 ) -> JSONResponse | StreamingResponse:
     """Load a model. With `Accept: text/event-stream` its status is streamed until it is ready or has failed."""
     streamed = "text/event-stream" in request.headers.get("accept", "")
-    asked = Asked(body.target, body.id, body.options, body.reset)
+    asked = Asked(body.target, body.id, body.options, body.reset, body.prefer)
     model = await loads.ask(asked, at_once=not body.wait and not streamed)
     if streamed:
         return StreamingResponse(_progress(statuses, model), media_type="text/event-stream")

@@ -13,6 +13,7 @@ from supervisor.proxy.counts import CallCounts
 from supervisor.proxy.metered import key_of
 from supervisor.service.about import About, Identity
 from supervisor.service.added import Added
+from supervisor.service.captures import Captures
 from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
 from supervisor.service.engines import Installed
@@ -68,6 +69,7 @@ class Services:
     readiness: Readiness
     keys: Keys
     history: History
+    captures: Captures
     metrics: Metrics
     shut_down: Callable[[], None]
 
@@ -117,6 +119,7 @@ ReloaderOf = Annotated[Reloader, Depends(_one(lambda all_: all_.reloader))]
 CountsOf = Annotated[CallCounts, Depends(_seen(lambda all_: all_.call_counts))]
 FeedOf = Annotated[Feed, Depends(_feed)]
 HistoryOf = Annotated[History, Depends(_one(lambda all_: all_.history))]
+CapturesOf = Annotated[Captures, Depends(_one(lambda all_: all_.captures))]
 MetricsOf = Annotated[Metrics, Depends(_one(lambda all_: all_.metrics))]
 KeysOf = Annotated[Keys, Depends(_one(lambda all_: all_.keys))]
 ReadinessOf = Annotated[Readiness, Depends(_one(lambda all_: all_.readiness))]

@@ -6,14 +6,17 @@ import argparse
 import json
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from supervisor.cli.client import Json
 from supervisor.cli.options import ranged, tokens
 from supervisor.core.options import LaunchOptions, Mark, Option, kinds, options_of
+from supervisor.core.repository import Preference
 from supervisor.errors import UsageError
 
 _FEW = 4  # words that a usage line has room for
+_PREFER = """of a repository's variants, take the one with the best quality, the most tokens per second (foretold), or
+the longest context (default: the best quality that fits whole, with the wanted context)"""
 _ROWS = tuple(row for row in options_of(LaunchOptions) if Mark.TYPED in row.marks)
 
 
@@ -25,6 +28,16 @@ def add_launch_options(parser: argparse.ArgumentParser, rows: Iterable[Option] =
     add = group.add_argument
     add("--set", action="append", default=[], metavar="NAME=VALUE", help="any other option: --set cache_ram=0")
     add("--extra-arg", action="append", metavar="ARG", help="one more argument for the engine: --extra-arg=--no-warmup")
+
+
+def add_preference(parser: argparse.ArgumentParser) -> None:
+    """Add `--prefer`."""
+    parser.add_argument("--prefer", choices=get_args(Preference), help=_PREFER)
+
+
+def preferred(args: argparse.Namespace) -> Json:
+    """Return the part of a request that `--prefer` makes."""
+    return {"prefer": args.prefer} if args.prefer else {}
 
 
 def add_flag(group: argparse._ActionsContainer, row: Option, **instead: Any) -> None:

@@ -43,7 +43,7 @@ class Kind:
     whole: tuple[str, ...] = ()
 
 
-_DATABASES = ("state.db", "state.db[-.]*", "history.db", "history.db[-.]*")
+_DATABASES = ("state.db", "state.db[-.]*", "history.db", "history.db[-.]*", "captures.db", "captures.db[-.]*")
 _STATE = Kind(
     files=("endpoint.json", "daemon.lock", "keys.json", "chat_history", *_DATABASES),
     folders={"logs": Kind(("*.log", "*.log.[0-9]")), "children": Kind(("*.json",)), "chats": Kind(("*.md",))},

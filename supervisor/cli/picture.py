@@ -12,7 +12,7 @@ from typing import Literal
 from supervisor.cli.client import Json
 from supervisor.cli.prose import clipped
 from supervisor.cli.render import size
-from supervisor.cli.rows import MODEL_HEADERS, REQUEST_HEADERS, model_row, request_row, since
+from supervisor.cli.rows import MODEL_HEADERS, REQUEST_HEADERS, model_row, request_row, since, speed
 from supervisor.cli.tables import columns_of, laid_out
 from supervisor.core.text.plaintext import one_line
 
@@ -102,6 +102,8 @@ def _title(snapshot: Snapshot) -> str:
     told = [f"llama-supervisor {status.get('version')}", str(status.get("url") or "")]
     told += [f"up {since(status['started_at'], snapshot.now)}"] if status.get("started_at") else []
     told += [f"llama.cpp b{engine['build']}"] if engine.get("build") else []
+    together = sum(request.get("tokens_per_second") or 0.0 for request in snapshot.requests)
+    told += [speed(together)] if together else []
     told += ["stopping"] if status.get("stopping") else []
     return " · ".join(filter(None, told))
 

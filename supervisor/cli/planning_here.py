@@ -31,7 +31,7 @@ async def plan_here(args: argparse.Namespace, target: str, options: Json, env: M
     if args.engine:
         settings = settings.model_copy(update={"engine": settings.engine.model_copy(update={"path": args.engine})})
     machine = _machine(args.devices) if args.devices else None
-    asked = Asked(target, None, _checked(options) if options else None)
+    asked = Asked(target, None, _checked(options) if options else None, prefer=args.prefer)
     with without_daemon(settings, where, env, machine) as parts:
         return await plans_alone(parts).plan(asked)
 

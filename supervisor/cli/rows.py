@@ -6,7 +6,7 @@ from supervisor.cli.client import Json
 from supervisor.cli.render import cell, duration, size, state_word
 
 MODEL_HEADERS = ("MODEL", "STATE", "PID", "CONTEXT", "MEMORY", "BUSY", "WAITING", "UP", "UNTIL")
-REQUEST_HEADERS = ("REQUEST", "MODEL", "PATH", "STATE", "ENGINE", "FOR")
+REQUEST_HEADERS = ("REQUEST", "MODEL", "PATH", "STATE", "ENGINE", "FOR", "TOKENS", "SPEED")
 
 
 def model_row(model: Json, now: float) -> tuple[str, ...]:
@@ -27,7 +27,13 @@ def model_row(model: Json, now: float) -> tuple[str, ...]:
 def request_row(request: Json, now: float) -> tuple[str, ...]:
     """Return the row of a request in flight."""
     facts = (request["id"], request["model"], request["path"], request["state"])
-    return (*(str(fact) for fact in facts), cell(request.get("engine")), since(request.get("since"), now))
+    written = (cell(request.get("completion_tokens")), speed(request.get("tokens_per_second")))
+    return (*(str(fact) for fact in facts), cell(request.get("engine")), since(request.get("since"), now), *written)
+
+
+def speed(tokens_per_second: float | None) -> str:
+    """Format a speed: `9.5 t/s`, `120 t/s`; `-` where nothing comes."""
+    return f"{tokens_per_second:.{1 if tokens_per_second < 100 else 0}f} t/s" if tokens_per_second else "-"
 
 
 def since(epoch: float | None, now: float) -> str:

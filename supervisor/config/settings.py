@@ -39,6 +39,7 @@ from supervisor.core.devices.reserves import Reserves
 from supervisor.core.gguf.ggml import CacheType
 from supervisor.core.options import LaunchOptions, options_of
 from supervisor.core.plan import Overcommit, Policy
+from supervisor.core.requests.captured import CaptureRules
 from supervisor.core.requests.media import Fetching
 from supervisor.core.schedule import SchedulerLimits
 from supervisor.core.text.loglevel import LogFormat, LogLevel
@@ -53,6 +54,12 @@ Autoload = Literal["off", "disk", "hub"]
 
 _DEFAULT = Policy()
 _LIMITS = SchedulerLimits()
+
+
+class TracingSettings(_Strict):
+    """The collector that gets a trace of every request, by OTLP over HTTP; null: as OpenTelemetry's variables say."""
+
+    endpoint: Url | None = None
 
 
 class ServerSettings(_Strict):
@@ -89,6 +96,7 @@ class ServerSettings(_Strict):
     log_format: LogFormat = "text"
     log_max_mib: Annotated[int, Field(ge=1, le=1024)] = 5
     log_files: Annotated[int, Field(ge=1, le=100)] = 4
+    tracing: TracingSettings = TracingSettings()
 
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Return host and port of every address to listen on, the main one first."""
@@ -209,6 +217,24 @@ class HistorySettings(_Strict):
     max_rows: Annotated[int, Field(ge=1, le=10_000_000)] = 200_000
 
 
+class CaptureSettings(_Strict):
+    """The requests whose prompts and answers are kept, by model or by key (`*` stands for any text), and how many.
+
+    Sizes: MiB of all together, the oldest go first; KiB of one request, and of one answer.
+    """
+
+    models: Names = ()
+    keys: Names = ()
+    max_mib: BodyMebibytes = 64
+    max_records: Annotated[int, Field(ge=1, le=100_000)] = 1000
+    max_record_kib: Annotated[int, Field(ge=1, le=4096)] = 256
+
+    def rules(self) -> CaptureRules:
+        """Return whose requests are captured, and how much is kept of them, in bytes."""
+        sizes = (self.max_mib << 20, self.max_records, self.max_record_kib << 10)
+        return CaptureRules(self.models, self.keys, *sizes)
+
+
 class Settings(_Strict):
     """The whole file."""
 
@@ -224,6 +250,7 @@ class Settings(_Strict):
     kv_store: KvStoreSettings = KvStoreSettings()
     memory_watch: MemoryWatchSettings = MemoryWatchSettings()
     history: HistorySettings = HistorySettings()
+    capture: CaptureSettings = CaptureSettings()
     restore: Flag = False
     models: Annotated[dict[Name, ModelSettings], Field(max_length=10_000)] = Field(default_factory=dict)
     groups: Annotated[dict[Name, GroupSettings], Field(max_length=10_000)] = Field(default_factory=dict)

@@ -14,6 +14,7 @@ from supervisor.api.guard import Guard
 from supervisor.api.services import Services
 from supervisor.config import Settings
 from supervisor.config.current import Current
+from supervisor.core.requests.captured import CaptureRules
 from supervisor.core.schedule import Pins, Scheduler
 from supervisor.daemon.door import Door, bodies_of, fetch_rules
 from supervisor.daemon.edges import Edges
@@ -30,6 +31,7 @@ from supervisor.pool.changes import Changes
 from supervisor.pool.inflight import Inflight
 from supervisor.pool.pool import Pool, PoolLimits
 from supervisor.probe.machine import Prober
+from supervisor.proxy.capturing import Capturing
 from supervisor.proxy.connections import Connections
 from supervisor.proxy.counts import CallCounts
 from supervisor.proxy.media import Media
@@ -42,6 +44,7 @@ from supervisor.service.about import About, Identity
 from supervisor.service.added import Added, Forgetting
 from supervisor.service.autoload import Autoloads
 from supervisor.service.build import Parts, here, parts
+from supervisor.service.captures import Captures
 from supervisor.service.configuration import Configuration
 from supervisor.service.disk import Disk
 from supervisor.service.enginelogs import EngineLogs
@@ -66,6 +69,7 @@ from supervisor.service.restore import Remembered
 from supervisor.service.smoke import SmokeTest
 from supervisor.service.statuses import Statuses
 from supervisor.service.tallies import Tallies
+from supervisor.service.tracing import Tracing
 from supervisor.service.trials import Trials
 from supervisor.system.child import StopGrace
 from supervisor.system.logs import LogControl
@@ -89,6 +93,8 @@ class World:
     door: Door
     keys: Keys
     history: History
+    tracing: Tracing | None
+    captures: Captures
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,7 @@ def build_engines(world: World) -> Engines:
     remembered = Remembered(learning, built.registry)
     share = settings.memory_watch.share
     tallies = Tallies()
-    records = Records(world.history, tallies, time.time)
+    records = Records(world.history, tallies, time.time, None if world.tracing is None else world.tracing.engine)
     edges = Edges(built.registry, planner, built.lookout, launcher, remembered, share, records)
     pool = Pool(scheduler, edges.of_pool(), PoolLimits(growth=share or 0.0), changes)
     return Engines(built, planner, pins, remembered, logs, slots, tallies, records, pool)
@@ -215,6 +221,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             readiness=readiness,
             keys=world.keys,
             history=world.history,
+            captures=world.captures,
             metrics=metrics,
             shut_down=stop.ask,
         )
@@ -258,6 +265,8 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         ),
         media=Media(current.view(fetch_rules)),
         observer=engines.records.request,
+        begins=None if world.tracing is None else world.tracing.begin,
+        capturing=Capturing(current.view(_captured), world.captures),
     )
 
 
@@ -266,6 +275,10 @@ def _guarded(services: Services, relaying: Relaying, world: World) -> Guard:
     upstream = upstream_endpoint(relaying, current.view(lambda settings: settings.kv_store.max_mib << 20))
     proxied = Proxied(relay_endpoints(relaying), asked_endpoint(relaying, upstream), upstream)
     return create_app(services, proxied, current.view(world.door.rules), services.keys.admit)
+
+
+def _captured(settings: Settings) -> CaptureRules:
+    return settings.capture.rules()
 
 
 def _engine_limits(settings: Settings) -> EngineLimits:

@@ -40,10 +40,12 @@ from supervisor.planning.lookout import Lookout
 from supervisor.pool.pool import Pool
 from supervisor.probe.machine import Prober
 from supervisor.probe.places import Surroundings
+from supervisor.service.captures import Captures
 from supervisor.service.history import History, Kept
 from supervisor.service.keys import Keys
 from supervisor.service.readiness import Readiness
 from supervisor.service.reload import Configured, Reloader, Source
+from supervisor.service.tracing import tracing_of
 from supervisor.store import Database
 from supervisor.store.history import HistoryTable
 from supervisor.store.keyfile import KeyFile
@@ -111,9 +113,14 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
         prober = Prober(Surroundings(env))
         learning = Learning(Database.open(where.database), time.time, prober.process_bytes)
         history = History(HistoryTable.open(where.history), current.view(_kept), time.time)
+        captures = Captures(where.captures, current.view(lambda settings: settings.capture.rules()), time.monotonic)
+        tracing = tracing_of(settings.server.tracing.endpoint, env)
+        if tracing is not None:
+            open_to.callback(tracing.close)
         with (
             contextlib.closing(learning),
             contextlib.closing(history),
+            contextlib.closing(captures),
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
             source = Source(
@@ -123,7 +130,9 @@ def run_daemon(options: DaemonOptions, env: MutableMapping[str, str] = os.enviro
                 time.time,
             )
             door = Door(listeners, shares, [host for host, _ in addresses], certificates_of(settings.server))
-            world = World(current, source, where, env, prober, learning, own_log, control, door, keys, history)
+            world = World(
+                current, source, where, env, prober, learning, own_log, control, door, keys, history, tracing, captures
+            )
             runner.run(_serve(world, build_engines(world), manager))
     return 0
 

@@ -54,19 +54,22 @@ class EngineClient:
         self._path = path
         self._open: set[EngineResponse] = set()
 
-    def post(self, path: str, body: Payload) -> EngineRequest:
-        """Post JSON; `async with` gives the response."""
-        head = f"POST {path} HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {_size(body)}\r\n"
+    def post(self, path: str, body: Payload, more: str = "") -> EngineRequest:
+        """Post JSON; `async with` gives the response. more: further header lines."""
+        head = f"POST {path} HTTP/1.1\r\n{more}Content-Type: application/json\r\nContent-Length: {_size(body)}\r\n"
         return EngineRequest(self._path, self._open, head, body)
 
     def get(self, path: str) -> EngineRequest:
         """Request a path with GET; `async with` gives the response."""
         return EngineRequest(self._path, self._open, f"GET {path} HTTP/1.1\r\n", b"")
 
-    def send(self, method: str, target: str, body: Payload, content_type: str) -> EngineRequest:
-        """Send any request; `async with` gives the response. `target`: path and query, percent-encoded."""
+    def send(self, method: str, target: str, body: Payload, content_type: str, more: str = "") -> EngineRequest:
+        """Send any request; `async with` gives the response.
+
+        target: path and query, percent-encoded. more: further header lines.
+        """
         length = f"Content-Type: {content_type}\r\nContent-Length: {_size(body)}\r\n" if body or method != "GET" else ""
-        return EngineRequest(self._path, self._open, f"{method} {target} HTTP/1.1\r\n{length}", body)
+        return EngineRequest(self._path, self._open, f"{method} {target} HTTP/1.1\r\n{more}{length}", body)
 
     def close(self) -> None:
         """Break off all that is open; whoever reads an answer gets EngineUnreachable."""

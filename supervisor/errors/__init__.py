@@ -28,6 +28,7 @@ SupervisorError                     internal_error
 │  ├─ StoreUnusable                 store_unusable
 │  │  └─ StoreTooNew                store_too_new
 │  ├─ KeysUnusable                  keys_unusable
+│  ├─ TracingUnavailable            tracing_unavailable
 │  └─ RemoteError
 ├─ EngineError                      engine_error
 │  ├─ EngineNotFound                engine_not_found
@@ -90,6 +91,7 @@ SupervisorError                     internal_error
    ├─ OriginNotAllowed              origin_not_allowed
    ├─ RequestNotFound               request_not_found
    ├─ RecordNotFound                record_not_found
+   ├─ CaptureIncomplete             capture_incomplete
    ├─ RouteNotFound                 route_not_found
    ├─ MethodNotAllowed              method_not_allowed
    ├─ TimeLimit                     time_limit

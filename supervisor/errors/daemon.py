@@ -140,6 +140,12 @@ class KeysUnusable(DaemonError):
     code = "keys_unusable"
 
 
+class TracingUnavailable(DaemonError):
+    """Traces are configured, and the packages that make them are not installed."""
+
+    code = "tracing_unavailable"
+
+
 class RemoteError(DaemonError):
     """An error that the daemon reported, as the command line sees it.
 

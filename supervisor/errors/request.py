@@ -134,10 +134,17 @@ class RequestNotFound(RequestError):
 
 
 class RecordNotFound(RequestError):
-    """The history has no such record, or no more."""
+    """The history or the captured requests have no such record, or no more."""
 
     code = "record_not_found"
     status = 404
+
+
+class CaptureIncomplete(RequestError):
+    """A part of the captured request was not kept, so it cannot be sent again."""
+
+    code = "capture_incomplete"
+    status = 409
 
 
 class RouteNotFound(RequestError):

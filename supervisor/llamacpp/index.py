@@ -1,4 +1,4 @@
-"""Find llama.cpp's source archive on the Python package index that this machine is configured for.
+"""Find a source archive, llama.cpp's above all, on the Python package index that this machine is configured for.
 
 The index is not named here: it is `SUPERVISOR_PACKAGE_INDEX`, else what uv or pip are told by the environment
 or by pip's configuration, else pip's own default, which pip's help states. The archive's digest is pinned, so it
@@ -21,7 +21,7 @@ import msgspec
 from supervisor.core.environment import for_builds
 from supervisor.errors import EngineInstallFailed
 from supervisor.llamacpp.download import Archive, ask, local_path, without_credentials
-from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_PROJECT, SDIST_SHA256
+from supervisor.llamacpp.versions import Sdist
 from supervisor.llamacpp.wheels import PIP
 
 OWN_VARIABLE = "SUPERVISOR_PACKAGE_INDEX"
@@ -88,17 +88,18 @@ def parse_default_index(text: str) -> str | None:
     return found["url"] if found else None
 
 
-async def find_source(client: httpx.AsyncClient, urls: tuple[str, ...]) -> Archive:
+async def find_source(client: httpx.AsyncClient, urls: tuple[str, ...], sdist: Sdist) -> Archive:
     """Return the location of the archive, on the first index that has it.
 
     Raises EngineInstallFailed with what each index said.
     """
     notes = []
     for url in urls:
-        page = f"{url.rstrip('/')}/{SDIST_PROJECT}/"
+        page = f"{url.rstrip('/')}/{sdist.project}/"
         try:
             text, is_json, final = await _read_page(client, page)
-            return await asyncio.to_thread(_read_links, text, is_json, final, url)
+            read = json_links if is_json else html_links
+            return await asyncio.to_thread(lambda: _pick(read(text), final, url, sdist))  # noqa: B023 - awaited here
         except EngineInstallFailed as error:
             notes.append(error.message)
     raise EngineInstallFailed("; ".join(notes) or f"no package index is configured; set {OWN_VARIABLE}")
@@ -117,10 +118,6 @@ async def _read_page(client: httpx.AsyncClient, page: str) -> tuple[str, bool, s
     answer = await ask(client, page, _ACCEPT)
     text = answer.body.decode("utf-8", "replace")
     return text, "json" in answer.headers.get("Content-Type", ""), str(answer.url)
-
-
-def _read_links(text: str, is_json: bool, page: str, index: str) -> Archive:
-    return _pick(json_links(text) if is_json else html_links(text), page, index)
 
 
 def json_links(text: str) -> list[str]:
@@ -149,19 +146,19 @@ class _Links(HTMLParser):
             self.targets += [value for name, value in attrs if name == "href" and value]
 
 
-def _pick(links: list[str], page: str, index: str) -> Archive:
+def _pick(links: list[str], page: str, index: str, sdist: Sdist) -> Archive:
     for link in links:
         try:
             url, fragment = urldefrag(urljoin(page, link))
         except ValueError:  # no address at all
             continue
-        if urlsplit(url).path.rpartition("/")[2] not in SDIST_NAMES:
+        if urlsplit(url).path.rpartition("/")[2] not in sdist.names:
             continue
         stated = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else ""
-        if stated not in {"", SDIST_SHA256}:
-            raise EngineInstallFailed(f"{without_credentials(index)} has {SDIST_NAMES[0]} with another digest")
-        return Archive(SDIST_NAMES[0], _with_credentials(url, index), SDIST_SHA256)
-    raise EngineInstallFailed(f"{without_credentials(index)} has no {SDIST_NAMES[0]}")
+        if stated not in {"", sdist.sha256}:
+            raise EngineInstallFailed(f"{without_credentials(index)} has {sdist.names[0]} with another digest")
+        return Archive(sdist.names[0], _with_credentials(url, index), sdist.sha256)
+    raise EngineInstallFailed(f"{without_credentials(index)} has no {sdist.names[0]}")
 
 
 def _with_credentials(url: str, index: str) -> str:

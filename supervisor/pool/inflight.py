@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 from supervisor.core.schedule.events import EngineId, ModelId
+from supervisor.core.stream.meter import SoFar
 from supervisor.errors import RequestCancelled, RequestNotFound
 from supervisor.system.requestid import current_id, new_id
 
@@ -34,7 +35,7 @@ class InflightRequest:
     """
 
     __slots__ = (
-        *("_cancelled", "_engine", "_reached", "_task"),
+        *("_cancelled", "_engine", "_heard", "_reached", "_task"),
         *("answer", "fetching", "id", "model", "path", "request_id", "since", "stream"),
     )
 
@@ -50,6 +51,7 @@ class InflightRequest:
         self._reached = reached
         self.fetching = False
         self._engine: EngineId | None = None
+        self._heard: Callable[[], SoFar] = SoFar
         self._task = asyncio.current_task()
         self._cancelled = False
 
@@ -69,9 +71,17 @@ class InflightRequest:
 
     def is_with(self, engine: EngineId | None) -> None:
         """Note that this engine answers it; None: it waits for one again."""
-        self._engine = engine
+        self._engine, self._heard = engine, SoFar
         if engine is not None:
             self._reached(self)
+
+    def is_heard_by(self, heard: Callable[[], SoFar]) -> None:
+        """Note who counts the answer of the engine that it is with."""
+        self._heard = heard
+
+    def so_far(self) -> SoFar:
+        """Return what has come of its answer."""
+        return self._heard()
 
     def is_known_as(self, answer: str | None) -> None:
         """Note the id of its answer."""

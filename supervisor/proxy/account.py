@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from starlette.types import Scope
@@ -15,6 +15,9 @@ from supervisor.system.requestid import current_id
 
 Observer = Callable[[Finished], None]
 """Is told of a request when it has ended; must return at once."""
+
+Begins = Callable[[Sequence[tuple[bytes, bytes]], float], tuple[str, Observer]]
+"""Begins a trace, of a request's headers and arrival; returns header lines for the engine, and what ends the trace."""
 
 _NOTHING: Final = Spent()
 _UNNAMED: Final = EngineError.code  # until it is known what it is
@@ -29,16 +32,17 @@ class Account:
 
     Attributes:
         key: what limits it. model: the one that it means, once that is known. stream: its client wants one.
-        calls: tool calls in its answer.
+        calls: tool calls in its answer. passes_on: header lines for the engine.
     """
 
     __slots__ = (
-        *("_at", "_began", "_client", "_code", "_first", "_observer", "_path", "_queued", "_spent", "_status"),
-        *("calls", "key", "model", "stream"),
+        *("_also", "_at", "_began", "_client", "_code", "_first", "_observer", "_path", "_queued", "_spent", "_status"),
+        *("calls", "key", "model", "passes_on", "stream"),
     )
 
     def __init__(self, observer: Observer, path: str, scope: Scope, key: Key | None) -> None:
         self._observer = observer
+        self._also: tuple[Observer, ...] = ()
         self._path = path
         self._at, self._began = time.time(), time.perf_counter()
         self.key = key
@@ -51,6 +55,16 @@ class Account:
         self.model: str | None = None
         self.stream = False
         self.calls = 0
+        self.passes_on = ""
+
+    def follow(self, observer: Observer) -> None:
+        """Tell one more observer when it ends."""
+        self._also += (observer,)
+
+    def traced(self, begins: Begins, scope: Scope) -> None:
+        """Have a trace made of it, which began when it did."""
+        self.passes_on, end = begins(scope["headers"], self._at)
+        self.follow(end)
 
     def has_engine(self) -> None:
         """An engine is there; a second one does not count."""
@@ -92,13 +106,14 @@ class Account:
         elif error is not None:
             self._left()
         key = None if self.key is None else self.key.rules.name
-        self._observer(
-            Finished(
-                *(self._at, current_id() or "", self._path, self.model, key, self._client, self.stream),
-                *(self._status, self._code, time.perf_counter() - self._began, self._queued, self._first, self._spent),
-                self.calls,
-            )
+        record = Finished(
+            *(self._at, current_id() or "", self._path, self.model, key, self._client, self.stream),
+            *(self._status, self._code, time.perf_counter() - self._began, self._queued, self._first, self._spent),
+            self.calls,
         )
+        self._observer(record)
+        for also in self._also:
+            also(record)
 
     def _left(self) -> None:
         """Note that nobody hears the end."""

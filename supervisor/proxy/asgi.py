@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from supervisor.core.stream.apis import OPENAI, Api
 from supervisor.core.stream.sse import SseEvent, encode
@@ -96,6 +96,16 @@ class Responder:
         if not transport.is_closing():
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
+
+    def heard_by(self, listener: Callable[[Message], None]) -> None:
+        """Have a listener told of all that is sent from now on; all of it goes the ordinary way then."""
+        send, self._transport = self._send, None
+
+        async def tell(message: Message) -> None:
+            listener(message)
+            await send(message)
+
+        self._send = tell
 
     async def start(self, status: int = 200, headers: list[tuple[bytes, bytes]] = SSE_HEADERS) -> None:
         """Send the status line and headers, those of a stream by default; once."""

@@ -164,6 +164,16 @@ class ClientJson:
         """True if there are fields in which nothing can be looked at."""
         return self._outline is not None and self._outline.opaque
 
+    @property
+    def is_form(self) -> bool:
+        """True for a form, whose files stand in none of its fields."""
+        return isinstance(self._outline, FormOutline)
+
+    @property
+    def is_whole(self) -> bool:
+        """True if `text` is all of the body."""
+        return self._outline is None
+
     def payload(self, text: bytes) -> Payload:
         """Return the bytes to send, of `content_type`, for JSON that was made of `text` or `fields`."""
         return text if self._outline is None else self._outline.pieces(text)

@@ -60,8 +60,8 @@ class Job:
 
     def sent(self, client: EngineClient, path: str, payload: Payload) -> EngineRequest:
         """Return the request to the engine."""
-        kind = self.body.content_type
-        return client.post(path, payload) if kind == JSON else client.send("POST", path, payload, kind)
+        kind, more = self.body.content_type, self.account.passes_on
+        return client.post(path, payload, more) if kind == JSON else client.send("POST", path, payload, kind, more)
 
     def _payload(self, changed: Mapping[str, object] | None) -> Payload:
         changes = {**self.plan.changes, **self.prepared.needs}

@@ -12,7 +12,7 @@ from supervisor.core.requests.keys import Key
 from supervisor.core.requests.scopes import needed_of_engine
 from supervisor.core.routes import makes_vectors
 from supervisor.core.stream.chat import asks_for_one
-from supervisor.core.stream.meter import Meter, TailMeter
+from supervisor.core.stream.meter import Meter, SoFar, TailMeter
 from supervisor.engines.client import EngineResponse
 from supervisor.errors import ModelDoesNotFit, SupervisorError
 from supervisor.proxy.account import Account
@@ -40,13 +40,14 @@ class Metered:
         account: the request's.
     """
 
-    __slots__ = ("_meter", "_several", "_untold", "account")
+    __slots__ = ("_first", "_meter", "_several", "_untold", "account")
 
     def __init__(self, account: Account, *, several: bool, untold: int = 0) -> None:
         self.account = account
         self._several = several
         self._untold = untold
         self._meter: Meter | TailMeter | None = None
+        self._first: float | None = None  # when its first token was there
 
     def __enter__(self) -> Metered:
         return self
@@ -61,13 +62,22 @@ class Metered:
 
     def hears(self, upstream: EngineResponse) -> EngineResponse:
         """Return the answer, which is counted while it is read."""
-        account = self.account
-        account.answered(upstream.status)
+        self.account.answered(upstream.status)
         if upstream.status != _OK:
             self._untold = 0
         whole = self._several or upstream.content_type != "text/event-stream"
-        self._meter = (Meter if whole else TailMeter)(account.has_first)
+        self._meter, self._first = (Meter if whole else TailMeter)(self._begins), None
         return upstream.heard_by(self._meter.hear)
+
+    def so_far(self) -> SoFar:
+        """Return what was heard up to now."""
+        if self._meter is None:
+            return SoFar()
+        return SoFar(*self._meter.so_far(), 0.0 if self._first is None else time.perf_counter() - self._first)
+
+    def _begins(self) -> None:
+        self._first = time.perf_counter()
+        self.account.has_first()
 
 
 def metered(account: Account, asked: Mapping[str, object] | None = None, path: str = "", size: int = 0) -> Metered:

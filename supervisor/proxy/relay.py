@@ -30,10 +30,11 @@ from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
 from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
-from supervisor.proxy.account import Account, Observer, ignored
+from supervisor.proxy.account import Account, Begins, Observer, ignored
 from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
 from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
+from supervisor.proxy.capturing import Capturing
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.job import Job
 from supervisor.proxy.media import Media, check_ending, check_sent
@@ -54,7 +55,8 @@ class Relaying:
     """The parts that all relayed paths share.
 
     render_error: status, body and headers for an error, in the form of the paths' API.
-    observer: is told of every request when it has ended.
+    observer: is told of every request when it has ended. begins: a trace of each; None: there are none.
+    capturing: hears those whose prompts and answers are kept; None: nobody does.
     """
 
     pool: Pool
@@ -67,6 +69,15 @@ class Relaying:
     naming: Naming
     media: Media = field(default_factory=Media)
     observer: Observer = field(default=ignored)
+    begins: Begins | None = None
+    capturing: Capturing | None = None
+
+    def account(self, path: str, scope: Scope) -> Account:
+        """Return the account of a request that arrives now, on a path of the table."""
+        account = Account(self.observer, path, scope, key_of(scope))
+        if self.begins is not None:
+            account.traced(self.begins, scope)
+        return account
 
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
@@ -84,7 +95,7 @@ class RelayEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         responder = Responder(send, transport_of(scope), self.route.api)
-        account = Account(self.relaying.observer, self.route.path, scope, key_of(scope))
+        account = self.relaying.account(self.route.path, scope)
         try:
             with account, self.relaying.bodies.room() as room:
                 body = await self._read(scope, receive, room)
@@ -104,6 +115,8 @@ class RelayEndpoint:
         key = account.key
         entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
+        if self.relaying.capturing is not None:
+            await self.relaying.capturing.begin(scope, account, body, responder)
         with self.relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request:
             ready = await _unless_cancelled(request, self._ready(request, entry, body, room))
             acquire = partial(self.relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
@@ -232,6 +245,7 @@ async def _ask(job: Job, lease: Lease, responder: Responder) -> None:
     path, payload = await job.question(lease.client)
     filtered = job.new_filter()
     with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
+        job.request.is_heard_by(meter.so_far)
         async with job.sent(lease.client, path, payload) as upstream:
             answer = meter.hears(upstream)
             if job.limit is not None:

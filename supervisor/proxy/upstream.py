@@ -161,6 +161,8 @@ class UpstreamEndpoint:
                     self._account(scope, request, target) as account,
                     metered(account, asked, target, room.size) as meter,
                 ):
+                    if self.relaying.capturing is not None and said is not None:
+                        await self.relaying.capturing.begin(scope, account, said, responder)
                     spender = key if generates or vectors else None
                     acquire = self._acquire(model, Patience.of(scope), spender, (target, said))
                     await self._with_lease(request, (call, acquire), generation, (responder, meter))
@@ -232,6 +234,7 @@ class UpstreamEndpoint:
         request.is_with(lease.number)
         if (meter := ends[1]) is not None:
             meter.account.has_engine()
+            request.is_heard_by(meter.so_far)
         try:
             said = await _pass_on(request.model, lease.client, call, ends, generation)
             if said:
@@ -244,7 +247,7 @@ class UpstreamEndpoint:
     def _account(self, scope: Scope, request: InflightRequest, target: str) -> Account:
         """Return the account of a request for an engine's path; all that are in no row count as one."""
         path = f"{UPSTREAM}MODEL{target if route_of(target) is not None else '/*'}"
-        account = Account(self.relaying.observer, path, scope, key_of(scope))
+        account = self.relaying.account(path, scope)
         account.model, account.stream = request.model, request.stream
         return account
 
@@ -337,7 +340,8 @@ async def _pass_on(
     responder, meter = ends
     sent = call if generation is None else generation.call
     try:
-        async with client.send(sent.method, sent.target, sent.body, sent.content_type) as response:
+        more = "" if meter is None else meter.account.passes_on
+        async with client.send(sent.method, sent.target, sent.body, sent.content_type, more) as response:
             upstream = response if meter is None else meter.hears(response)
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)

@@ -106,7 +106,8 @@ def parts(
     lookout = Lookout(site.look(program), current.view(_rules))
     registry = configured_models(current.settings)
     reading = Reading(fetcher, program, learning, headers, where.cache)
-    variants = Variants(fetcher.hub, reading, lookout)
+    foreteller = Foreteller(learning.database, site.cores)
+    variants = Variants(fetcher.hub, reading, lookout, foreteller)
     catalogue = Catalogue(registry, program, fetcher, variants, reading)
     return Parts(
         registry=registry,
@@ -116,7 +117,7 @@ def parts(
         variants=variants,
         catalogue=catalogue,
         commands=Commands(program, env, site.cores),
-        foreteller=Foreteller(learning.database, site.cores),
+        foreteller=foreteller,
     )
 
 

@@ -17,12 +17,20 @@ class Records:
 
     Args:
         clock: seconds since 1970.
+        also: is told of engines, too.
     """
 
-    def __init__(self, history: History, tallies: Tallies, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        history: History,
+        tallies: Tallies,
+        clock: Callable[[], float],
+        also: Callable[[LoadRecord], None] | None = None,
+    ) -> None:
         self._history = history
         self._tallies = tallies
         self._clock = clock
+        self._also = also
         self._starts: dict[EngineId, float] = {}
 
     def request(self, record: Finished) -> None:
@@ -41,3 +49,5 @@ class Records:
         record = LoadRecord(now, model, engine, event, seconds, code, reason)
         self._tallies.count_load(record)
         self._history.add(record)
+        if self._also is not None:
+            self._also(record)

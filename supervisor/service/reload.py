@@ -30,7 +30,10 @@ from supervisor.pool.pool import Pool
 
 WATCH_SECONDS = 1.0
 _FIXED = {
-    "server": ("host", "port", "listen", "tls_cert", "tls_key", "tls_client_ca", "max_body_mib", "max_buffered_mib"),
+    "server": (
+        *("host", "port", "listen", "tls_cert", "tls_key", "tls_client_ca", "max_body_mib", "max_buffered_mib"),
+        "tracing",
+    ),
     "hub": tuple(HubSettings.model_fields),
 }
 """Settings that count from the next start on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from supervisor.pool.inflight import Inflight, InflightRequest
@@ -16,6 +16,8 @@ class RequestStatus:
     Attributes:
         id: its number. engine: the number of the one that answers; None: it waits. since: seconds since 1970.
         request_id: the one in the head of its response, which its client may have chosen.
+        prompt_tokens, completion_tokens, tokens_per_second: what has come of its answer (`SoFar`); they change all the
+            time, and make no other status of it.
     """
 
     id: int
@@ -26,6 +28,9 @@ class RequestStatus:
     state: str
     stream: bool
     request_id: str
+    prompt_tokens: int = field(compare=False)
+    completion_tokens: int = field(compare=False)
+    tokens_per_second: float = field(compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """For programs (docs/rest.md)."""
@@ -63,6 +68,8 @@ class Requests:
 
     def _of(self, one: InflightRequest) -> RequestStatus:
         state = "fetching" if one.fetching else "waiting" if one.engine is None else "running"
+        so_far = one.so_far()
         return RequestStatus(
-            one.id, one.model, one.engine, one.path, self._to_epoch(one.since), state, one.stream, one.request_id
+            *(one.id, one.model, one.engine, one.path, self._to_epoch(one.since), state, one.stream, one.request_id),
+            *(so_far.prompt_tokens, so_far.completion_tokens, round(so_far.tokens_per_second, 2)),
         )

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from supervisor.config.options import launch_options
 from supervisor.config.settings import ModelOptions
 from supervisor.core.models.registry import ModelEntry, Registry
-from supervisor.core.repository import Assessment, HubReference, Variant, listing
-from supervisor.errors import SupervisorError, VariantNotFound
+from supervisor.core.repository import Assessment, HubReference, Preference, Variant, listing
+from supervisor.errors import InvalidRequest, SupervisorError, VariantNotFound
 from supervisor.hub.models import Chosen, HubModels, Lookup
 from supervisor.hub.stores import ollama_blob
 from supervisor.hub.threads import ask_hub
@@ -26,13 +26,14 @@ OLLAMA = "ollama:"
 class Asked:
     """What to load or plan: `demo`, a path, a model of the hub, `ollama:NAME` or an id; its name; changed options.
 
-    reset: those that earlier loads gave are dropped first.
+    reset: those that earlier loads gave are dropped first. prefer: what counts most among a repository's variants.
     """
 
     target: str
     model_id: str | None = None
     options: ModelOptions | None = None
     reset: bool = False
+    prefer: Preference | None = None
 
     @property
     def keeps(self) -> bool:
@@ -81,6 +82,8 @@ class Resolver:
         if asked.target.startswith(OLLAMA):
             asked = await asyncio.to_thread(_kept_by_ollama, self._hub.access.env, asked)
         reference = None if asked.target.startswith("/") else self._hub.parse(asked.target)
+        if asked.prefer is not None:
+            return await self._preferred(asked, reference)
         if reference is None or known_entry(self._registry, asked.target) is not None:
             found = await asyncio.to_thread(resolve_target, self._registry, asked.target, asked.model_id)
             return Answer(asked.of(found))
@@ -99,10 +102,19 @@ class Resolver:
             raise await self._with_verdicts(asked, reference, error) from None
         return Answer(self._entry(asked, found.choice(found.candidates[0])), note=found.note)
 
+    async def _preferred(self, asked: Asked, reference: HubReference | None) -> Answer:
+        if reference is None or reference.quant is not None or reference.path is not None:
+            raise InvalidRequest(
+                f"prefer chooses among the variants of a repository (owner/repo), and '{asked.target}' is one model; "
+                "leave it out.",
+                param="prefer",
+            )
+        return await self._best(asked, reference)
+
     async def _best(self, asked: Asked, reference: HubReference) -> Answer:
         """The variant of a repository that is best here."""
         found = await ask_hub(self._hub.look, reference)
-        picked, table = await self._variants.pick(self._candidates(asked, found), self._living)
+        picked, table = await self._variants.pick(self._candidates(asked, found), self._living, asked.prefer)
         entry = self._entry(asked, picked.chosen, alias=str(reference))
         return Answer(entry, tuple(_row(one, picked.variant) for one in table), found.note)
 
@@ -138,4 +150,5 @@ def _kept_by_ollama(env: Mapping[str, str], asked: Asked) -> Asked:
 
 def _row(one: Assessment, chosen: Variant) -> VariantShown:
     variant = one.variant
-    return VariantShown(variant.name, variant.size, one.fits, one.well, one.note, variant == chosen)
+    speed = float(f"{one.speed:.3g}") if one.speed else None
+    return VariantShown(variant.name, variant.size, one.fits, one.well, one.note, variant == chosen, speed)

@@ -35,7 +35,10 @@ class EngineShown:
 
 @dataclass(frozen=True)
 class VariantShown:
-    """A variant there was to choose: whether it fits at all, and `well`: whole on devices with the wanted context."""
+    """A variant there was to choose: whether it fits at all, and `well`: whole on devices with the wanted context.
+
+    `tokens_per_second` is foretold, of all but the chosen one by its size; null where nothing can be said.
+    """
 
     name: str
     size_bytes: int | None
@@ -43,6 +46,7 @@ class VariantShown:
     well: bool
     note: str
     chosen: bool
+    tokens_per_second: float | None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,12 @@ from supervisor.core.history.records import Finished, LoadRecord
 UNKNOWN: Final = "-"
 """The label of a request whose model is not known."""
 
+OTHER: Final = "other"
+"""The label in place of models and codes that are too many: whoever may load files by path could make up any number."""
+
+MOST_NAMES: Final = 1000
+"""Models, and codes, that have labels of their own until the daemon ends."""
+
 
 class Tallies:
     """The metrics that are counted as things happen.
@@ -24,13 +30,14 @@ class Tallies:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._made = {one.name: _made(one, self.registry) for one in COUNTED}
+        self._models, self._codes = _Names(), _Names()
 
     def count(self, one: Finished) -> None:
         """Count a request that has ended."""
-        model, spent = one.model or UNKNOWN, one.spent
+        model, spent = self._models.label(one.model or UNKNOWN), one.spent
         self._add(metrics.REQUESTS, (model, one.path, str(one.status)))
         if one.code is not None:
-            self._add(metrics.ERRORS, (model, one.code))
+            self._add(metrics.ERRORS, (model, self._codes.label(one.code)))
         per_token = spent.tokens_per_second
         for metric, figure in (
             (metrics.PROMPT_TOKENS, spent.prompt_tokens),
@@ -52,17 +59,33 @@ class Tallies:
 
     def count_load(self, one: LoadRecord) -> None:
         """Count what happened to an engine."""
-        self._add(metrics.ENGINE_EVENTS, (one.model, one.event))
+        model = self._models.label(one.model)
+        self._add(metrics.ENGINE_EVENTS, (model, one.event))
         if one.code is not None:
-            self._add(metrics.ENGINE_FAILURES, (one.model, one.code))
+            self._add(metrics.ENGINE_FAILURES, (model, self._codes.label(one.code)))
         if one.seconds is not None:
-            self._observe(metrics.LOAD_SECONDS, one.model, one.seconds)
+            self._observe(metrics.LOAD_SECONDS, model, one.seconds)
 
     def _add(self, metric: Metric, labels: tuple[str, ...], amount: float = 1) -> None:
         self._made[metric.name].labels(*labels).inc(amount)
 
     def _observe(self, metric: Metric, model: str, seconds: float) -> None:
         self._made[metric.name].labels(model).observe(seconds)
+
+
+class _Names:
+    """The names that have labels of their own: as many as there may be, the first ones."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def label(self, name: str) -> str:
+        """Return the name, or OTHER."""
+        if name not in self._known:
+            if len(self._known) >= MOST_NAMES:
+                return OTHER
+            self._known.add(name)
+        return name
 
 
 class _Made(Protocol):

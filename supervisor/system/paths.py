@@ -53,6 +53,11 @@ class Places:
         return self.state / "history.db"
 
     @property
+    def captures(self) -> Path:
+        """The prompts and answers that were captured; a file of its own, which is there only once there are some."""
+        return self.state / "captures.db"
+
+    @property
     def key_file(self) -> Path:
         """The API keys that were added: their hashes, what they may do and have used."""
         return self.state / "keys.json"

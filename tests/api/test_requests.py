@@ -57,6 +57,29 @@ def test_a_request_is_listed_while_it_runs_and_not_afterwards(daemon: RunningDae
     assert in_flight(daemon) == []
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/upstream/talker/v1/chat/completions"])
+def test_what_comes_of_a_running_request_is_told_with_its_speed(daemon: RunningDaemon, path: str) -> None:
+    daemon.load("talker")
+    body = {"model": "talker", "messages": [{"role": "user", "content": "endless"}], "stream": True}
+    with daemon.http.stream("POST", path, json=body) as answer:
+        lines = answer.iter_lines()
+        wait_until(lambda: bool(next(lines)) and in_flight(daemon)[0]["completion_tokens"] > 20, "tokens come")
+        (one,) = in_flight(daemon)
+        assert one["tokens_per_second"] > 0
+        with daemon.http.stream("GET", "/api/v1/events") as told:
+            events = told.iter_lines()
+            (seen,) = json.loads(_data(events))["requests"]
+            assert seen["completion_tokens"] >= one["completion_tokens"]
+            daemon.http.post("/api/v1/models/pin", json={"model": "talker"})
+            assert '"pinned": true' in _data(events), "tokens that come are no event"
+    daemon.http.post("/api/v1/models/unpin", json={"model": "talker"})
+
+
+def _data(lines: Iterator[str]) -> str:
+    """The data of the next event."""
+    return next(line for line in lines if line.startswith("data: ")).removeprefix("data: ")
+
+
 def test_a_cancelled_stream_ends_with_the_error_and_done_and_its_slot_is_free(narrow: RunningDaemon) -> None:
     narrow.load("talker")
     body = {"model": "talker", "messages": [{"role": "user", "content": "endless"}], "stream": True}

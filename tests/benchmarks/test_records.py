@@ -1,4 +1,4 @@
-"""The benchmark of the history runs from end to end."""
+"""The benchmark of records of requests runs from end to end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.engine
 @pytest.mark.full
-def test_a_round_measures_requests_and_events(engine_binary: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.records", "--rounds", "1", "--engine", str(engine_binary)]
+@pytest.mark.parametrize("kind", ["history", "traces", "captures"])
+def test_a_round_measures_requests_and_events(engine_binary: Path, kind: str) -> None:
+    wanted = ("--of", kind, "--rounds", "1", "--engine", str(engine_binary))
+    command = [sys.executable, "-m", "benchmarks.records", *wanted]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout.splitlines()[-1])

@@ -26,6 +26,8 @@ REQUEST: Json = {
     "path": "/v1/chat/completions",
     "since": NOW - 3,
     "state": "running",
+    "completion_tokens": 480,
+    "tokens_per_second": 96.04,
 }
 CARD: Json = {"name": "CUDA0", "total_bytes": 24 * GIB, "free_bytes": 6 * GIB, "usable_bytes": 20 * GIB}
 DEVICES: Json = {
@@ -48,12 +50,12 @@ def texts(lines: list[Line]) -> list[str]:
 def test_it_shows_daemon_devices_models_requests_and_keys() -> None:
     loaded = model("a", "ready", n_ctx=4096, rss_bytes=8 * GIB, footprint={"CUDA0": 12 * GIB}, leases=1)
     shown = texts(picture(snapshot([loaded, model("b")], [REQUEST]), View(), 120, 30))
-    assert shown[0] == "llama-supervisor 0.1.0 · http://127.0.0.1:8686 · up 2h · llama.cpp b11434"
+    assert shown[0] == "llama-supervisor 0.1.0 · http://127.0.0.1:8686 · up 2h · llama.cpp b11434 · 96.0 t/s"
     assert shown[1] == f"CUDA0  {'█' * 12}{'▒' * 6}{'·' * 6}  18 GiB of 24 GiB, ours 12 GiB, busy 35 %"
     assert shown[2] == f"host   {'█' * 3}{'▒' * 9}{'·' * 12}  32 GiB of 64 GiB, ours 8.0 GiB"
     rows = [line.split() for line in shown]
     assert ["›", "a", "ready", "-", "4096", "8.0", "GiB", "1", "0", "-", "-"] in rows
-    assert ["7", "a", "/v1/chat/completions", "running", "1", "3s"] in rows
+    assert ["7", "a", "/v1/chat/completions", "running", "1", "3s", "480", "96.0", "t/s"] in rows
     assert not any(row[:1] == ["b"] for row in rows), "what has no engine is left out"
     assert shown[-1].startswith("↑↓ choose")
 

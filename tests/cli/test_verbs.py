@@ -285,7 +285,17 @@ def test_errors_within_a_stream_end_a_chat(cli: Cli, daemon: FakeDaemon) -> None
 def test_demo_says_each_step(cli: Cli, daemon: FakeDaemon) -> None:
     shown = Cli(cli.folder, SUPERVISOR_COMMAND="bin/supervisor")("demo")
     assert shown.code == 0
-    steps = ["engine", "daemon", "model", "Who are you?", "I am a script.", "weather", "tool call: get_weather", "Next"]
+    steps = [
+        "engine",
+        "daemon",
+        "model",
+        "Who are you?",
+        "I am a script.",
+        "weather",
+        "tool call: get_weather",
+        "Next",
+        "dashboard",
+    ]
     places = [shown.out.index(step) for step in steps]
     assert places == sorted(places)
     assert '{"city": "Paris"}' in shown.out

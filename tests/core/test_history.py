@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -98,11 +99,21 @@ def test_a_summary_is_in_all_by_model_and_over_time() -> None:
     assert found["over_time"]["bucket_seconds"] == 20.0
     assert found["over_time"]["requests"] == [2, 1, 1]
     assert found["over_time"]["errors"] == [0, 1, 0]
-    assert found["over_time"]["completion_tokens"] == [10, 5, 5]
+    assert found["over_time"]["completion_tokens"] == [5, 10, 0], "they come from 0.75 s on"
     assert sorted(found["models"]) == ["m", "n"]
     assert (found["all"]["requests"], found["all"]["errors"], found["all"]["prompt_tokens"]) == (4, 1, 40)
     assert found["models"]["n"]["first"] is None
     assert found["models"]["m"]["tokens_per_second"]["p50"] == pytest.approx(50.0)
+
+
+def test_the_tokens_of_an_answer_are_where_it_was_written() -> None:
+    long = replace(sample(5.0, first=5.0, seconds=45.0), completion_tokens=80)  # from 10 to 50
+    assert summary([long], 0.0, 60.0, 3)["over_time"]["completion_tokens"] == [20, 40, 20]
+    assert summary([long], 0.0, 40.0, 2)["over_time"]["completion_tokens"] == [20, 40], "what comes later is left out"
+    assert summary([long], 20.0, 60.0, 2)["over_time"]["completion_tokens"] == [40, 20]
+    assert sum(summary([long], 0.0, 60.0, 7)["over_time"]["completion_tokens"]) == 80, "no rounding loses a token"
+    at_once = replace(sample(20.0, first=None, seconds=0.0), completion_tokens=3)
+    assert summary([at_once], 0.0, 60.0, 3)["over_time"]["completion_tokens"] == [0, 3, 0]
 
 
 def test_the_edges_of_the_time_belong_to_one_part_each() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from supervisor.core.stream.meter import Meter, TailMeter
+from supervisor.core.stream.meter import Meter, SoFar, TailMeter
 
 TIMINGS = {"cache_n": 4, "prompt_n": 21, "prompt_ms": 1.5, "predicted_n": 8, "predicted_per_second": 100.0}
 USAGE = {"completion_tokens": 8, "prompt_tokens": 25, "total_tokens": 33, "prompt_tokens_details": {"cached_tokens": 4}}
@@ -157,3 +157,31 @@ def test_the_held_beginning_of_an_event_has_a_bound() -> None:
     meter.hear(b'"timings":{"prompt_n":1,"cache_n":0,"predicted_n":2}}\n\n')
     assert meter.tokens() == (1, 2)
     assert len(meter._held) <= 65_536
+
+
+@BOTH
+def test_what_has_come_is_known_while_the_answer_goes_on(by: type[Meter | TailMeter]) -> None:
+    meter = by()
+    assert meter.so_far() == (0, 0)
+    meter.hear(progress(4))
+    assert meter.so_far() == (4, 0)
+    meter.hear(progress(25))
+    for number in range(1, 101):
+        meter.hear(delta("word"))
+        if number in {1, 7, 50, 100}:
+            assert meter.so_far() == (25, number), "events of one length are counted exactly"
+            assert meter.so_far() == (25, number), "asking changes nothing"
+
+
+def test_events_that_were_let_go_are_taken_to_be_as_long_as_the_last_ones() -> None:
+    meter = TailMeter()
+    for number in range(1000):
+        meter.hear(delta("x" * (number % 7)))
+        if number % 40 == 0:
+            meter.so_far()
+    assert meter.so_far()[1] == pytest.approx(1000, rel=0.02)
+
+
+def test_what_has_come_says_nothing_of_a_speed_before_the_second_token() -> None:
+    assert SoFar(25, 0, 0.0).tokens_per_second == SoFar(25, 1, 3.0).tokens_per_second == 0.0
+    assert SoFar(25, 31, 3.0).tokens_per_second == 10.0

@@ -10,7 +10,8 @@ import pytest
 from supervisor.config import Settings
 from supervisor.config.settings import ModelOptions
 from supervisor.core.gguf import TENSOR_TYPES
-from supervisor.errors import DiskFull, ModelDoesNotFit, VariantNotFound
+from supervisor.core.repository import Preference
+from supervisor.errors import DiskFull, InvalidRequest, ModelDoesNotFit, VariantNotFound
 from supervisor.pool.living import NOBODY
 from supervisor.probe.profiles import load_profile
 from supervisor.service.build import plans_alone, without_daemon
@@ -68,11 +69,11 @@ class Desk:
     def __init__(self, hub: LocalHub, folder: Path) -> None:
         self._env = {"HOME": str(folder), "SUPERVISOR_HOME": str(folder / "s"), **hub.environment(folder / "hf")}
 
-    async def ask(self, target: str, profile: str, **options: Any) -> Answer:
+    async def ask(self, target: str, profile: str, prefer: Preference | None = None, **options: Any) -> Answer:
         machine = load_profile(profile)
         with without_daemon(Settings(), places(self._env), self._env, machine) as parts:
             parts.fetcher.hub.downloads.free = lambda: 1 << 50
-            return await parts.resolver(NOBODY).resolve(Asked(target, None, ModelOptions(**options)))
+            return await parts.resolver(NOBODY).resolve(Asked(target, None, ModelOptions(**options), prefer=prefer))
 
     async def warn(self, target: str, profile: str) -> str | None:
         machine = load_profile(profile)
@@ -98,6 +99,42 @@ async def test_the_best_that_fits_the_machine(profile: str, chosen: str, hub: Lo
     assert not well or well[0] == chosen, "those that are better do not fit as well"
     assert [one.name for one in found.table if one.chosen] == [chosen]
     assert hub.sent_bytes("/storage/") < 12_000_000, "two headers at most"
+
+
+@pytest.mark.parametrize(
+    ("prefer", "profile", "chosen"),
+    [
+        ("quality", "1x8gb", "BF16"),
+        ("quality", "1x80gb", "BF16"),
+        ("speed", "1x8gb", "Q4_K_M"),
+        ("speed", "1x80gb", "Q4_K_M"),
+        ("context", "1x24gb", "BF16"),
+        ("context", "1x80gb", "BF16"),
+    ],
+)
+async def test_what_is_preferred(prefer: Preference, profile: str, chosen: str, hub: LocalHub, desk: Desk) -> None:
+    publish(hub)
+    found = await desk.ask("a/llama", profile, prefer)
+    assert found.entry.id == f"a/llama:{chosen}"
+    (taken,) = [one for one in found.table if one.chosen]
+    assert taken.fits
+    assert taken.tokens_per_second
+
+
+async def test_of_contexts_as_long_one_whole_on_devices_is_preferred(hub: LocalHub, desk: Desk) -> None:
+    publish(hub)
+    found = await desk.ask("a/llama", "1x24gb", "context", ctx_size=131072, parallel=1)
+    notes = {one.name: one.note for one in found.table}
+    assert found.entry.id == "a/llama:Q6_K"
+    assert notes["Q6_K"] == "CUDA0, context 131072"
+    assert notes["BF16"] == "CUDA0, CPU, context 131072"
+
+
+@pytest.mark.parametrize("target", ["a/llama:Q8_0", "demo", "a/llama/llama-Q8_0.gguf"])
+async def test_a_preference_among_one_is_refused(target: str, hub: LocalHub, desk: Desk) -> None:
+    publish(hub)
+    with pytest.raises(InvalidRequest, match="prefer chooses among the variants"):
+        await desk.ask(target, "1x8gb", "speed")
 
 
 async def test_the_forecast_is_what_the_planner_says_of_the_header_itself(hub: LocalHub, desk: Desk) -> None:

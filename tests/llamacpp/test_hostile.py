@@ -21,6 +21,7 @@ from supervisor.llamacpp.download import Archive, ask, fetch, make_client
 from supervisor.llamacpp.index import find_source
 from supervisor.llamacpp.progress import Progress
 from supervisor.llamacpp.release import Platform, find_release
+from supervisor.llamacpp.versions import SDIST
 from supervisor.system.outside import Limits
 from tests.llamacpp.fakes import API, ASSET, Reply, WebServer
 
@@ -100,7 +101,7 @@ PAGES = {
 def test_what_no_index_would_say(reply: Reply, site: WebServer) -> None:
     site.replies[INDEX] = reply
     with pytest.raises(EngineInstallFailed):
-        run(lambda client: find_source(client, (f"{site.url}/simple",)))
+        run(lambda client: find_source(client, (f"{site.url}/simple",), SDIST))
 
 
 def test_a_page_that_dribbles_is_left(site: WebServer) -> None:

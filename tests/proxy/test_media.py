@@ -313,7 +313,7 @@ class _Noting(_Engine):
         self.kinds: list[str] = []
 
     def send(
-        self, method: str, target: str, body: Payload, content_type: str
+        self, method: str, target: str, body: Payload, content_type: str, more: str = ""
     ) -> AbstractAsyncContextManager[EngineResponse]:
         self.kinds.append(content_type)
         return super().send(method, target, body, content_type)

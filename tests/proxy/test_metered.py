@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from supervisor.core.requests.keys import Key, KeyRules, digest_of
 from supervisor.core.requests.scopes import Scope
+from supervisor.core.stream.meter import SoFar
+from supervisor.engines.client import EngineResponse
 from supervisor.errors import Forbidden, ModelDoesNotFit, QueueFull, SupervisorError
 from supervisor.proxy.account import Account, ignored
 from supervisor.proxy.metered import NO_ROOM, check_key, metered, told
@@ -63,3 +67,28 @@ def test_a_key_is_asked_for_the_scope_of_the_engine_s_path() -> None:
     check_key(key(), "POST", "/v1/chat/completions")
     with pytest.raises(Forbidden):
         check_key(key(), "POST", "/slots/0")
+
+
+class _Upstream:
+    """An engine's answer of which the test says what is heard."""
+
+    status = 200
+    content_type = "text/event-stream"
+
+    def heard_by(self, hear: Callable[[bytes], None]) -> _Upstream:
+        self.hear = hear
+        return self
+
+
+def test_what_has_come_is_told_with_the_time_since_the_first_token() -> None:
+    upstream = _Upstream()
+    with metered(Account(ignored, "/v1/chat/completions", {"headers": []}, None), {}) as meter:
+        assert meter.so_far() == SoFar()
+        meter.hears(cast("EngineResponse", upstream))
+        upstream.hear(b'data: {"prompt_progress":{"total":9,"processed":4}}\n\n')
+        assert meter.so_far() == SoFar(prompt_tokens=4)
+        for _ in range(3):
+            upstream.hear(b'data: {"choices":[]}\n\n')
+        before = meter.so_far()
+        assert (before.prompt_tokens, before.completion_tokens) == (4, 3)
+        assert 0 < before.seconds < meter.so_far().seconds

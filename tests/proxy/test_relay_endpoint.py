@@ -56,7 +56,7 @@ class _Engine:
         return self
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> AsyncIterator[EngineResponse]:
+    async def post(self, path: str, body: bytes, more: str = "") -> AsyncIterator[EngineResponse]:
         yield cast(EngineResponse, self)
 
     @asynccontextmanager

@@ -66,7 +66,7 @@ class _Template:
         self._parts = [json.dumps({"prompt": prompt}).encode()]
 
     @asynccontextmanager
-    async def post(self, path: str, body: bytes) -> AsyncIterator[_Template]:
+    async def post(self, path: str, body: bytes, more: str = "") -> AsyncIterator[_Template]:
         assert path == "/apply-template"
         yield self
 

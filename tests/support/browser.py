@@ -60,7 +60,7 @@ class Tab:
     def _heard(self, message: ConsoleMessage) -> None:
         expected = any(f"status of {status} " in message.text for status in self.refused)
         if message.type in {"error", "warning"} and not expected:
-            self.complaints.append(message.text)
+            self.complaints.append(f"{message.type}: {message.text} at {message.location}")
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def tab(browser: Browser, url: str, **context: Any) -> Iterator[Tab]:
     with contextlib.closing(browser.new_context(**context)) as made:
         found = Tab(made.new_page(), url)
         yield found
-    assert "\n".join(found.complaints) == ""
+    assert not found.complaints, "\n".join(found.complaints)
 
 
 def axe_script(folder: Path) -> str:

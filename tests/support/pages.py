@@ -25,7 +25,7 @@ from tests.support import (
     plan_example,
     reference_pages,
     route_table,
-    state_diagram,
+    state_table,
     trouble_page,
 )
 from tests.support.made import ROOT, Made
@@ -45,7 +45,7 @@ MADE: tuple[Made, ...] = (
     route_table.TABLE,
     *leaving.TABLES,
     Made(module_table.PAGE, module_table.TABLE, partial(module_table.table, FLOORS)),
-    state_diagram.DIAGRAM,
+    state_table.STATES,
     trouble_page.ERRORS,
     plan_example.PLAN,
 )

@@ -109,7 +109,7 @@ def settings() -> str:
     own = ", ".join(f"`{name}`" for name in model["properties"] if name not in others["properties"])
     parts.append(f"## models.NAME\n\n`defaults` takes the same keys, but for {own}.\n\n{_keys(model)}")
     parts.append(f"## groups.NAME\n\n{_keys(kinds['GroupSettings'])}")
-    inner = (name for name in ("FilterSettings", "LoraSettings") if name in kinds)
+    inner = (name for name in ("FilterSettings", "LoraSettings", "TracingSettings") if name in kinds)
     parts += [f"## {name}\n\n{_keys(kinds[name])}" for name in inner]
     return "\n".join(parts)
 

@@ -51,6 +51,7 @@ SAMPLES: Mapping[str, Json] = {
 }
 _TOOL = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}}
 _HOST = {"total_bytes": 34359738368}
+_IN_FLIGHT = {"prompt_tokens": 25, "completion_tokens": 480, "tokens_per_second": 96.0}
 _DECIMAL = re.compile(r"_ms$|_per_second$")
 
 
@@ -195,7 +196,7 @@ class _Asker:
         if value is not None and key in SAMPLES:
             return SAMPLES[key]
         if isinstance(value, dict):
-            samples = _HOST if key == "host" or "held" in value else {}
+            samples = _HOST if key == "host" or "held" in value else _IN_FLIGHT if "since" in value else {}
             return {name: samples.get(name, self._plain(item, name)) for name, item in value.items()}
         if isinstance(value, list):
             return [self._plain(item) for item in value]

@@ -162,6 +162,16 @@ def test_logs_go_on(daemon: RunningDaemon, laptop: Tab) -> None:
     expect(page.get_by_role("log")).not_to_contain_text("daemon_ready")
 
 
+def test_a_log_that_is_left_while_it_scrolls_throws_nothing(daemon: RunningDaemon, laptop: Tab) -> None:
+    page = laptop.go("logs")
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("daemon_ready")
+    box = log.element_handle()
+    page.get_by_role("link", name="Overview").click()
+    expect(log).to_have_count(0)
+    box.evaluate("box => box.dispatchEvent(new Event('scroll'))")
+
+
 def test_settings_say_where_they_come_from(daemon: RunningDaemon, laptop: Tab) -> None:
     page = laptop.go("settings")
     expect(row(page, "server.port")).to_contain_text("command line")

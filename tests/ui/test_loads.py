@@ -68,6 +68,10 @@ def test_a_failure_is_shown_with_its_reason(gated: Gated) -> None:
     failure.get_by_text("What the engine said").click()
     expect(failure).to_contain_text("error: invalid argument: --nonsense")
     expect(page.get_by_text("failed", exact=True)).to_be_visible()
+    page.get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("row", name="talker")).to_contain_text("launch_option_refused")
+    page.get_by_role("link", name="Why talker").click()
+    expect(section(page, "Why it failed")).to_be_visible()
 
 
 def test_a_file_that_was_never_known_says_why_it_cannot_be_loaded(gated: Gated, tmp_path: Path) -> None:
@@ -79,6 +83,18 @@ def test_a_file_that_was_never_known_says_why_it_cannot_be_loaded(gated: Gated, 
     page.get_by_role("button", name="Plan").click()
     expect(section(page, "Plan").get_by_role("alert")).to_contain_text("gguf_invalid")
     expect(section(page, "Plan").get_by_role("button", name="Load")).to_be_disabled()
+    expect(section(page, "Plan").get_by_role("slider")).to_have_count(0)
+
+
+def test_a_file_that_was_mended_is_planned_again(gated: Gated, tmp_path: Path, scripted_model: ScriptedModel) -> None:
+    file = tmp_path / "cut.gguf"
+    file.write_bytes(b"GGUF and nothing more")
+    gated.tab.refused = {422}
+    page = gated.tab.go(f"models/{str(file).replace('/', '%2F')}")
+    expect(section(page, "Plan").get_by_role("alert")).to_contain_text("gguf_invalid")
+    file.write_bytes(scripted_model().read_bytes())
+    page.get_by_role("button", name="Plan again").click()
+    expect(section(page, "Plan")).to_contain_text("It fits on CPU")
 
 
 def test_what_does_not_fit_says_what_is_missing(gated: Gated, tmp_path: Path) -> None:
@@ -88,3 +104,6 @@ def test_what_does_not_fit_says_what_is_missing(gated: Gated, tmp_path: Path) ->
     expect(plan).to_contain_text("It does not fit")
     expect(plan.get_by_role("region", name="Shortage on CPU")).to_contain_text("missing")
     expect(plan.get_by_role("button", name="Load")).to_be_disabled()
+    plan.get_by_label("Read weights from the disk again and again").check()
+    expect(plan).to_contain_text("It fits on CPU")
+    expect(plan.get_by_role("button", name="Load")).to_be_enabled()

@@ -107,6 +107,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_alone(browser: Browser, engine_b
     ):
         shown.refused = {401}
         page = shown.go()
+        expect(page.get_by_text("No model is loaded")).to_have_count(0)
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("API key").fill("a-wrong-one")
         dialog.get_by_role("button", name="Go on").click()
@@ -123,6 +124,44 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_alone(browser: Browser, engine_b
         page.get_by_role("link", name="Settings").click()
         page.get_by_role("button", name="Forget the key").click()
         expect(dialog).to_be_visible()
+
+
+def test_the_first_key_is_shown_and_the_tab_goes_on_with_it(browser: Browser, engine_binary: Path) -> None:
+    with scratch_home() as home, running_daemon(home, engine_binary) as daemon, tab(browser, daemon.url) as shown:
+        shown.refused = {401}
+        page = shown.go("settings")
+        keys = page.get_by_role("region", name="Keys")
+        keys.get_by_label("Name").fill("first")
+        keys.get_by_role("button", name="Add a key").click()
+        expect(keys).to_contain_text("This tab goes on with it")
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        first = keys.locator("pre").inner_text()
+        keys.get_by_role("button", name="Rotate first").click()
+        expect(keys.locator("pre")).not_to_have_text(first)
+        expect(keys.get_by_role("row", name="first")).to_contain_text("active")
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        assert page.evaluate("Object.values(sessionStorage)") == [keys.locator("pre").inner_text()]
+
+
+def test_a_key_that_may_not_look_has_the_playground(browser: Browser, engine_binary: Path) -> None:
+    key = {"SUPERVISOR_API_KEY": "a-key-for-this-test"}
+    with (
+        scratch_home() as home,
+        running_daemon(home, engine_binary, env=key) as daemon,
+        tab(browser, daemon.url) as shown,
+    ):
+        shown.refused = {401, 403}
+        bearer = {"authorization": f"Bearer {key['SUPERVISOR_API_KEY']}"}
+        made = daemon.http.post("/api/v1/keys", json={"name": "user", "scopes": ["infer"]}, headers=bearer)
+        page = shown.go()
+        page.get_by_role("dialog").get_by_label("API key").fill(made.json()["key"])
+        page.get_by_role("button", name="Go on").click()
+        expect(page.get_by_role("status")).to_contain_text("there is nothing to see here")
+        page.get_by_role("link", name="The playground").click()
+        expect(page.get_by_role("combobox", name="Model")).to_have_value("demo")
+        page.get_by_role("textbox", name="Message").fill("Who are you?")
+        page.get_by_role("button", name="Send").click()
+        expect(page.get_by_role("log")).to_contain_text("t/s")
 
 
 @pytest.fixture

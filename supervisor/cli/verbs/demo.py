@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             "tool_call": vars(call),
         })
     else:
-        print(_what_next(command_name(os.environ), daemon.base_url, model["id"]))
+        print(_what_next(command_name(os.environ), daemon.client.url, model["id"]))
     return OK
 
 
@@ -97,7 +97,7 @@ def _tool_call_shown(client: Client, model: str, say: Callable[[str], None]) -> 
     return call
 
 
-def _what_next(me: str, base_url: str, model: str) -> str:
+def _what_next(me: str, url: str, model: str) -> str:
     rows = (
         (f"{me} load owner/repo:quant", "a model of your choice, from the hub or a .gguf file"),
         (f"{me} chat", "talk to it here"),
@@ -105,7 +105,8 @@ def _what_next(me: str, base_url: str, model: str) -> str:
     )
     width = max(len(command) for command, _ in rows)
     commands = "\n".join(f"  {command:<{width}}  {what}" for command, what in rows)
-    return f"{bold('Next')}\n{commands}\n\n  base URL for a chat client: {base_url} (model: {model})"
+    addresses = f"  base URL for a chat client: {url}/v1 (model: {model})\n  dashboard, in a browser: {url}"
+    return f"{bold('Next')}\n{commands}\n\n{addresses}"
 
 
 def _say(text: str) -> None:

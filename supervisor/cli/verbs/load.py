@@ -8,7 +8,7 @@ from supervisor.cli.background import ensure
 from supervisor.cli.client import Json
 from supervisor.cli.exits import OK
 from supervisor.cli.installing import engine_of
-from supervisor.cli.launching import add_launch_options, launch_options
+from supervisor.cli.launching import add_launch_options, add_preference, launch_options, preferred
 from supervisor.cli.loading import load, parse_target
 from supervisor.cli.options import add_background
 from supervisor.cli.progress import progress
@@ -25,6 +25,7 @@ load.""",
         ("load demo", "the built-in model"),
         ("load models/qwen3-8b.gguf", "a file"),
         ("load owner/repo:Q4_K_M", "a model from the hub"),
+        ("load owner/repo --prefer speed", "of a repository the variant that is fastest here"),
         ("load owner/repo -c 32k -ctk q8_0", "with options of llama-server"),
     ),
     exits=((4, "the model does not fit"),),
@@ -35,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", metavar="TARGET", help="demo, a path, owner/repo[:quant] of the hub, or a known id")
     parser.add_argument("--id", metavar="ID", help="the name to give the model (default: from the file's name)")
     add_launch_options(parser)
+    add_preference(parser)
     parser.add_argument("--reset-options", action="store_true", help="drop the options of earlier loads first")
     add_background(parser)
 
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _body(args: argparse.Namespace) -> Json:
     options = launch_options(args)
-    body: Json = {"target": parse_target(args.target)}
+    body: Json = {"target": parse_target(args.target), **preferred(args)}
     if args.id:
         body["id"] = args.id
     if options:

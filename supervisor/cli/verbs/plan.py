@@ -11,7 +11,7 @@ from pathlib import Path
 from supervisor.cli.client import Json
 from supervisor.cli.daemon import Daemon, connect, explicit_url, find
 from supervisor.cli.exits import DOES_NOT_FIT, OK
-from supervisor.cli.launching import add_launch_options, launch_options
+from supervisor.cli.launching import add_launch_options, add_preference, launch_options, preferred
 from supervisor.cli.loading import parse_target
 from supervisor.cli.registry import Verb
 from supervisor.cli.render import bold, dim, duration, note, print_json, print_table, say, size
@@ -25,6 +25,7 @@ engines count; without one the machine is looked at.""",
     examples=(
         ("plan owner/repo:Q4_K_M", "here and now"),
         ("plan model.gguf -c 32k", "with options of llama-server"),
+        ("plan owner/repo --prefer speed", "which variant of a repository would be the fastest"),
         ("plan model.gguf --devices 2x24gb", "on a machine that you do not have"),
     ),
     exits=((4, "the model does not fit"),),
@@ -58,13 +59,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the configuration, where no daemon is asked")
     parser.add_argument("--engine", metavar="PATH", help="the llama-server, where no daemon is asked")
     add_launch_options(parser)
+    add_preference(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plan and show the result."""
     target, options = parse_target(args.target), launch_options(args)
     daemon = None if args.devices else _daemon(args)
-    found = _asked(daemon, target, options) if daemon else _planned_here(args, target, options)
+    found = _asked(daemon, args, target, options) if daemon else _planned_here(args, target, options)
     if args.json:
         print_json(found)
     else:
@@ -82,8 +84,9 @@ def _daemon(args: argparse.Namespace) -> Daemon | None:
     return daemon
 
 
-def _asked(daemon: Daemon, target: str, options: Json) -> Json:
-    return daemon.client.post("/api/v1/plan", {"target": target, "options": options or None}, timeout=None)
+def _asked(daemon: Daemon, args: argparse.Namespace, target: str, options: Json) -> Json:
+    body = {"target": target, "options": options or None, **preferred(args)}
+    return daemon.client.post("/api/v1/plan", body, timeout=None)
 
 
 def _planned_here(args: argparse.Namespace, target: str, options: Json) -> Json:

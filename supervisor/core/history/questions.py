@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 MOST_ROWS: Final = 1000
@@ -74,7 +75,8 @@ class Sample:
 def summary(samples: Sequence[Sample], since: float, until: float, buckets: int) -> dict[str, Any]:
     """Return what the requests come to: in all, by model, and over time.
 
-    buckets: the parts of the time from `since` to `until`, all equally long.
+    buckets: the parts of the time from `since` to `until`, all equally long. The tokens of an answer are in those in
+    which it was written, everything else in that in which the request arrived.
     """
     models = sorted({one.model for one in samples if one.model is not None})
     return {
@@ -97,8 +99,21 @@ def _over_time(samples: Sequence[Sample], since: float, until: float, buckets: i
         "requests": [len(part) for part in parts],
         "errors": [sum(one.code is not None for one in part) for part in parts],
         "prompt_tokens": [sum(one.prompt_tokens or 0 for one in part) for part in parts],
-        "completion_tokens": [sum(one.completion_tokens or 0 for one in part) for part in parts],
+        "completion_tokens": _written(samples, since, width, buckets),
     }
+
+
+def _written(samples: Iterable[Sample], since: float, width: float, buckets: int) -> list[int]:
+    """Return the tokens of answers in each part of the time; an answer comes evenly from its first token to its end."""
+    found = [0.0] * buckets
+    for one in samples:
+        begin, end = ((one.at + moment - since) / width for moment in (one.first or 0.0, one.seconds))
+        end = max(end, begin + _LEAST_S)
+        for part in range(max(int(begin), 0), min(int(end) + 1, buckets)):
+            share = (min(end, part + 1) - max(begin, part)) / (end - begin)
+            found[part] += (one.completion_tokens or 0) * max(share, 0.0)
+    sums = [round(value) for value in accumulate(found, initial=0.0)]
+    return [after - before for before, after in pairwise(sums)]
 
 
 def _sums(samples: Sequence[Sample]) -> dict[str, Any]:

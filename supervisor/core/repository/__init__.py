@@ -1,6 +1,6 @@
 """Find the models in a repository's file list (variants, shards, projectors, drafts), and choose which one to take."""
 
-from supervisor.core.repository.choice import Assessment, best, find, listing, projector_for
+from supervisor.core.repository.choice import Assessment, Preference, best, find, listing, projector_for
 from supervisor.core.repository.names import Kind, kind_of, quant_of
 from supervisor.core.repository.quality import ORDER, rank
 from supervisor.core.repository.reference import HubReference, parse_reference
@@ -12,6 +12,7 @@ __all__ = [
     "Catalog",
     "HubReference",
     "Kind",
+    "Preference",
     "RepoFile",
     "Variant",
     "best",

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from supervisor.core.repository.names import quant_of, usual
 from supervisor.core.repository.quality import ORDER, rank
 from supervisor.core.repository.variants import Catalog, RepoFile, Variant
 from supervisor.errors import ShardMissing, VariantAmbiguous, VariantNotFound
 
+Preference: TypeAlias = Literal["quality", "speed", "context"]
+"""What counts most among the variants that fit.
+
+`quality`: the most bits per weight, however slow. `speed`: the most tokens per second. `context`: the longest one of a
+request. The latter two take none below Q4_0 while a better one fits.
+"""
+
+_GOOD = ORDER.index("Q4_0")
 _SPILLED_FROM = ORDER.index("Q4_K_M")
 _MIB = 1 << 20
 _GIB = 1 << 30
@@ -24,12 +33,18 @@ class Assessment:
         fits: it can be loaded at all.
         well: with all layers on devices where there are some, and with the wanted context.
         note: in words, for the table.
+        spilled: a part of it is computed by the host although there are devices.
+        context: tokens that a request would have.
+        speed: tokens per second, foretold; of a variant whose header was not read, by its size.
     """
 
     variant: Variant
     fits: bool | None
     well: bool = False
     note: str = ""
+    context: int = 0
+    speed: float = 0.0
+    spilled: bool = False
 
 
 def find(catalog: Catalog, repo: str, quant: str | None, path: str | None) -> tuple[Variant, ...]:
@@ -61,18 +76,33 @@ def listing(assessed: Sequence[Assessment]) -> str:
     return ", ".join(_entry(one) for one in assessed)
 
 
-def best(assessed: Sequence[Assessment]) -> Variant | None:
-    """Return the best quality that fits well.
+def best(assessed: Sequence[Assessment], prefer: Preference | None = None) -> Variant | None:
+    """Return the best quality that fits well, or what is preferred among those that fit.
 
-    If none does, return the first that fits from Q4_K_M downward, then upward.
+    If none fits well, return the first that fits from Q4_K_M downward, then upward.
     """
     ordered = sorted(assessed, key=lambda one: rank(one.variant.quant))
+    if prefer is not None:
+        return _preferred([one for one in ordered if one.fits], prefer)
     for one in ordered:
         if one.well:
             return one.variant
     fitting = [one.variant for one in ordered if one.fits]
     smaller = [variant for variant in fitting if rank(variant.quant)[0] >= _SPILLED_FROM]
     return smaller[0] if smaller else (fitting[-1] if fitting else None)
+
+
+def _preferred(ordered: Sequence[Assessment], prefer: Preference) -> Variant | None:
+    """Return the first of the best by what is preferred; of variants that fit, the best quality first."""
+    good = [one for one in ordered if rank(one.variant.quant)[0] <= _GOOD] or ordered
+    match prefer:
+        case "quality":
+            found = ordered[:1]
+        case "speed":
+            found = sorted(good, key=lambda one: -one.speed)
+        case "context":
+            found = sorted(good, key=lambda one: (-one.context, one.spilled))
+    return found[0].variant if found else None
 
 
 def projector_for(catalog: Catalog, variant: Variant) -> RepoFile | None:

@@ -70,6 +70,8 @@ ROWS: Final[tuple[Row, ...]] = (
     *_rows(READ, "GET /api/v1/history", "GET /api/v1/history/summary", "GET /api/v1/history/loads", all_models=True),
     *_rows(READ, "GET /api/v1/history/export", "GET /api/v1/history/{id}", all_models=True),
     *_rows(MANAGE, "DELETE /api/v1/history"),
+    *_rows(MANAGE, "GET /api/v1/captures", "GET /api/v1/captures/export", "GET /api/v1/captures/{id}"),
+    *_rows(MANAGE, "DELETE /api/v1/captures", "DELETE /api/v1/captures/{id}", "POST /api/v1/captures/{id}/replay"),
     *_rows(MANAGE, "POST /slots/{slot}", "POST /lora-adapters"),
     *_rows(MANAGE, "POST /api/v1/plan", "POST /api/v1/estimate"),  # they tell which files there are
     *_rows(MANAGE, "POST /api/v1/models/load", "POST /api/v1/models/unload", "POST /api/v1/models/forget"),

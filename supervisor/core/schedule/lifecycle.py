@@ -4,7 +4,7 @@ Rule 1: a state changes only through `step`; a pair that is not in the table is 
 Rule 2: RESERVED and STOPPING are states of their own: an engine that is being prepared or is going away can
         neither be given to a request nor be forgotten.
 Rule 3: an engine's number dies with it. BACKOFF is what is left of a crashed one; the retry is a new engine.
-The diagram in `docs/architecture.md` is made from `TRANSITIONS`.
+The table in `docs/architecture.md` is made from `TRANSITIONS`.
 """
 
 from __future__ import annotations

@@ -144,6 +144,11 @@ class StreamFold:
         """Forget the beginning of an event whose end will not come."""
         self._decoder = SseDecoder()
 
+    def so_far(self) -> object:
+        """Return the answer as far as it has come. Raise `EngineStreamInvalid`."""
+        with well_shaped():
+            return self._chunks.response()
+
     def response(self) -> object:
         """Return the answer. Raise `EngineLost` when the stream is not `done` or has an `error`."""
         if self.error is not None:

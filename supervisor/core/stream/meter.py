@@ -17,6 +17,7 @@ import copy
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from supervisor.core.history.records import Spent
@@ -43,6 +44,25 @@ Begun = Callable[[], None]
 
 Told = dict[tuple[bytes, bytes], None]
 """What an engine has told of tokens, by kind; what is repeated within an answer is there once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """What has come of an answer that goes on.
+
+    Attributes:
+        prompt_tokens: that are read, as far as the engine says it. completion_tokens: that have come, about.
+        seconds: since the first of them.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """The speed since the first token; 0 before the second one."""
+        return (self.completion_tokens - 1) / self.seconds if self.completion_tokens > 1 and self.seconds > 0 else 0.0
 
 
 class Meter:
@@ -86,6 +106,10 @@ class Meter:
         meter.hear(last)
         return meter
 
+    def so_far(self) -> tuple[int, int]:
+        """Return the tokens of the prompt that are read, and the events that have come since."""
+        return self._read, self._events
+
     def tokens(self) -> tuple[int, int]:
         """Return the tokens of the prompt and of the completion, as far as they are known."""
         return _sums(self._told) or (self._read, self._events)
@@ -114,12 +138,14 @@ class Meter:
 class TailMeter:
     """The same for a stream of one choice, cheaper."""
 
-    __slots__ = ("_head", "_last", "_size")
+    __slots__ = ("_counted", "_head", "_last", "_seen", "_size")
 
     def __init__(self, begun: Begun = lambda: None) -> None:
         self._head = Meter(begun)  # of the pieces until the first token
         self._last: deque[bytes] = deque(maxlen=_LAST)
         self._size = 0
+        self._counted = 0.0  # events of the first `_seen` bytes
+        self._seen = 0
 
     def hear(self, piece: bytes) -> None:
         """Take in what has arrived, cut anywhere."""
@@ -128,6 +154,18 @@ class TailMeter:
         else:
             self._size += len(piece)
             self._last.append(piece)
+
+    def so_far(self) -> tuple[int, int]:
+        """Return the tokens of the prompt that are read, and about how many events have come since.
+
+        It costs nothing while nobody asks: what has come since the last time is taken to be as long as the last events.
+        """
+        last = b"".join(self._last)
+        if last:
+            self._counted += (self._size - self._seen) * last.count(_END) / len(last)
+            self._seen = self._size
+        read, events = self._head.so_far()
+        return read, events + round(self._counted)
 
     def tokens(self) -> tuple[int, int]:
         """Return the tokens of the prompt and of the completion, as far as they are known."""

@@ -33,15 +33,16 @@ export function unload(model, now = false) {
 }
 
 /** Buttons for one model. `small`: those for a table. */
-export function ModelActions({ model, onError, small }) {
+export function ModelActions({ model, onError, small, cancels = true }) {
   const kind = small ? "quiet" : "";
   const idle = SETTLED.has(model.state);
   const verb = model.pinned ? "unpin" : "pin";
   return html`
-    ${idle && small && html`<a class="button" href=${placeOf(model.id)}>Plan</a>`}
+    ${idle && small && html`<a class="button" href=${placeOf(model.id)}>${model.error ? "Why" : "Plan"}<span class="unseen"> ${model.id}</span></a>`}
+    ${small && model.state === "ready" && html`<a class="button quiet" href=${`#/playground/${encodeURIComponent(model.id)}`}>Chat<span class="unseen"> with ${model.id}</span></a>`}
     ${!idle &&
     html`<${Act} class=${kind} aria-label=${`${verb === "pin" ? "Pin" : "Unpin"} ${model.id}`} onError=${onError} run=${() => post(`/api/v1/models/${verb}`, { model: model.id })}>${verb === "pin" ? "Pin" : "Unpin"}</${Act}>`}
-    ${!idle &&
+    ${!idle && (cancels || !COMING.has(model.state)) &&
     html`<${Act} class=${`${kind} danger`} onError=${onError} aria-label=${`${COMING.has(model.state) ? "Cancel loading" : "Unload"} ${model.id}`} run=${() => unload(model.id)}>
       ${COMING.has(model.state) ? "Cancel" : "Unload"}
     </${Act}>`}

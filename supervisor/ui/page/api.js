@@ -15,6 +15,15 @@ export function useKey(text) {
   else sessionStorage.removeItem(KEPT);
 }
 
+/** Take over a key that was just made, where the one in use, or none, opens nothing any more; true: it was taken over. */
+export async function adopt(fresh) {
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  const { status } = await fetch("/api/v1/status", { headers, credentials: "omit", cache: "no-store" });
+  if (status !== 401) return false;
+  useKey(fresh);
+  return true;
+}
+
 /** An answer that says what is wrong. */
 export class Refused extends Error {
   constructor(status, told) {
@@ -97,5 +106,5 @@ export async function* events(response) {
 /** What to tell of anything that was thrown. */
 export function told(error) {
   if (error instanceof Refused) return error.message;
-  return error instanceof TypeError ? "The daemon does not answer." : String(error.message ?? error);
+  return error instanceof TypeError ? "The daemon does not answer; `supervisor start` starts it." : String(error.message ?? error);
 }

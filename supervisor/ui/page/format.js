@@ -26,10 +26,11 @@ export function tokens(number) {
   return number >= 1024 && number % 1024 === 0 ? `${(number / 1024).toLocaleString("en")} k` : count(number);
 }
 
-/** Seconds → `0.42 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `4 d 2 h`. */
+/** Seconds → `12 ms`, `0.42 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `4 d 2 h`. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   const whole = Math.max(0, seconds);
+  if (whole < 0.0995) return whole < 0.0005 ? "0 s" : `${Math.round(whole * 1000)} ms`;
   if (whole < 10) return `${whole.toFixed(whole < 1 ? 2 : 1)} s`;
   if (whole < 60) return `${Math.round(whole)} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${Math.floor(whole % 60)} s`;

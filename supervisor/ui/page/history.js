@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "./preact.js";
 import { call, get } from "./api.js";
+import { now } from "./store.js";
 import { clock, count, duration, speed } from "./format.js";
 import { Act, Problem, placeOf } from "./widgets.js";
 
@@ -9,6 +10,7 @@ const SPANS = { 3600: "the last hour", 86400: "the last day", 604800: "the last 
 const PAGE = 50; // requests of one page
 const BUCKETS = 60;
 const AGAIN_MS = 10000; // between two looks at the last hour
+const FRESH_MS = 4000; // until a request that has ended is in the table
 
 /** What the requests of the last hour come to, looked at again and again; null until it is known. */
 export function useSummary() {
@@ -29,28 +31,44 @@ export function useSummary() {
   return found;
 }
 
-/** Tokens per second over the last hour. */
-export function Throughput({ summary }) {
+/** Tokens per second over the last hour. `requests`: those in flight, which are in no summary yet. */
+export function Throughput({ summary, requests }) {
   const sums = summary?.all;
+  const written = summary && withRunning(summary, [...requests.values()]);
   return html`<section class="card" aria-labelledby="throughput">
     <header>
       <h2 id="throughput">Throughput</h2>
       <span class="small muted">the last hour${sums ? `: ${count(sums.requests)} requests, ${count(sums.completion_tokens)} tokens written, ${count(sums.prompt_tokens)} read` : ""}</span>
     </header>
-    ${sums?.requests ? html`<${Curve} summary=${summary} />` : html`<p class="empty">${summary ? "No request has ended in the last hour." : "Looking …"}</p>`}
+    ${written?.some(Boolean) || sums?.requests ? html`<${Curve} summary=${summary} written=${written} />` : html`<p class="empty">${summary ? "Nothing was asked in the last hour." : "Looking …"}</p>`}
   </section>`;
+}
+
+/** Tokens written in each part of the time, with those of answers that go on: up to now, at their own speed. */
+export function withRunning({ over_time: { bucket_seconds: width, completion_tokens: written } }, requests) {
+  const sums = [...written];
+  for (const { completion_tokens: come, tokens_per_second: rate } of requests) {
+    let left = rate ? come : 0;
+    for (let at = sums.length - 1; at >= 0 && left > 0; at -= 1) {
+      const part = Math.min(left, rate * width);
+      sums[at] += part;
+      left -= part;
+    }
+  }
+  return sums;
 }
 
 const WIDTH = 600;
 const HEIGHT = 100;
 
-function Curve({ summary }) {
-  const { bucket_seconds: width, completion_tokens: written, requests } = summary.over_time;
+function Curve({ summary, written }) {
+  const { bucket_seconds: width, requests } = summary.over_time;
   const rates = written.map((tokens) => tokens / width);
   const most = Math.max(...rates, 0);
   const top = most || 1;
-  const points = rates.map((rate, at) => `${((at + 0.5) * WIDTH) / rates.length},${HEIGHT - (rate / top) * HEIGHT}`);
-  const told = `Tokens written per second over the last hour: at most ${speed(most)}, now ${speed(rates.at(-1))}; ${count(requests.reduce((sum, one) => sum + one, 0))} requests.`;
+  const step = WIDTH / rates.length;
+  const points = rates.flatMap((rate, at) => [at, at + 1].map((edge) => `${edge * step},${HEIGHT - (rate / top) * HEIGHT}`));
+  const told = `Tokens written per second over the last hour: at most ${speed(most)}, in the last minute ${speed(rates.at(-1))}; ${count(requests.reduce((sum, one) => sum + one, 0))} requests.`;
   return html`<div>
     <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${told}>
       <line class="axis" x1="0" x2=${WIDTH} y1=${HEIGHT} y2=${HEIGHT} />
@@ -58,7 +76,7 @@ function Curve({ summary }) {
       <polygon class="area" points=${`0,${HEIGHT} ${points.join(" ")} ${WIDTH},${HEIGHT}`} />
       <polyline class="curve" points=${points.join(" ")} />
     </svg>
-    <div class="ends small muted"><span>${clock(summary.since)}</span><span>at most ${speed(most)}</span><span>now</span></div>
+    <div class="ends small muted"><span>${clock(summary.since)}</span><span>at most ${speed(most)}, last minute ${speed(rates.at(-1))}</span><span>now</span></div>
   </div>`;
 }
 
@@ -83,6 +101,15 @@ export function History({ models }) {
   useEffect(() => {
     refresh().catch(setError);
   }, [JSON.stringify(wanted)]);
+  useEffect(() => {
+    let seen = now().ended;
+    const timer = setInterval(() => {
+      if (document.hidden || seen === now().ended || rows.length > PAGE) return; // older ones are being read
+      seen = now().ended;
+      refresh().catch(setError);
+    }, FRESH_MS);
+    return () => clearInterval(timer);
+  }, [JSON.stringify(wanted), rows.length > PAGE]);
   const set = (name) => (event) => setWanted({ ...wanted, [name]: event.target.value });
   return html`<section class="card" aria-labelledby="history">
     <header>
@@ -94,7 +121,7 @@ export function History({ models }) {
     </header>
     <fieldset>
       <legend class="unseen">Which requests</legend>
-      <label>Ended in
+      <label>Arrived in
         <select value=${wanted.span} onChange=${set("span")}>
           ${Object.entries(SPANS).map(([seconds, told]) => html`<option key=${seconds} value=${seconds}>${told}</option>`)}
         </select>
@@ -110,7 +137,7 @@ export function History({ models }) {
     </fieldset>
     <${Problem} error=${error} />
     ${summary && html`<${Percentiles} sums=${summary.all} />`}
-    ${rows.length ? html`<${Ended} rows=${rows} />` : html`<p class="empty">No request has ended so.</p>`}
+    ${rows.length ? html`<${Ended} rows=${rows} />` : html`<p class="empty">None that has ended is like that.</p>`}
     ${next && html`<div class="row"><${Act} run=${() => look(next)} onError=${setError}>Show older ones</${Act}></div>`}
   </section>`;
 }
@@ -159,8 +186,8 @@ function Ended({ rows }) {
   return html`<table class="stack">
     <caption class="unseen">Requests that have ended</caption>
     <thead>
-      <tr><th scope="col">Ended request</th><th scope="col">Model</th><th scope="col">Path</th><th scope="col">Outcome</th>
-        <th scope="col" class="number">Tokens</th><th scope="col" class="number">First token</th><th scope="col" class="number">Speed</th>
+      <tr><th scope="col">Arrived</th><th scope="col">Model</th><th scope="col">Path</th><th scope="col">Outcome</th>
+        <th scope="col" class="number">Prompt + answer</th><th scope="col" class="number">First token</th><th scope="col" class="number">Speed</th>
         <th scope="col" class="number">Took</th></tr>
     </thead>
     <tbody>
@@ -170,7 +197,7 @@ function Ended({ rows }) {
           <td data-name="Model">${one.model ? html`<a class="break" href=${placeOf(one.model)}>${one.model}</a>` : "–"}</td>
           <td data-name="Path"><code>${one.path}</code></td>
           <td data-name="Outcome" class=${one.code ? "bad" : ""}>${one.code ?? one.finish ?? one.status}${one.calls ? `, ${count(one.calls)} calls` : ""}</td>
-          <td class="number" data-name="Tokens" title=${`${count(one.cached_tokens)} of the prompt from the cache`}>${one.prompt_tokens === null && one.completion_tokens === null ? "–" : `${count(one.prompt_tokens)} + ${count(one.completion_tokens)}`}</td>
+          <td class="number" data-name="Prompt + answer" title=${`${count(one.cached_tokens)} of the prompt from the cache`}>${one.prompt_tokens === null && one.completion_tokens === null ? "–" : `${count(one.prompt_tokens)} + ${count(one.completion_tokens)}`}</td>
           <td class="number" data-name="First token">${duration(one.first)}</td>
           <td class="number" data-name="Speed">${speed(one.tokens_per_second)}</td>
           <td class="number" data-name="Took">${duration(one.seconds)}</td>
@@ -196,7 +223,7 @@ export function Happened({ model, moment }) {
           (one) => html`<tr key=${one.id}>
             <th scope="row">${clock(one.at)}</th>
             <td data-name="Event" class=${one.code ? "bad" : ""}>${one.event.replaceAll("_", " ")}${one.seconds ? `, after ${duration(one.seconds)}` : ""}</td>
-            <td data-name="Why" class="break">${one.code && html`<code>${one.code}</code>`} ${one.reason ?? ""}</td>
+            <td data-name="Why" class=${one.code || one.reason ? "break" : "break nothing"}>${one.code && html`<code>${one.code}</code>`} ${one.reason ?? ""}</td>
           </tr>`,
         )}
       </tbody>

@@ -1,11 +1,13 @@
 // API keys: who may use the daemon, and what they have used.
 
 import { html, useEffect, useState } from "./preact.js";
-import { get, post, remove } from "./api.js";
+import { adopt, get, post, remove } from "./api.js";
+import { resume } from "./live.js";
+import { put } from "./store.js";
 import { clock, count } from "./format.js";
 import { Act, Code, Problem } from "./widgets.js";
 
-const SCOPES = { infer: "use models", read: "look", manage: "manage" };
+const SCOPES = { infer: "use models (infer)", read: "look (read)", manage: "manage" };
 
 export function Keys() {
   const [keys, setKeys] = useState(null);
@@ -16,16 +18,23 @@ export function Keys() {
     look();
   }, []);
   const changed = async (answer) => {
-    if (answer?.key) setFresh(answer);
+    if (answer?.key) {
+      const taken = await adopt(answer.key);
+      setFresh({ ...answer, taken });
+      if (taken) {
+        put({ locked: false });
+        resume();
+      }
+    }
     await look();
   };
   const alive = (keys ?? []).filter((one) => one.state !== "revoked");
   return html`<section class="card" aria-labelledby="keys">
     <header><h2 id="keys">Keys</h2><span class="small muted">added while the daemon runs; those of the file are not listed</span></header>
     <${Problem} error=${error} />
-    ${fresh && html`<div class="note"><strong>The key ${fresh.name}, shown this once</strong><${Code} label="Key" text=${fresh.key} /></div>`}
+    ${fresh && html`<div class="note"><strong>The key ${fresh.name}, shown this once: copy it now</strong>${fresh.taken && html`<div>This tab goes on with it. Any other client needs it, or another one, from now on.</div>`}<${Code} label="Key" text=${fresh.key} /></div>`}
     ${alive.length > 0 && html`<${KeyTable} keys=${alive} changed=${changed} onError=${setError} />`}
-    ${keys && !alive.length && html`<p class="empty">There is none. With the first one, every request needs a key, and this page will ask for it.</p>`}
+    ${keys && !alive.length && html`<p class="empty">There is none. With the first one, every request needs a key; this tab goes on with the one that you add here.</p>`}
     ${keys && html`<${NewKey} changed=${changed} onError=${setError} first=${!alive.length} />`}
   </section>`;
 }

@@ -3,12 +3,12 @@
 import { Refused, call, events, get, told } from "./api.js";
 import { now, put, putIn } from "./store.js";
 
-const MEMORY_MS = 3000; // between two looks at the devices
+const LOOK_MS = 3000; // between two looks at the devices, and at what has come of running requests
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10000;
 
 let following = null; // the controller of the stream of events
-let watchers = 0; // parts of the page that show devices
+const watched = { memory: 0, speeds: 0 }; // parts of the page that show it
 let timer = 0;
 
 /** Follow the daemon from now on. */
@@ -39,18 +39,30 @@ async function follow(signal) {
     try {
       await refreshStatus(signal);
       const response = await call("GET", "/api/v1/events", undefined, { signal });
-      put({ connected: true, failure: null, locked: false });
+      put({ connected: true, failure: null, locked: false, denied: null });
       wait = FIRST_RETRY_MS;
       for await (const { event, data } of events(response)) heard(event, data);
     } catch (error) {
       if (signal.aborted) return;
       put({ connected: false, failure: told(error) });
       if (error instanceof Refused && error.status === 401) return;
+      if (error instanceof Refused && error.status === 403) return deny(error, signal);
     }
     if (signal.aborted) return;
     put({ connected: false });
     await new Promise((go) => setTimeout(go, wait));
     wait = Math.min(wait * 2, LAST_RETRY_MS);
+  }
+}
+
+/** A key that may use models, and not look: only their names are known. */
+async function deny(error, signal) {
+  put({ denied: error.message });
+  try {
+    const { data } = await get("/v1/models", { signal });
+    put({ names: data.map((one) => one.id) });
+  } catch {
+    // it may not even do that
   }
 }
 
@@ -61,6 +73,7 @@ export async function refreshStatus(signal) {
 function heard(event, data) {
   if (event === "snapshot") {
     put({
+      known: true,
       models: new Map(data.models.map((one) => [one.id, one])),
       requests: new Map(data.requests.map((one) => [one.id, one])),
     });
@@ -70,15 +83,18 @@ function heard(event, data) {
     if (before?.state !== data.state) lookSoon();
   } else if (event === "model_removed") putIn("models", data.id, null);
   else if (event === "request") putIn("requests", data.id, data);
-  else if (event === "request_done") putIn("requests", data.id, null);
+  else if (event === "request_done") {
+    put({ ended: now().ended + 1 });
+    putIn("requests", data.id, null);
+  }
 }
 
-/** Look at the devices again and again until the returned function is called. */
-export function watchMemory() {
-  watchers += 1;
-  if (watchers === 1) tick();
+/** Look at it again and again until the returned function is called: `memory`, the devices; `speeds`, of requests. */
+export function watch(what) {
+  watched[what] += 1;
+  if (watched[what] === 1) tick();
   return () => {
-    watchers -= 1;
+    watched[what] -= 1;
   };
 }
 
@@ -91,14 +107,26 @@ function lookSoon() {
 async function tick() {
   clearTimeout(timer);
   timer = 0;
-  if (!watchers || document.hidden || now().locked || !following) return;
+  if (!(watched.memory || watched.speeds) || document.hidden || now().locked || now().denied || !following) return;
   const { signal } = following;
   try {
-    put({ memory: await get("/api/v1/memory", { signal }) });
+    await Promise.all([watched.memory && lookAtMemory(signal), watched.speeds && lookAtSpeeds(signal)]);
   } catch {
     // the stream of events says what is wrong
   }
   if (signal.aborted) return;
   clearTimeout(timer);
-  timer = setTimeout(tick, MEMORY_MS);
+  timer = setTimeout(tick, LOOK_MS);
+}
+
+async function lookAtMemory(signal) {
+  put({ memory: await get("/api/v1/memory", { signal }) });
+}
+
+/** What has come of running requests is no event; one that has ended meanwhile stays away. */
+async function lookAtSpeeds(signal) {
+  if (![...now().requests.values()].some((one) => one.state === "running")) return;
+  const { requests } = await get("/api/v1/requests", { signal });
+  const fresh = new Map(requests.map((one) => [one.id, one]));
+  put({ requests: new Map([...now().requests].map(([id, one]) => [id, fresh.get(id) ?? one])) });
 }

@@ -47,8 +47,7 @@ export function LogTail({ model, words = "", short }) {
   useEffect(() => {
     if (follows.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [kept, words]);
-  const scrolled = () => {
-    const { scrollTop, scrollHeight, clientHeight } = box.current;
+  const scrolled = ({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
     follows.current = scrollHeight - scrollTop - clientHeight < 40;
   };
   const wanted = words.toLowerCase();

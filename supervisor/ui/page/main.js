@@ -22,6 +22,8 @@ const PAGES = {
   settings: ["Settings", Settings],
 };
 
+const BLIND = new Set(["playground", "settings"]); // of use with a key that may not look
+
 /** `#/models/owner%2Frepo` → {page: "models", rest: "owner/repo"}. */
 function place() {
   const [, page = "", rest = ""] = location.hash.match(/^#\/([a-z]+)(?:\/(.*))?$/) ?? [];
@@ -52,20 +54,34 @@ function App() {
   return html`<div class="frame">
     <${Side} page=${at.page} state=${state} />
     <main id="content" ref=${main} tabindex="-1">
-      ${!state.connected && state.failure && !state.locked && html`<div class="offline" role="status">${state.failure} Trying again …</div>`}
-      <${Page} key=${`${at.page}/${at.rest}`} target=${at.rest} />
+      ${!state.connected && state.failure && !state.locked && !state.denied && html`<div class="offline" role="status">${state.failure} Trying again …${state.known ? " What is shown is what was last known." : ""}</div>`}
+      ${state.denied && !BLIND.has(at.page)
+        ? html`<${Denied} reason=${state.denied} name=${name} />`
+        : html`<${Page} key=${`${at.page}/${at.rest}`} target=${at.rest} />`}
     </main>
     ${state.locked && html`<${KeyDialog} />`}
   </div>`;
 }
 
+/** In place of a page that the key may not see. */
+function Denied({ reason, name }) {
+  return html`<div class="head"><h1>${name}</h1></div>
+    <div class="note warn" role="status">
+      <strong>With this key there is nothing to see here</strong>
+      <div>${reason}</div>
+      <div><a href="#/playground">The playground</a> works with it; another key can be given in <a href="#/settings">the settings</a>.</div>
+    </div>`;
+}
+
 function Side({ page, state }) {
   const models = [...state.models.values()].filter((one) => one.state === "ready").length;
   const counts = { models, requests: state.requests.size };
+  const menu = useRef(null);
+  useEffect(() => menu.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [page]);
   return html`<header class="side">
     <a class="brand" href="#/overview" aria-label="llama-supervisor"><img src="/ui/icon.svg" alt="" /><span>llama-supervisor</span></a>
     <nav aria-label="Pages">
-      <ul class="menu">
+      <ul class="menu" ref=${menu}>
         ${Object.entries(PAGES).map(
           ([id, [name]]) => html`<li key=${id}>
             <a href=${`#/${id}`} aria-current=${id === page ? "page" : undefined}>${name}
@@ -76,9 +92,9 @@ function Side({ page, state }) {
       </ul>
     </nav>
     <div class="foot">
-      <span class=${`state ${state.connected ? "ready" : "busy"}`}>${state.connected ? "live" : "not connected"}</span>
+      <span class=${`state ${state.connected ? "ready" : "busy"}`}>${state.connected ? "live" : state.denied ? "may not look" : "not connected"}</span>
       ${state.status && html`<span>version ${state.status.version}</span>`}
-      <a href="/docs">Interface</a>
+      <a href="/docs">The HTTP interface</a>
     </div>
   </header>`;
 }

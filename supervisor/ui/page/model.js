@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "./preact.js";
 import { get } from "./api.js";
 import { now, putIn, useStore } from "./store.js";
-import { watchMemory } from "./live.js";
+import { watch } from "./live.js";
 import { bytes, clock, duration, plural, tokens } from "./format.js";
 import { Problem, State } from "./widgets.js";
 import { ModelActions, load, unload } from "./actions.js";
@@ -17,13 +17,14 @@ const IDLE = new Set(["unloaded", "failed", "backoff"]);
 export function Model({ target }) {
   const { models, loads } = useStore();
   const [error, setError] = useState(null);
-  useEffect(watchMemory, []);
+  useEffect(() => watch("memory"), []);
   const begun = loads.get(target);
   const model = models.get(target) ?? models.get(begun?.status?.id) ?? null;
   const idle = !model || IDLE.has(model.state);
   const going = begun && !begun.done;
   const start = (options) => load(target, options);
   const shown = model ?? (going ? begun.status : null);
+  const loading = going || (model && !idle && model.state !== "ready");
   return html`
     <div class="head">
       <h1 class="break">${target}</h1>
@@ -31,14 +32,14 @@ export function Model({ target }) {
       ${model?.pinned && html`<span class="pill">pinned</span>`}
       <span class="push row">
         ${model?.state === "ready" && html`<a class="button" href=${`#/playground/${encodeURIComponent(model.id)}`}>Chat</a>`}
-        ${model && html`<${ModelActions} model=${model} onError=${setError} />`}
+        ${model && html`<${ModelActions} model=${model} onError=${setError} cancels=${!loading} />`}
       </span>
     </div>
     <${Problem} error=${error} />
-    ${(going || (model && !idle && model.state !== "ready")) && html`<${Loading} model=${shown} target=${target} onError=${setError} />`}
+    ${loading && html`<${Loading} model=${shown} target=${target} onError=${setError} />`}
     <${Failure} model=${model} begun=${begun} target=${target} />
     <div class="columns">
-      <${Planner} target=${target} onLoad=${start} busy=${Boolean(going)} loaded=${model && !idle ? model : null} />
+      <${Planner} target=${target} onLoad=${start} busy=${Boolean(going)} loaded=${model && !idle ? model : null} told=${model?.error} />
       ${model && html`<${Facts} model=${model} />`}
     </div>
     ${model && html`<${Effective} model=${model} />`}
@@ -95,7 +96,7 @@ function Facts({ model }) {
     ["Source", model.hub ?? model.path ?? "built in"],
     ["Also called", model.aliases.join(", ")],
     ["Size", model.size_bytes && bytes(model.size_bytes)],
-    ["Context", model.n_ctx && `${tokens(model.n_ctx)} tokens, ${plural(model.n_slots, "slot")}`],
+    ["Context", model.n_ctx && `${tokens(model.n_ctx)} tokens per request, ${plural(model.n_slots, "slot")}`],
     ["Trained with", abilities && `${tokens(abilities.contexts.native)} tokens`],
     ["Takes", abilities && abilities.inputs.join(", ")],
     ["Tool calls", abilities && (abilities.tools ? `yes${abilities.tool_dialect ? `, ${abilities.tool_dialect}` : ""}` : "not by its template")],

@@ -12,10 +12,13 @@ const LEAST = 1024;
 const USUAL = 131072; // what the slider goes to until a plan says what the model was trained for
 const CALM_MS = 120; // a choice that is still changing is not planned yet
 
-export function Planner({ target, onLoad, busy, loaded }) {
+/** `loaded`: the model, if it has an engine. `told`: why its last load failed, which stands on the page already. */
+export function Planner({ target, onLoad, busy, loaded, told }) {
   const { memory } = useStore();
   const [chosen, setChosen] = useState({});
-  const { plan, error, planning } = usePlan(target, chosen);
+  const [look, setLook] = useState(0);
+  const { plan, error, planning } = usePlan(target, chosen, look);
+  const free = Object.keys(chosen).length > 0;
   const choose = (name, value) =>
     setChosen((before) => {
       const { [name]: _, ...rest } = before;
@@ -26,28 +29,33 @@ export function Planner({ target, onLoad, busy, loaded }) {
       <h2 id="plan">Plan</h2>
       <span class="small muted">${planning ? "planning …" : plan ? (plan.learned ? "learned from earlier starts" : "computed from the header") : ""}</span>
     </header>
-    <${Choices} chosen=${chosen} choose=${choose} plan=${plan?.fits ? plan : null} />
-    <${Problem} error=${error} title="There is no plan" />
+    ${(free || !error) && html`<${Choices} chosen=${chosen} choose=${choose} plan=${plan?.fits ? plan : null} />`}
+    ${error && error.code === told?.code ? html`<p class="bad" role="alert">There is no plan, for the same reason (<code>${error.code}</code>).</p>` : html`<${Problem} error=${error} title="There is no plan" />`}
     ${plan && html`<${Outcome} plan=${plan} devices=${memory?.devices} />`}
+    ${((plan && !plan.fits) || chosen.overcommit) &&
+    html`<label class="check"><input type="checkbox" checked=${Boolean(chosen.overcommit)} onChange=${() => choose("overcommit", chosen.overcommit ? null : "mmap")} />
+      Read weights from the disk again and again, which is slow</label>`}
     <div class="row">
       <button type="button" class="main" disabled=${busy || !plan || (!plan.fits && !plan.later)} onClick=${() => onLoad(chosen)}>
         ${loaded ? "Load anew with this" : "Load"}
       </button>
-      ${Object.keys(chosen).length > 0 && html`<button type="button" onClick=${() => setChosen({})}>Choose automatically</button>`}
-      ${loaded && html`<span class="small muted">It is loaded; other options start it anew.</span>`}
+      ${free && html`<button type="button" onClick=${() => setChosen({})}>Choose automatically</button>`}
+      ${(error || plan?.fits === false) && html`<button type="button" onClick=${() => setLook(look + 1)}>Plan again</button>`}
+      ${loaded && html`<span class="small muted">${loaded.state === "ready" ? "It is loaded; other options start it anew." : "It is on its way; other options start it anew."}</span>`}
     </div>
     ${plan?.fits && html`<${Details} plan=${plan} />`}
     <${Variants} variants=${plan?.variants ?? []} />
   </section>`;
 }
 
-/** The plan for these choices. An answer that comes after a later choice is dropped. */
-function usePlan(target, chosen) {
-  const calm = useCalm(JSON.stringify(chosen), CALM_MS);
+/** The plan for these choices, asked for anew with every `look`. An answer that comes after a later choice is dropped. */
+function usePlan(target, chosen, look) {
+  const wanted = JSON.stringify([chosen, look]);
+  const calm = useCalm(wanted, CALM_MS);
   const [found, setFound] = useState({ plan: null, error: null, of: null });
   useEffect(() => {
     const leaving = new AbortController();
-    const options = JSON.parse(calm);
+    const [options] = JSON.parse(calm);
     const asked = { target, ...(Object.keys(options).length ? { options } : {}) };
     post("/api/v1/plan", asked, { signal: leaving.signal }).then(
       (plan) => setFound({ plan, error: null, of: calm }),
@@ -55,7 +63,7 @@ function usePlan(target, chosen) {
     );
     return () => leaving.abort();
   }, [target, calm]);
-  return { ...found, planning: found.of !== JSON.stringify(chosen) };
+  return { ...found, planning: found.of !== wanted };
 }
 
 /** The sizes of context that the slider has: two for every doubling, and what is native. */
@@ -117,14 +125,19 @@ function Outcome({ plan, devices }) {
     <${PlanBars} plan=${plan} devices=${devices} />`;
 }
 
+const FROM = {
+  published: "a first guess from published figures; bench measures this machine",
+  learned: "from this model's earlier requests",
+  measured: "from what bench measured on this machine",
+};
+
 /** How fast it will be, where the daemon foretells it. */
 function Speed({ speed: foretold }) {
   const depths = Object.entries(foretold.decode_tokens_per_second ?? {});
   const first = depths.length ? depths[0][1] : null;
   return html`<div>
-    ${first !== null && `≈ ${speed(first)}`}
-    ${foretold.prefill_tokens_per_second ? `, reads prompts at ≈ ${speed(foretold.prefill_tokens_per_second)}` : ""}
-    ${foretold.from ? html` <span class="small muted">(${foretold.from})</span>` : ""}
+    ${first !== null && `Writes ≈ ${speed(first)}`}${foretold.prefill_tokens_per_second ? `, reads prompts at ≈ ${speed(foretold.prefill_tokens_per_second)}` : ""}
+    ${foretold.from ? html` <span class="small muted">(${FROM[foretold.from] ?? foretold.from})</span>` : ""}
   </div>`;
 }
 

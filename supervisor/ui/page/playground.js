@@ -23,13 +23,15 @@ const EXAMPLE_TOOLS = JSON.stringify(
 );
 const PLAIN = { system: "", temperature: "", max_tokens: "", tools: "" };
 
+const AWAY = new Set(["unloaded", "failed", "backoff"]);
+
 export function Playground({ target }) {
-  const { models } = useStore();
+  const { models, names: allowed } = useStore();
   const [two, setTwo] = useState(false);
   const [settings, setSettings] = useState(PLAIN);
   const all = [...models.values()];
   const ready = all.filter((one) => one.state === "ready").map((one) => one.id);
-  const names = all.map((one) => one.id);
+  const names = all.length ? all.map((one) => one.id) : allowed;
   const left = useTalk(target || ready[0] || names[0] || "", settings);
   const right = useTalk(ready.find((one) => one !== left.model) ?? names.find((one) => one !== left.model) ?? left.model, settings);
   const talks = two ? [left, right] : [left];
@@ -42,7 +44,7 @@ export function Playground({ target }) {
       </span>
     </div>
     <div class="panes">
-      ${talks.map((talk, at) => html`<${Pane} key=${at} talk=${talk} names=${names} number=${two ? at + 1 : 0} />`)}
+      ${talks.map((talk, at) => html`<${Pane} key=${at} talk=${talk} names=${names} models=${models} number=${two ? at + 1 : 0} />`)}
     </div>
     <${Composer} talks=${talks} models=${models} />
     <${Parameters} settings=${settings} setSettings=${setSettings} />
@@ -92,7 +94,7 @@ function useTalk(proposed, settings) {
   };
 }
 
-function Pane({ talk, names, number }) {
+function Pane({ talk, names, models, number }) {
   const box = useRef(null);
   const { messages, growing } = talk;
   useEffect(() => {
@@ -103,7 +105,7 @@ function Pane({ talk, names, number }) {
     <header>
       <label class="grow">${number ? `Model ${number}` : "Model"}
         <select value=${talk.model} onChange=${(event) => talk.setModel(event.target.value)}>
-          ${(names.includes(talk.model) ? names : [talk.model, ...names]).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+          ${(names.includes(talk.model) ? names : [talk.model, ...names]).map((name) => html`<option key=${name} value=${name}>${name}${AWAY.has(models.get(name)?.state) ? ` (${models.get(name).state})` : ""}</option>`)}
         </select>
       </label>
     </header>

@@ -10,6 +10,7 @@ import { THEMES, applyTheme, theme } from "./theme.js";
 import { Engines } from "./engines.js";
 import { Keys } from "./keys.js";
 
+const FOUND = { chosen: "chosen among those below", installed: "installed by this program" };
 const CHANGES = ["added", "removed", "relaunched", "adjusted", "restart_needed"];
 
 export function Settings() {
@@ -34,8 +35,10 @@ function Daemon({ status }) {
     ["Address", status.url],
     ["Process", status.pid],
     ["Started", clock(status.started_at)],
+    ["For clients", `${location.origin}/v1`],
     ["Engine", engine ? engine.path : "none found; `supervisor doctor` says what to do"],
-    ["Build", engine?.build && `b${engine.build}, by ${engine.source}`],
+    ["Build", engine?.build && `b${engine.build}`],
+    ["Found", engine && (FOUND[engine.source] ?? `named by ${engine.source}`)],
   ].filter(([, value]) => value);
   return html`<section class="card" aria-labelledby="daemon">
     <header><h2 id="daemon">Daemon</h2></header>
@@ -93,7 +96,7 @@ function Configuration({ status }) {
   return html`<section class="card" aria-labelledby="configuration">
     <header>
       <h2 id="configuration">Configuration</h2>
-      <span class="small muted break">${answer ? (answer.path ?? "no file; the defaults") : ""}${loadedAt ? `, read ${clock(loadedAt)}` : ""}</span>
+      <span class="small muted break">${answer ? `${answer.path ?? "no file; the defaults"}${loadedAt ? `, read ${clock(loadedAt)}` : ""}` : ""}</span>
     </header>
     <div class="row end">
       <label class="grow">Only keys with<input type="search" value=${words} onInput=${(event) => setWords(event.target.value)} /></label>

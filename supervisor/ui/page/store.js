@@ -6,9 +6,13 @@ const state = {
   locked: false, // a key is needed
   connected: false,
   failure: null, // why it is not connected
+  denied: null, // the key may not look: what the daemon says of it
+  known: false, // models and requests are those of the daemon
   status: null, // GET /api/v1/status
   models: new Map(), // by id
   requests: new Map(), // by number
+  ended: 0, // requests that have ended since the page was opened
+  names: [], // of models, for a key that may not look
   memory: null, // GET /api/v1/memory
   loads: new Map(), // by target: {status, error, done} of loads begun here
 };

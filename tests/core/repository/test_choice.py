@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from supervisor.core.repository import (
     ORDER,
     Assessment,
+    Preference,
     RepoFile,
     Variant,
     best,
@@ -88,6 +89,31 @@ def assessed(**verdicts: str) -> list[Assessment]:
 def test_the_best_that_fits(verdicts: dict[str, str], chosen: str | None) -> None:
     found = best(assessed(**verdicts))
     assert (found.quant if found else None) == chosen
+
+
+PROSPECTS = st.tuples(st.booleans(), st.integers(1, 10**6), st.floats(0.1, 1e4))
+
+
+@given(st.dictionaries(QUANTS, PROSPECTS), st.sampled_from(["quality", "speed", "context"]))
+def test_what_is_preferred_fits_and_nothing_good_has_more_of_it(
+    prospects: dict[str, tuple[bool, int, float]], prefer: Preference
+) -> None:
+    table = [
+        Assessment(Variant(quant, quant, ()), fits, context=context, speed=speed)
+        for quant, (fits, context, speed) in prospects.items()
+    ]
+    fitting = {one.variant.quant: one for one in table if one.fits}
+    found = best(table, prefer)
+    if found is None:
+        assert not fitting
+        return
+    taken = fitting[found.quant]
+    good = [one for quant, one in fitting.items() if rank(quant) <= rank("Q4_0")] or list(fitting.values())
+    if prefer == "quality":
+        assert rank(found.quant) == min(map(rank, fitting))
+    else:
+        assert getattr(taken, prefer) == max(getattr(one, prefer) for one in good)
+        assert taken in good
 
 
 @given(st.dictionaries(QUANTS, st.sampled_from(["well", "fits", "no"])))
