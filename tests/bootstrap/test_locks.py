@@ -29,6 +29,11 @@ def pins(kind: str) -> dict[tuple[str, str], frozenset[str]]:
     return found
 
 
+def normalised(name: str) -> str:
+    """A package's name as locks spell it."""
+    return re.sub("[-_.]+", "-", name).lower()
+
+
 @pytest.mark.parametrize(("inner", "outer"), [("runtime", "localai"), ("localai", "dev")])
 def test_a_lock_contains_the_smaller_one(inner: str, outer: str) -> None:
     larger = pins(outer)
@@ -45,7 +50,7 @@ def test_every_dependency_is_locked(kind: str) -> None:
     chosen = {"runtime": [], "localai": ["localai"], "dev": list(extras)}[kind]
     further = [one for extra in chosen for one in extras[extra]]
     asked = project["project"]["dependencies"] + further + (development if kind == "dev" else [])
-    names = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in asked}
+    names = {normalised(re.split(r"[^A-Za-z0-9_.-]", requirement)[0]) for requirement in asked}
     assert names <= {name for name, _ in pins(kind)}
 
 
@@ -67,7 +72,7 @@ def test_the_program_imports_nothing_that_only_its_tests_have() -> None:
     assert len({name for name, _ in modules}) >= 10, "imports are not found any more"
     assert ("grpc", EXTRA) in modules
     for module, place in modules:
-        packages = {re.sub("[-_.]+", "-", name).lower() for name in providers[module]}
+        packages = set(map(normalised, providers[module]))
         assert packages & locked["localai" if place == EXTRA else "runtime"], f"{place} imports {module}"
 
 
