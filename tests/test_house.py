@@ -45,6 +45,7 @@ FLOORS: tuple[str, ...] = (
     "core.doors",
     "core.routes",
     "core.requests",
+    "core.localai",
     "system",
     "demo",
     "store",

@@ -4,6 +4,7 @@ SupervisorError                     internal_error
 ├─ ConfigError                      config_invalid
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
+├─ ExtraMissing                     extra_missing
 ├─ SystemRefused                    system_refused
 │  └─ FolderRefused                 folder_refused
 ├─ ProfileInvalid                   profile_invalid
