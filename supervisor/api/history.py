@@ -98,7 +98,7 @@ async def loads(
     return await told(request, history, page)
 
 
-@router.get("/export", response_class=StreamingResponse, **written("text/csv"))
+@router.get("/export", response_class=StreamingResponse, **written("text/csv", "application/jsonl"))
 async def export(
     history: HistoryOf, wanted: WantedOf, format: Annotated[Literal["csv", "jsonl"], Query()] = "csv"
 ) -> StreamingResponse:

@@ -120,8 +120,10 @@ def _family(metric: Metric, rows: Rows) -> Family:
     return found
 
 
-def _devices(machine: Machine) -> Iterator[tuple[str, int, int]]:
-    """Yield name, total and free bytes of each device, the host last."""
+def _devices(machine: Machine | None) -> Iterator[tuple[str, int, int]]:
+    """Yield name, total and free bytes of each device, the host last; nothing before the first look at them."""
+    if machine is None:
+        return
     for one in machine.devices:
         yield one.name, one.total_bytes, one.free_bytes
     yield HOST, machine.host.total_bytes, machine.host.available_bytes

@@ -439,3 +439,33 @@ def test_the_counts_are_in_the_file_once_the_daemon_has_ended(engine_binary: Pat
         (kept,) = json.loads((home / "keys.json").read_text())["keys"]
         assert kept["usage"] == [shown["requests"], shown["prompt_tokens"], shown["completion_tokens"]]
         assert shown["completion_tokens"] == 4
+
+
+def test_a_client_of_ollama_that_only_uses_models_changes_nothing_of_them(daemon: RunningDaemon) -> None:
+    """It is answered all the same: many clients always send how long a model is to stay, and a context."""
+    status = daemon.load("open-model")
+    asked = {"model": "open-model:latest", "messages": SAID["messages"], "stream": False}
+    with holder(daemon, "ollama", scopes=["infer"]) as client:
+        for wish in ({"keep_alive": 60}, {"keep_alive": 0}, {"options": {"num_ctx": 65536}}):
+            assert client.post("/api/chat", json={**asked, **wish}).json()["message"]["content"]
+        refused = client.post("/api/generate", json={"model": "open-model", "keep_alive": 0})
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert client.post("/api/pull", json={"model": "owner/repo"}).json()["code"] == "forbidden"
+    after = daemon.model("open-model")
+    assert (after["pid"], after["expires_at"]) == (status["pid"], None)
+
+
+def test_tokens_of_ollama_s_paths_are_counted(daemon: RunningDaemon) -> None:
+    with holder(daemon, "counted", scopes=["infer"], models=["open-*"]) as client:
+        for path, more in {
+            "chat": {"messages": SAID["messages"]},
+            "generate": {"prompt": "hello", "raw": True},
+        }.items():
+            before = usage(daemon, "counted")["completion_tokens"]
+            body = {"model": "open-model", "stream": False, "options": {"num_predict": 4}, **more}
+            assert client.post(f"/api/{path}", json=body).json()["eval_count"] == 4
+            assert usage(daemon, "counted")["completion_tokens"] == before + 4
+        hidden = client.post("/api/chat", json={"model": "secret-model:latest", "messages": SAID["messages"]})
+        assert (hidden.status_code, hidden.json()["code"]) == (404, "model_not_found")
+        assert [one["name"] for one in client.get("/api/tags").json()["models"]] == ["open-model:latest"]
+        assert client.post("/api/show", json={"model": "secret-model"}).status_code == 404
