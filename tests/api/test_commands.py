@@ -256,3 +256,14 @@ def test_a_killed_daemon_takes_its_engines_along(engine_binary: Path) -> None:
         daemon.process.kill()
         daemon.process.wait()
         wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the engines have ended")
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/api/v0/chat/completions"])
+def test_other_programs_apis_are_for_models_of_llama_cpp(daemon: RunningDaemon, path: str) -> None:
+    refused = daemon.http.post(path, json={"model": "socket", "messages": [{"role": "user", "content": "hi"}]})
+    error = refused.json()["error"]
+    code, text = (refused.json()["code"], error) if isinstance(error, str) else (error["code"], error["message"])
+    assert (refused.status_code, code) == (501, "not_supported_by_engine")
+    assert path in text
+    assert "/v1/chat/completions" in text
+    assert "socket:latest" in [model["name"] for model in daemon.http.get("/api/tags").json()["models"]]
