@@ -256,3 +256,19 @@ def test_a_killed_daemon_takes_its_engines_along(engine_binary: Path) -> None:
         daemon.process.kill()
         daemon.process.wait()
         wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the engines have ended")
+
+
+def test_the_history_knows_what_it_answered(daemon: RunningDaemon) -> None:
+    daemon.chat("port", "hi", stream=True, max_tokens=5, stream_options={"include_usage": True})
+    daemon.chat("port", "hi")
+    wait_until(daemon.at_rest, "both have ended")
+
+    def newest() -> list[dict[str, Any]]:
+        found = daemon.http.get("/api/v1/history", params={"model": "port", "limit": 2}).json()
+        return list(found["requests"])
+
+    wait_until(lambda: len(newest()) == 2, "both are written down")
+    whole, stream = newest()
+    assert (stream["prompt_tokens"], stream["completion_tokens"]) == (11, 5)
+    assert stream["first"] is not None
+    assert whole["prompt_tokens"] == 3
