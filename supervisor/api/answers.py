@@ -26,12 +26,10 @@ def shaped(form: Any, *, status: int = 200, also: int | None = None, streamed: b
     return {"response_model": None, "status_code": status, "responses": described}
 
 
-def written(media_type: str) -> dict[str, Any]:
-    """The same of a route that answers with text."""
-    return {
-        "response_model": None,
-        "responses": {200: {"content": {media_type: {} if media_type == EVENTS else _TEXT}}},
-    }
+def written(*media_types: str) -> dict[str, Any]:
+    """The same of a route that answers with text, of one of these types."""
+    content = {media_type: {} if media_type == EVENTS else _TEXT for media_type in media_types}
+    return {"response_model": None, "responses": {200: {"content": content}}}
 
 
 @dataclass(frozen=True)

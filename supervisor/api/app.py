@@ -26,8 +26,10 @@ from supervisor.api import (
     history,
     inflight,
     keys,
+    lmstudio,
     manage,
     metrics,
+    ollama,
     openai,
     pages,
     peers,
@@ -49,7 +51,7 @@ _ROUTERS = tuple(
     one.router
     for one in (
         *(openai, manage, inflight, history, captures, metrics, keys, peers, files, engines),
-        *(pages, dashboard, front),
+        *(pages, dashboard, front, ollama, lmstudio),
     )
 )
 _MOST_FIELDS = 256  # of a query; 30,000, which a head has room for, take 50 ms to be read

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from supervisor.api.answers import shaped, written
+from supervisor.api.answers import shaped
+from supervisor.api.answers import written as text_of
 from supervisor.api.captureforms import CapturePage, CapturesDeleted, CaptureShown
 from supervisor.api.services import CapturesOf
 from supervisor.config.base import Flag, Strict, Target
 from supervisor.core.requests.captured import route_asked
-from supervisor.core.text.foreignjson import NotJson, parse
+from supervisor.core.text.foreignjson import NotJson, parse, written
 from supervisor.core.text.members import set_fields
 from supervisor.service.captures import Captures
 from supervisor.store.captures import Row
@@ -39,20 +42,19 @@ class Replay(Strict):
 @router.get("", **shaped(CapturePage))
 async def listed(
     captures: CapturesOf,
-    response: Response,
     model: Name = None,
     key: Name = None,
     before: Annotated[int | None, Query(ge=1, le=1 << 62, description="The `next` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=_MOST)] = 100,
-) -> dict[str, Any]:
+) -> Response:
     """The captured requests, newest first, without their texts."""
-    response.headers["cache-control"] = "no-store"
     found = await captures.newest(limit + 1, before, model, key)
     last = found[limit - 1][0] if len(found) > limit else None
-    return {"on": captures.on, "captures": [_row(one) for one in found[:limit]], "next": last}
+    on = captures.on
+    return await told(lambda: {"on": on, "captures": [_row(one) for one in found[:limit]], "next": last})
 
 
-@router.get("/export", response_class=StreamingResponse, **written("application/jsonl"))
+@router.get("/export", response_class=StreamingResponse, **text_of("application/jsonl"))
 async def export(captures: CapturesOf, model: Name = None, key: Name = None) -> StreamingResponse:
     """All captured requests with their texts, newest first, an object a line."""
     lines = _lines(captures, model, key)
@@ -60,10 +62,9 @@ async def export(captures: CapturesOf, model: Name = None, key: Name = None) -> 
 
 
 @router.get("/{id}", **shaped(CaptureShown))
-async def shown(id: Number, captures: CapturesOf, response: Response) -> dict[str, Any]:
+async def shown(id: Number, captures: CapturesOf) -> Response:
     """Show one with its headers, its request and its answer."""
-    response.headers["cache-control"] = "no-store"
-    return _shown(await captures.find(id))
+    return await told(partial(_shown, await captures.find(id)))
 
 
 @router.post("/{id}/replay", response_class=Response)
@@ -115,8 +116,18 @@ async def _lines(captures: Captures, model: str | None, key: str | None) -> Asyn
     before: int | None = None
     while page := await captures.newest(_MOST, before, model, key):
         for number, _, _ in page:
-            yield f"{json.dumps(_shown(await captures.find(number)))}\n"
+            yield await asyncio.to_thread(_line, await captures.find(number))
         before = page[-1][0]
+
+
+async def told(answer: Callable[[], dict[str, Any]]) -> Response:
+    """Return an answer, which is made in a thread: clients chose what is in it, and it may be megabytes."""
+    content = await asyncio.to_thread(lambda: written(answer()))
+    return Response(content, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def _line(row: Row) -> str:
+    return f"{json.dumps(_shown(row))}\n"
 
 
 def _row(row: Row) -> dict[str, Any]:

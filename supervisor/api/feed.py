@@ -93,16 +93,18 @@ class Feed:
         """True after changes, never more often than every `_PAUSE_S`; False after `keep_alive` seconds without one."""
         with self._pool.watch() as changed, self._inflight.watch(changed):
             closing = asyncio.ensure_future(self._closing.wait())
+            waiting = asyncio.ensure_future(changed.wait())
             try:
                 while not closing.done():
-                    waiting = asyncio.ensure_future(changed.wait())
                     await asyncio.wait({waiting, closing}, timeout=keep_alive, return_when=asyncio.FIRST_COMPLETED)
                     heard = waiting.done()
-                    waiting.cancel()
                     changed.clear()
+                    if heard:
+                        waiting = asyncio.ensure_future(changed.wait())
                     yield heard
                     await asyncio.sleep(_PAUSE_S)
             finally:
+                waiting.cancel()
                 closing.cancel()
 
 

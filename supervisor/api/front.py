@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from supervisor import __version__
 from supervisor.api.services import ReadinessOf
-from supervisor.core.requests.browsers import DASHBOARD, wants_page
+from supervisor.core.requests.browsers import DASHBOARD, from_ollama, wants_page
 
 router = APIRouter()
 
@@ -24,7 +24,7 @@ _LINKS: Final[Mapping[str, str]] = {
     "ready": "/ready",
 }
 _HEADERS: Final[Mapping[str, str]] = {
-    "vary": "accept",
+    "vary": "accept, user-agent",
     "content-security-policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -33,9 +33,11 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 @router.get("/", response_class=JSONResponse)
 async def front(request: Request) -> Response:
-    """Name, version and links; browsers are sent to the dashboard."""
+    """Name, version and links; browsers are sent to the dashboard, and Ollama's clients told what they expect."""
     if wants_page(request.scope["headers"]):
         return RedirectResponse(DASHBOARD, 303, headers=dict(_HEADERS))
+    if from_ollama(request.scope["headers"]):
+        return PlainTextResponse("Ollama is running", headers=dict(_HEADERS))
     told = {"name": "llama-supervisor", "version": __version__, "links": dict(_LINKS)}
     return JSONResponse(told, headers=dict(_HEADERS))
 

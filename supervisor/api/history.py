@@ -5,26 +5,31 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Path, Query
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi.responses import Response, StreamingResponse
 
 from supervisor.api.answers import shaped, written
 from supervisor.api.historyforms import Forgotten, HistoryPage, HistoryRow, HistorySummary, LoadPage
+from supervisor.api.leaving import while_there
 from supervisor.api.services import HistoryOf
 from supervisor.core.history.questions import MOST_BUCKETS, MOST_ROWS, Wanted, summary
+from supervisor.core.text import foreignjson
 from supervisor.errors import RecordNotFound
 from supervisor.service.history import History
-from supervisor.store.history import Numbered
+from supervisor.store.history import HistoryTable, Numbered
 
 router = APIRouter(prefix="/api/v1/history")
 
 _HOUR_S: Final = 3600.0
-_FORMULA: Final = frozenset("=+-@\t\r")
+_FORMULA: Final = re.compile(r"(^|[;|\t\r\n])(?=[=+\-@\t\r\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet may see the beginning of a formula: some cut cells at other marks than the comma."""
+
 _COLUMNS: Final = tuple(one.name for one in fields(HistoryRow))
 
 Name = Annotated[str | None, Query(max_length=512)]
@@ -55,38 +60,51 @@ WantedOf = Annotated[Wanted, Depends(_wanted)]
 
 
 @router.get("", **shaped(HistoryPage))
-async def requests(history: HistoryOf, wanted: WantedOf, limit: Limit = 100) -> dict[str, Any]:
+async def requests(request: Request, history: HistoryOf, wanted: WantedOf, limit: Limit = 100) -> Response:
     """The requests that have ended, newest first; `next` is the `before` of the next page, null on the last."""
-    found = await history.ask(lambda table: table.requests(wanted, limit + 1))
-    return {"requests": [_shown(one) for one in found[:limit]], "next": _next(found, limit)}
+
+    def page(table: HistoryTable) -> dict[str, Any]:
+        found = table.requests(wanted, limit + 1)
+        return {"requests": [_shown(one) for one in found[:limit]], "next": _next(found, limit)}
+
+    return await told(request, history, page)
 
 
 @router.get("/summary", **shaped(HistorySummary))
 async def summed(
-    history: HistoryOf, wanted: WantedOf, buckets: Annotated[int, Query(ge=1, le=MOST_BUCKETS)] = 60
-) -> dict[str, Any]:
+    request: Request,
+    history: HistoryOf,
+    wanted: WantedOf,
+    buckets: Annotated[int, Query(ge=1, le=MOST_BUCKETS)] = 60,
+) -> Response:
     """Sum them up: in all, by model, and over the time from `since` (an hour ago) to `until` (now)."""
     until = time.time() if wanted.until is None else wanted.until
     since = until - _HOUR_S if wanted.since is None else wanted.since
     asked = replace(wanted, since=since, until=until)
-    return await history.ask(lambda table: summary(table.samples(asked), since, until, buckets))
+    return await told(request, history, lambda table: summary(table.samples(asked), since, until, buckets))
 
 
 @router.get("/loads", **shaped(LoadPage))
-async def loads(history: HistoryOf, model: Name = None, before: Number = None, limit: Limit = 100) -> dict[str, Any]:
+async def loads(
+    request: Request, history: HistoryOf, model: Name = None, before: Number = None, limit: Limit = 100
+) -> Response:
     """List what happened to engines: starts, ends, failures with their reason; newest first."""
-    found = await history.ask(lambda table: table.loads(model, before, limit + 1))
-    shown = [{"id": number, **one.to_json()} for number, one in found[:limit]]
-    return {"loads": shown, "next": _next(found, limit)}
+
+    def page(table: HistoryTable) -> dict[str, Any]:
+        found = table.loads(model, before, limit + 1)
+        shown = [{"id": number, **one.to_json()} for number, one in found[:limit]]
+        return {"loads": shown, "next": _next(found, limit)}
+
+    return await told(request, history, page)
 
 
-@router.get("/export", response_class=StreamingResponse, **written("text/csv"))
+@router.get("/export", response_class=StreamingResponse, **written("text/csv", "application/jsonl"))
 async def export(
     history: HistoryOf, wanted: WantedOf, format: Annotated[Literal["csv", "jsonl"], Query()] = "csv"
 ) -> StreamingResponse:
     """All requests that are wanted, newest first: a table with a head (CSV), or an object a line (JSONL)."""
     write, kind = (_csv, "text/csv") if format == "csv" else (_jsonl, "application/jsonl")
-    return StreamingResponse(_pages(history, wanted, write), media_type=kind)
+    return StreamingResponse(pages(history, wanted, write), media_type=kind)
 
 
 @router.get("/{id}", **shaped(HistoryRow))
@@ -104,16 +122,29 @@ async def forget(history: HistoryOf) -> dict[str, Any]:
     return {"requests": await history.ask(lambda table: table.clear())}
 
 
-async def _pages(history: History, wanted: Wanted, write: Callable[[list[Numbered], bool], str]) -> AsyncIterator[str]:
-    found = await _page(history, wanted)
-    yield write(found, True)
-    while len(found) == MOST_ROWS:
-        found = await _page(history, replace(wanted, before=found[-1][0]))
-        yield write(found, False)
+async def told(request: Request, history: History, question: Callable[[HistoryTable], dict[str, Any]]) -> Response:
+    """Return what a question finds. The history's thread writes it, too: a page of it would hold the loop up."""
+
+    def answer(table: HistoryTable) -> bytes:
+        return foreignjson.written(question(table))
+
+    return Response(await while_there(request, history.ask(answer)), media_type="application/json")
 
 
-async def _page(history: History, wanted: Wanted) -> list[Numbered]:
-    return await history.ask(lambda table: table.requests(wanted, MOST_ROWS))
+async def pages(history: History, wanted: Wanted, write: Callable[[list[Numbered], bool], str]) -> AsyncIterator[str]:
+    """Yield the export; each page is made by the history's thread, and others' questions come between two of them."""
+
+    def page(table: HistoryTable) -> tuple[str, int | None]:
+        found = table.requests(asked, MOST_ROWS)
+        return write(found, asked is wanted), found[-1][0] if len(found) == MOST_ROWS else None
+
+    asked = wanted
+    while True:
+        text, last = await history.ask(page)
+        yield text
+        if last is None:
+            return
+        asked = replace(wanted, before=last)
 
 
 def _csv(found: list[Numbered], first: bool) -> str:
@@ -131,7 +162,7 @@ def _jsonl(found: list[Numbered], first: bool) -> str:
 
 def _unquoted(value: object) -> object:
     """Return what no spreadsheet takes for a formula: clients choose some of the texts."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
+    return _FORMULA.sub(r"\1'", value) if isinstance(value, str) else value
 
 
 def _shown(one: Numbered) -> dict[str, Any]:

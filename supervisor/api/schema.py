@@ -6,9 +6,8 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from supervisor.api.answers import EVENTS
-from supervisor.core.routes import ASKED, SERVED, Asked, Route, api_of
-from supervisor.core.stream.apis import ANTHROPIC
+from supervisor.core.routes import ASKED, DOORS, SERVED, Asked, Route, api_of
+from supervisor.core.stream.apis import ANTHROPIC, OLLAMA, OLLAMA_CHAT
 
 _JSON = "application/json"
 _FORM = "multipart/form-data"
@@ -26,6 +25,7 @@ _TOOL_CALLS = {
 }
 
 _UPSTREAM = "/upstream/{model}/{path}"
+_OF_ANOTHER = "Everything else in the body is as that program has it; docs/ollama.md says what is not mapped."
 _UPSTREAM_METHODS = ("get", "post", "put", "patch", "delete")
 
 _ERROR = {
@@ -50,6 +50,15 @@ _ANTHROPIC_ERROR = {
     "required": ["type", "error"],
     "properties": {"type": {"const": "error"}, **_ERROR["properties"]},  # type: ignore[dict-item]  # it is a mapping
 }
+_OLLAMA_ERROR = {
+    "type": "object",
+    "required": ["error", "code"],
+    "properties": {
+        "error": {**_TEXT, "description": "What is wrong, and what to do."},
+        "code": {**_TEXT, "description": "Stable; docs/rest.md has them all."},
+    },
+}
+_OLLAMAS = (OLLAMA, OLLAMA_CHAT)
 _KEYS = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
@@ -69,7 +78,9 @@ class Documented(FastAPI):
             components = schema.setdefault("components", {})
             for unused in ("HTTPValidationError", "ValidationError"):
                 components.get("schemas", {}).pop(unused, None)
-            components.setdefault("schemas", {}).update(Error=_ERROR, AnthropicError=_ANTHROPIC_ERROR)
+            components.setdefault("schemas", {}).update(
+                Error=_ERROR, AnthropicError=_ANTHROPIC_ERROR, OllamaError=_OLLAMA_ERROR
+            )
             components["securitySchemes"] = _KEYS
             schema["security"] = [{}, *({name: []} for name in _KEYS)]
             for path, operations in schema["paths"].items():
@@ -85,7 +96,7 @@ def _relayed(route: Route) -> dict[str, Any]:
             "description": "An id, an alias, or a beginning of one; loaded where it is not. Default: the only one.",
         },
         **route.takes,
-        **({"stream": {"type": "boolean", "default": False}} if route.generates else {}),
+        **({"stream": {"type": "boolean", "default": route.api in _OLLAMAS}} if route.generates else {}),
         **(_TOOL_CALLS if route.finds_calls else {}),
     }
     body = {
@@ -96,10 +107,12 @@ def _relayed(route: Route) -> dict[str, Any]:
     }
     answers: dict[str, Any] = {_JSON: {"schema": {"type": ["object", "array"]}}}
     if route.generates:
-        answers[EVENTS] = {}
+        answers[route.api.media_type.decode()] = {}
     return {
         "summary": route.summary,
-        "description": "Everything else in the body is llama-server's own and passed on.",
+        "description": _OF_ANOTHER
+        if route in DOORS
+        else "Everything else in the body is llama-server's own and passed on.",
         "requestBody": {"required": True, "content": {_FORM if route.is_form else _JSON: {"schema": body}}},
         "responses": {"200": {"description": "llama-server's answer", "content": answers}},
     }
@@ -137,6 +150,7 @@ def _upstream(method: str) -> dict[str, Any]:
 def _say_errors(path: str, responses: dict[str, Any]) -> None:
     """FastAPI's own form of faults is not what is sent."""
     responses.pop("422", None)
-    name = "AnthropicError" if api_of(path) is ANTHROPIC else "Error"
+    api = api_of(path)
+    name = "AnthropicError" if api is ANTHROPIC else "OllamaError" if api in _OLLAMAS else "Error"
     content = {_JSON: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
     responses["default"] = {"description": "What went wrong", "content": content}

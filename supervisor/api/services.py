@@ -19,6 +19,7 @@ from supervisor.service.disk import Disk
 from supervisor.service.engines import Installed
 from supervisor.service.history import History
 from supervisor.service.keys import Keys
+from supervisor.service.listed import Listed
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
 from supervisor.service.memory import Memory
@@ -54,6 +55,7 @@ class Services:
     loads: Loads
     added: Added
     pinning: Pinning
+    listed: Listed
     plans: Plans
     memory: Memory
     configuration: Configuration
@@ -105,6 +107,7 @@ AboutOf = Annotated[About, Depends(_seen(lambda all_: all_.about))]
 StatusesOf = Annotated[Statuses, Depends(_seen(lambda all_: all_.statuses))]
 LoadsOf = Annotated[Loads, Depends(_one(lambda all_: all_.loads))]
 AddedOf = Annotated[Added, Depends(_one(lambda all_: all_.added))]
+ListedOf = Annotated[Listed, Depends(_seen(lambda all_: all_.listed))]
 PinningOf = Annotated[Pinning, Depends(_one(lambda all_: all_.pinning))]
 PlansOf = Annotated[Plans, Depends(_one(lambda all_: all_.plans))]
 MemoryOf = Annotated[Memory, Depends(_seen(lambda all_: all_.memory))]

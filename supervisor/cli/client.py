@@ -7,11 +7,13 @@ call; streams are generators that close their connection when they end, fail or 
 from __future__ import annotations
 
 import contextlib
+import copy
 import http.client
 import json
 import os
+import socket
 import ssl
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
@@ -51,6 +53,16 @@ class Client:
         self._key = key
         self._secret = secret
         self._certificate = certificate
+        self._told: Callable[[socket.socket], None] | None = None
+
+    def telling(self, told: Callable[[socket.socket], None]) -> Client:
+        """Return a client to the same daemon that tells of the socket of every call, for who may break it off.
+
+        Whoever shuts it down, from any thread, ends the call with a DaemonError.
+        """
+        found = copy.copy(self)
+        found._told = told
+        return found
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Json:
         """Return the JSON object at `path`. Raises DaemonUnreachable, RemoteError (the daemon's own), DaemonError."""
@@ -111,6 +123,8 @@ class Client:
             headers = {"Accept": accept, "Content-Type": "application/json"}
             if self._key:
                 headers["Authorization"] = f"Bearer {self._key}"
+            if self._told is not None:
+                self._told(connection.sock)
             self._check_proof(connection)
             if connection.sock is not None:  # otherwise `request` says so
                 connection.sock.settimeout(timeout)
@@ -190,6 +204,7 @@ def remote_error(envelope: Mapping[str, object], status: int | None = None) -> R
         code=code,
         param=found.get("param"),
         log_lines=tuple(str(line) for line in lines),
+        status=status,
     )
 
 

@@ -60,7 +60,7 @@ class Registry:
     """The verbs in the folder of one package.
 
     Args:
-        package: its name; every module in it is a verb.
+        package: its name; every module in it is a verb. `_` between words of a module's name is `-` in the verb's.
     """
 
     def __init__(self, package: str) -> None:
@@ -69,7 +69,7 @@ class Registry:
     @functools.cached_property
     def records(self) -> dict[str, Verb]:
         """Every verb by its name, in the order of the help text; none is imported."""
-        found = {file.stem: _record(file) for file in self._folder.glob("[a-z]*.py")}
+        found = {_verb(file.stem): _record(file) for file in self._folder.glob("[a-z]*.py")}
         return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
 
     @property
@@ -79,13 +79,15 @@ class Registry:
 
     def find(self, word: str) -> str | None:
         """Return the verb that a word means, by its name or an alias; None where it means none."""
-        if word.isidentifier() and (self._folder / f"{word}.py").is_file():
-            return word
+        module = module_of(word)
+        is_name = module.isidentifier() and not module.startswith("__") and word in {module, _verb(module)}
+        if is_name and (self._folder / f"{module}.py").is_file():
+            return _verb(module)
         return self.aliases.get(word) if word else None
 
     def add_to(self, subparsers: argparse._SubParsersAction[_P], name: str) -> _P:
         """Import a verb and add its parser, which has `run` among its defaults."""
-        module = cast("VerbModule", importlib.import_module(f"{self._package}.{name}"))
+        module = cast("VerbModule", importlib.import_module(f"{self._package}.{module_of(name)}"))
         verb = module.VERB
         parser = subparsers.add_parser(
             name, help=verb.summary, description=verb.description, epilog=_epilog(verb), formatter_class=_Lines
@@ -110,6 +112,15 @@ class _Lines(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if text.startswith("examples:\n") else super()._fill_text(text, width, indent)
+
+
+def _verb(module: str) -> str:
+    return module[:1] + module[1:].replace("_", "-")
+
+
+def module_of(verb: str) -> str:
+    """Return the name of a verb's module."""
+    return verb.replace("-", "_")
 
 
 def _epilog(verb: Verb) -> str:

@@ -94,8 +94,10 @@ def _value(loc: Loc, value: object) -> object:
     if loc[-1] == "extra_args" and isinstance(value, tuple):
         return shown_arguments(value)
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, tuple):
+        return {name: _value((*loc, name), getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, Mapping):
+        return {name: _value((*loc, name), item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
         return [_value(loc, item) for item in value]
     return without_credentials(value) if isinstance(value, str) else value
 

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from supervisor.core.recovery.forms import CHAT_FORM, MESSAGES_FORM, RESPONSES_FORM, Form
-from supervisor.core.stream.apis import ANTHROPIC, OPENAI, RAW, RESPONSES, Api
+from supervisor.core.stream.apis import ANTHROPIC, OLLAMA, OLLAMA_CHAT, OPENAI, RAW, RESPONSES, Api
 from supervisor.core.stream.outgoing import Kind
 
 UPSTREAM: Final = "/upstream/"
@@ -27,6 +27,7 @@ _INPUT: Final = {"input": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
 _PROMPT: Final = {"prompt": {"anyOf": [_TEXT, {"type": "array", "items": {}}]}}
 
 
+_NAMED: Final = {"model": _TEXT}
 _TOKENS: Final = {"tokens": {"type": "array", "items": {"type": "integer"}}}
 _CONTENT: Final = {"content": _TEXT}
 _DOCUMENTS: Final = {"query": _TEXT, "documents": {"type": "array", "items": _TEXT}}
@@ -214,8 +215,24 @@ ASKED: Final[tuple[Asked, ...]] = (
     Asked("/lora-adapters", {"GET": "Show a model's adapters.", "POST": "Set how much each adapter counts."}),
 )
 
-SERVED: Final[Mapping[str, Route]] = {name: route for route in ROUTES for name in route.names}
+DOORS: Final[tuple[Route, ...]] = (
+    Route("/api/chat", "Answer a conversation, as Ollama does.", api=OLLAMA_CHAT, kind="chat", takes=_NAMED),
+    Route("/api/generate", "Continue a text, as Ollama does.", api=OLLAMA, kind="chat", takes=_NAMED),
+    Route("/api/embed", "Turn texts into vectors, as Ollama does.", api=OLLAMA, takes=_NAMED, vectors=True),
+    Route("/api/embeddings", "Turn a text into a vector, as Ollama does.", api=OLLAMA, takes=_NAMED, vectors=True),
+    Route("/api/v0/chat/completions", "Answer a conversation, as LM Studio does.", kind="chat", takes=_MESSAGES),
+    Route("/api/v0/completions", "Continue a text, as LM Studio does.", kind="completion", takes=_PROMPT),
+    Route("/api/v0/embeddings", "Turn texts into vectors, as LM Studio does.", takes=_INPUT, vectors=True),
+)
+"""Paths of other programs' APIs; `core/doors` turns their requests into those of the rows above."""
+
+SERVED: Final[Mapping[str, Route]] = {name: route for route in (*ROUTES, *DOORS) for name in route.names}
 """The row of each of the daemon's own paths, in all spellings."""
+
+_OF_ENGINES: Final[Mapping[str, Route]] = {name: route for route in ROUTES for name in route.names}
+
+OLLAMA_S: Final = ("tags", "ps", "show", "version", "pull", "delete", "copy", "create", "push", "blobs")
+"""Paths below `/api/` on which the daemon answers as Ollama does, apart from those of models' answers."""
 
 
 def asked_of(path: str) -> Asked | None:
@@ -251,12 +268,12 @@ def _plain(path: str) -> str:
 
 def route_of(path: str) -> Route | None:
     """Return the row of an engine's path, in any of its spellings."""
-    return SERVED.get(path)
+    return _OF_ENGINES.get(path)
 
 
 def makes_vectors(path: str) -> bool:
     """Return whether an engine's path makes vectors or ranks of its prompt."""
-    route = SERVED.get(path)
+    route = _OF_ENGINES.get(path)
     return route is not None and route.vectors
 
 
@@ -270,5 +287,7 @@ def api_of(path: str) -> Api:
     """Return the API of a path of ours; below `/upstream/MODEL`, that of the engine's path."""
     route = SERVED.get(path.rstrip("/"))
     if route is None and path.startswith(UPSTREAM):
-        route = next((row for name, row in SERVED.items() if path.endswith(name)), None)
+        route = next((row for name, row in _OF_ENGINES.items() if path.endswith(name)), None)
+    if route is None and path.startswith("/api/") and path.split("/")[2] in OLLAMA_S:
+        return OLLAMA
     return OPENAI if route is None else route.api

@@ -54,8 +54,10 @@ from supervisor.service.enginemetrics import EngineMetrics
 from supervisor.service.engines import Installed
 from supervisor.service.gguf import GgufLaunching
 from supervisor.service.history import History
+from supervisor.service.keeping import Keeping
 from supervisor.service.keys import Keys
 from supervisor.service.launcher import Launcher
+from supervisor.service.listed import Listed
 from supervisor.service.loads import Loads
 from supervisor.service.logs import Logs
 from supervisor.service.looks import Looks
@@ -190,6 +192,8 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     added = Added(registry, pool, statuses, reloader.configures, forget)
     trials = Trials(registry, pool)
     pulls = Pulls(fetcher, registry, pool, resolver, built.variants)
+    disk = Disk(fetcher.hub, registry, pool, pulls)
+    autoload = current.view(lambda settings: settings.server.autoload)
     loads = Loads(
         registry=registry,
         pool=pool,
@@ -204,7 +208,7 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
     )
     looked = Looked(
         statuses=statuses.all,
-        machine=lambda: built.lookout.sight.machine,
+        machine=lambda: built.lookout.machine,
         calls=lambda: calls.counts,
         inflight=lambda: len(inflight),
         dropped=lambda: world.history.dropped,
@@ -220,11 +224,12 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             loads=loads,
             added=added,
             pinning=Pinning(registry, pool, pins, statuses),
+            listed=Listed(registry, engines.planner, built.kinds, disk, pool, autoload, identity.started_at),
             plans=plans,
             memory=Memory(built.lookout, pool),
             configuration=Configuration(reloader, registry, world.env),
             installed=_installed(world),
-            disk=Disk(fetcher.hub, registry, pool, pulls),
+            disk=disk,
             pulls=pulls,
             requests=requests,
             logs=Logs(world.own_log, engines.logs, registry),
@@ -239,8 +244,9 @@ def build_daemon(world: World, engines: Engines, stop: Stop) -> Iterator[Daemon]
             metrics=metrics,
             shut_down=stop.ask,
         )
-        autoloads = Autoloads(current.view(lambda settings: settings.server.autoload), registry, fetcher.hub, loads)
-        guard = _guarded(services, _relaying(world, engines, inflight, calls, autoloads), world)
+        autoloads = Autoloads(autoload, registry, fetcher.hub, loads)
+        keeping = Keeping(registry, pool, pins, loads)
+        guard = _guarded(services, _relaying(world, engines, (inflight, calls), autoloads, keeping), world)
         yield Daemon(engines, identity, reloader, feed, readiness, guard, connections)
 
 
@@ -253,8 +259,10 @@ def _installed(world: World) -> Installed:
     return Installed(EngineStore(world.places.engines), make)
 
 
-def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCalls, autoloads: Autoloads) -> Relaying:
-    current, pool = world.current, engines.pool
+def _relaying(
+    world: World, engines: Engines, known: tuple[Inflight, ToolCalls], autoloads: Autoloads, keeping: Keeping
+) -> Relaying:
+    current, pool, (inflight, calls) = world.current, engines.pool, known
     downloads = engines.parts.fetcher.progress
     waiting = Waiting(
         pool,
@@ -279,6 +287,7 @@ def _relaying(world: World, engines: Engines, inflight: Inflight, calls: ToolCal
         ),
         media=Media(current.view(fetch_rules)),
         observer=engines.records.request,
+        wishing=keeping,
         begins=None if world.tracing is None else world.tracing.begin,
         capturing=Capturing(current.view(_captured), world.captures),
     )

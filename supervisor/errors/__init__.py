@@ -4,6 +4,7 @@ SupervisorError                     internal_error
 ├─ ConfigError                      config_invalid
 ├─ UsageError                       usage
 ├─ PackageOverwritten               package_overwritten
+├─ ExtraMissing                     extra_missing
 ├─ SystemRefused                    system_refused
 │  └─ FolderRefused                 folder_refused
 ├─ ProfileInvalid                   profile_invalid
@@ -78,6 +79,7 @@ SupervisorError                     internal_error
    │  │  └─ MediaTooLarge           media_too_large
    │  └─ MediaUrlRefused            media_url_refused
    ├─ EncodingNotSupported          encoding_not_supported
+   ├─ NotSupportedHere              not_supported
    ├─ HeadersTooLarge               headers_too_large
    ├─ RequestTimeout                request_timeout
    ├─ DeadlinePassed                deadline_passed

@@ -69,6 +69,12 @@ class PackageOverwritten(SupervisorError):
     code = "package_overwritten"
 
 
+class ExtraMissing(SupervisorError):
+    """The command needs packages that are installed only on demand; the message says how."""
+
+    code = "extra_missing"
+
+
 class SystemRefused(SupervisorError):
     """The program cannot write a file that it needs: no permission, a read-only system, or a full disk."""
 

@@ -154,8 +154,18 @@ class RemoteError(DaemonError):
         code: the daemon's code, which becomes this error's own.
         param: as in SupervisorError.
         log_lines: as in SupervisorError.
+        status: of the answer; None where it was told in the middle of one.
     """
 
-    def __init__(self, message: str, *, code: str, param: str | None = None, log_lines: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        log_lines: tuple[str, ...] = (),
+        status: int | None = None,
+    ) -> None:
         super().__init__(message, param=param, log_lines=log_lines)
         self.code = code
+        self.status = self.status if status is None else status

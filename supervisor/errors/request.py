@@ -32,6 +32,13 @@ class EncodingNotSupported(RequestError):
     status = 415
 
 
+class NotSupportedHere(RequestError):
+    """Another program's API has this, and here nothing does it."""
+
+    code = "not_supported"
+    status = 501
+
+
 class HeadersTooLarge(RequestError):
     """The request line and the headers exceed the limit, in size or number."""
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 from supervisor.core.devices import (
@@ -29,6 +30,7 @@ from supervisor.planning.known import Known
 from supervisor.planning.learning import intent_of, start_of
 from supervisor.pool.living import Living
 from supervisor.probe.drivers import holding
+from supervisor.system.shared import Shared
 
 MOST_WAITING = 64
 T = TypeVar("T")
@@ -122,15 +124,22 @@ class Lookout:
         self._look_at = machine
         self._rules = rules
         self._seen: tuple[Machine, Budgets] | None = None
+        self._looks: Mapping[bool, Shared[None]] = {again: Shared() for again in (False, True)}
         self._aside = ThreadPoolExecutor(1, "plan")
         self._waiting = 0
 
     async def look(self, living: Living, *, again: bool = False) -> Sight:
-        """Return the machine now, with what our engines hold; `again`: without what is remembered of probes."""
+        """Return the machine now, with what our engines hold; `again`: without what is remembered of probes.
+
+        One look serves all who have asked before it began: probes take long, and take turns.
+        """
+        await self._looks[again].get(partial(self._take_a_look, living, again))
+        return self.sight
+
+    async def _take_a_look(self, living: Living, again: bool) -> None:
         ours = tuple(living.holdings())
         machine, measured = await asyncio.to_thread(self._look, again, ours)
         self._seen = machine, budgets(machine, measured, self._rules().reserves)
-        return self.sight
 
     async def see_room(self, living: Living) -> Mapping[str, int]:
         """Look at the machine; return the free bytes by device name."""
@@ -143,6 +152,11 @@ class Lookout:
         if self._seen is None:
             raise RuntimeError("the machine has to be looked at before anything is planned on it")
         return Sight(*self._seen, self._rules())
+
+    @property
+    def machine(self) -> Machine | None:
+        """The machine as it was at the last look, if there was one."""
+        return self._seen[0] if self._seen else None
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Return the result of a plan or an estimate, computed in a thread beside the loop that relays.

@@ -71,6 +71,10 @@ class Account:
         if self._queued is None:
             self._queued = time.perf_counter() - self._began
 
+    def elapsed(self) -> tuple[float, float]:
+        """Return the seconds since the request arrived, and those of them until it had an engine."""
+        return time.perf_counter() - self._began, self._queued or 0.0
+
     def has_first(self) -> None:
         """The first token is there."""
         if self._first is None:

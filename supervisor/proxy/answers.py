@@ -21,6 +21,9 @@ _MOST_CHANGED = MOST_TOLD  # of one that is read for it; that takes 10 ms for ea
 Changed: TypeAlias = Callable[[Mapping[str, object]], Mapping[str, object]]
 """A change to a whole answer."""
 
+Judge: TypeAlias = Callable[[Mapping[str, object]], None]
+"""Is told of an engine's error, and may raise one of its own."""
+
 
 class Filter(Protocol):
     """A filter between the engine's bytes and the client's: `core/stream/filter.py`, or one with the same methods."""
@@ -112,8 +115,10 @@ async def folded(into: StreamFold, responder: Responder, changed: Changed | None
     await responder.whole(200, body)
 
 
-async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Changed | None) -> None:
-    """Send what the engine answered, an error in our envelope. changed: what becomes of an answer.
+async def pass_whole(
+    upstream: EngineResponse, responder: Responder, changed: Changed | None, judge: Judge | None = None
+) -> None:
+    """Send what the engine answered, an error in our envelope. changed: what becomes of an answer. judge: may raise.
 
     Raises StreamBroken where the engine's device has failed; EngineStreamInvalid where it is too large, for
     probabilities of all tokens of a vocabulary, say.
@@ -131,6 +136,8 @@ async def pass_whole(upstream: EngineResponse, responder: Responder, changed: Ch
         error = error_in(body)
         if broken := said_broken(error):
             raise StreamBroken(broken)
+        if judge is not None:
+            judge(error)
         await send_error(responder, error, upstream.status)
 
 

@@ -9,17 +9,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from starlette.types import Message, Receive, Scope, Send
 
 from supervisor.core.stream.apis import OPENAI, Api
-from supervisor.core.stream.sse import SseEvent, encode
 from supervisor.core.text.foreignjson import written
 from supervisor.proxy.exchange import tell_of_leaving
 from supervisor.system.requestid import current_id
 
 JSON_HEADERS = [(b"content-type", b"application/json")]
-SSE_HEADERS = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-]
+_STREAM_HEADERS = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+SSE_HEADERS = [(b"content-type", b"text/event-stream"), *_STREAM_HEADERS]
 
 AS_HEAD = "supervisor.head"
 """Stands in the scope of a GET that the client sent as HEAD: it must not change anything."""
@@ -107,16 +103,18 @@ class Responder:
 
         self._send = tell
 
-    async def start(self, status: int = 200, headers: list[tuple[bytes, bytes]] = SSE_HEADERS) -> None:
+    async def start(self, status: int = 200, headers: list[tuple[bytes, bytes]] | None = None) -> None:
         """Send the status line and headers, those of a stream by default; once."""
         if not self.started:
             self.started = True
+            if headers is None:
+                headers = [(b"content-type", self._api.media_type), *_STREAM_HEADERS]
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def comment(self, text: str) -> None:
         """Send a line that is no part of the answer, in the place of a stream's events."""
         await self.start()
-        await self._write(f": {text}\n\n".encode())
+        await self._write(self._api.comment(text))
 
     async def write(self, data: bytes) -> None:
         """Send a piece of a stream's body, preceded by the head."""
@@ -143,10 +141,11 @@ class Responder:
             body = written(self._api.envelope(json.loads(body), current_id()))
         further = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
         self.said = self.ended = True  # whatever becomes of it, nothing can be added
-        await self.start(status, [*JSON_HEADERS, *further, (b"content-length", str(len(body)).encode())])
+        length = (b"content-length", str(len(body)).encode())
+        await self.start(self._api.status(status), [*JSON_HEADERS, *further, length])
         await self.end(body)
 
     def _event(self, status: int, body: bytes) -> bytes:
         if status >= 400:
             return self._api.stream_error(json.loads(body)["error"])
-        return encode(SseEvent(body.decode("utf-8", "replace")))
+        return self._api.event(body)

@@ -20,6 +20,7 @@ from supervisor.pool.pool import Lease
 from supervisor.proxy.account import Account
 from supervisor.proxy.answers import Filter, StreamBroken
 from supervisor.proxy.bodies import JSON, ClientJson
+from supervisor.proxy.shortening import Shortening
 from supervisor.proxy.timelimit import Limit
 from supervisor.proxy.toolcalls import Prepared
 
@@ -30,7 +31,7 @@ class Job:
 
     filtered: the way of the answer's bytes in the present try; relayed: its first part, which sees the engine's.
     folding: what becomes of them for a client that wants one object; limit: of its time; has_kept: something of an
-    earlier try is in it.
+    earlier try is in it; shortening: of a conversation that is too long.
     """
 
     request: InflightRequest
@@ -45,6 +46,7 @@ class Job:
     filtered: Filter | None = None
     folding: StreamFold | None = None
     has_kept: bool = False
+    shortening: Shortening | None = None
 
     async def question(self, client: EngineClient) -> tuple[str, Payload]:
         """Return path and body of the request to the engine."""

@@ -13,9 +13,12 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeAlias, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from supervisor.core.doors.turned import Turn
+from supervisor.core.doors.turns import TURNS
 from supervisor.core.launch.extra import has_media_folder
 from supervisor.core.models.registry import ModelEntry, Registry
 from supervisor.core.params.fit import fit
@@ -26,7 +29,7 @@ from supervisor.core.requests.keys import Key
 from supervisor.core.routes import SERVED, Route, kind_of
 from supervisor.core.stream.outgoing import OutgoingRequest, outgoing_request
 from supervisor.core.text.members import set_fields, without
-from supervisor.engines.client import EngineResponse, EngineUnreachable
+from supervisor.engines.client import EngineUnreachable
 from supervisor.engines.kinds import service_of
 from supervisor.engines.service import Service
 from supervisor.errors import EngineLost, EngineStreamInvalid, SupervisorError
@@ -34,22 +37,28 @@ from supervisor.pool.inflight import Inflight, InflightRequest
 from supervisor.pool.lease import error_of
 from supervisor.pool.pool import Lease, Pool, Wait
 from supervisor.proxy.account import Account, Begins, Observer, ignored
-from supervisor.proxy.answers import Filter, StreamBroken, fold, folded, pass_whole, stream_through
+from supervisor.proxy.answers import StreamBroken
 from supervisor.proxy.asgi import ClientGone, Responder, while_connected
+from supervisor.proxy.asking import ask, keep
 from supervisor.proxy.bodies import Bodies, ClientJson, Room, declared_size, read_form, read_json
 from supervisor.proxy.capturing import Capturing
+from supervisor.proxy.doors import Acquire, Entered, NoWishes, Wishing, granted, only_loaded
 from supervisor.proxy.exchange import transport_of
 from supervisor.proxy.job import Job
-from supervisor.proxy.media import Media, check_ending, check_sent
-from supervisor.proxy.metered import check_spent, key_of, metered, told
+from supervisor.proxy.media import Media, check_sent
+from supervisor.proxy.metered import check_spent, key_of, told
 from supervisor.proxy.naming import Naming
 from supervisor.proxy.patience import Patience
-from supervisor.proxy.plain import pass_as_it_is, sent_as_it_is
-from supervisor.proxy.timelimit import Limit, limit_of
+from supervisor.proxy.plain import sent_as_it_is
+from supervisor.proxy.shortening import Shortening, TooLong
+from supervisor.proxy.timelimit import limit_of
 from supervisor.proxy.toolcalls import Prepared, ToolCalls
 from supervisor.proxy.waiting import Waiting
 
 _SETTLE_SECONDS = 5.0  # how long a broken connection may take to turn out as the engine's end
+
+_Result = TypeVar("_Result")
+_Ends: TypeAlias = tuple[Responder, Account]
 
 RenderError = Callable[[SupervisorError], tuple[int, bytes, Mapping[str, str]]]
 
@@ -62,6 +71,7 @@ class Relaying:
     observer: is told of every request when it has ended. begins: a trace of each; None: there are none.
     capturing: hears those whose prompts and answers are kept; None: nobody does.
     services: says how the engine of a model is asked.
+    wishing: grants what requests of other programs' APIs wish of their models.
     """
 
     pool: Pool
@@ -75,6 +85,7 @@ class Relaying:
     media: Media = field(default_factory=Media)
     observer: Observer = field(default=ignored)
     services: Callable[[ModelEntry], Service] = field(default=service_of)
+    wishing: Wishing = field(default_factory=NoWishes)
     begins: Begins | None = None
     capturing: Capturing | None = None
 
@@ -88,15 +99,16 @@ class Relaying:
 
 def relay_endpoints(relaying: Relaying) -> Mapping[str, ASGIApp]:
     """Return the ASGI endpoint of every relayed path."""
-    return {path: RelayEndpoint(route, relaying) for path, route in SERVED.items()}
+    return {path: RelayEndpoint(route, relaying, TURNS.get(path)) for path, route in SERVED.items()}
 
 
 @dataclass(frozen=True)
 class RelayEndpoint:
-    """A path whose requests go to the engine of the model that they mean."""
+    """A path whose requests go to the engine of the model that they mean. turn: of another program's API."""
 
     route: Route
     relaying: Relaying
+    turn: Turn | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -116,40 +128,52 @@ class RelayEndpoint:
             return await read_form(receive, room, scope)
         return await read_json(receive, room, declared_size(scope))
 
-    async def _answer(self, scope: Scope, body: ClientJson, room: Room, ends: tuple[Responder, Account]) -> None:
+    async def _answer(self, scope: Scope, body: ClientJson, room: Room, ends: _Ends) -> None:
         patience, (responder, account) = Patience.of(scope), ends
-        key = account.key
-        entry = await self.relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
+        relaying, key, said, entered = self.relaying, account.key, body, None
+        if self.turn is not None:
+            entered = await body.work(partial(Entered.of, self.turn, body, account, relaying.registry))
+            body = entered.body
+        entry = await relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
-        service = self.relaying.services(entry)
+        service = relaying.services(entry)
         service.check(self.route.path, entry.id)
-        if self.relaying.capturing is not None:
-            await self.relaying.capturing.begin(scope, account, body, responder)
-        with self.relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request:
-            ready = await _unless_cancelled(request, self._ready(request, (entry, service), body, room, key))
-            acquire = partial(self.relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
-            if patience is not None:
-                acquire = partial(patience.while_it_lasts, acquire)
+        if relaying.capturing is not None:
+            await relaying.capturing.begin(scope, account, said, responder)
+        asked = _Asked(entry, service, body, entered, key)
+        with (
+            relaying.inflight.entered(entry.id, self.route.path, stream=account.stream) as request,
+            granted(relaying.wishing, entry, entered, key),
+        ):
+            if entered is not None and entered.turned.wishes:
+                await _unless_cancelled(request, relaying.wishing.before(entry, entered.turned.wishes, key))
+            if entered is not None and entered.loads_only:
+                acquire = _within(patience, partial(relaying.pool.acquire, entry.id))
+                loading = only_loaded(entered, entry, relaying.wishing, acquire, ends)
+                return await _unless_cancelled(request, loading)
+            ready = await _unless_cancelled(request, self._ready(request, asked, room))
+            acquire = partial(relaying.pool.acquire, entry.id, ready.affinity, self._wait(request, responder))
+            acquire = _within(patience, acquire)
             limit, prepared = limit_of(entry.requests, entry.id), ready.prepared
             job = Job(request, acquire, _plan(prepared, key), prepared, ready.body, self.route.api, account, limit)
+            if entered is not None and entered.turned.shortens:
+                job.shortening = Shortening(ready.body, partial(self._again, job, asked))
             await self._cancellable(job, responder)
 
-    async def _ready(
-        self,
-        request: InflightRequest,
-        asked_of: tuple[ModelEntry, Service],
-        body: ClientJson,
-        room: Room,
-        key: Key | None,
-    ) -> _Ready:
+    def _again(self, job: Job, asked: _Asked, body: ClientJson) -> None:
+        """Have a job ask for another body."""
+        job.body, job.prepared = body, self._prepared(body, asked)[0]
+        job.plan = outgoing_request(kind_of(job.prepared.path), job.prepared.asked)
+
+    async def _ready(self, request: InflightRequest, asked: _Asked, room: Room) -> _Ready:
         """Return the request with all that it names by an address, and as the engine gets it."""
-        entry, service = asked_of
+        entry, body = asked.entry, asked.body
         if not self.route.is_form:
             with request.fetches():
                 body = await self.relaying.media.put_in(body, room, files=has_media_folder(entry.options))
-        prepared, asked = await body.work(partial(self._prepared, body, entry, service, key))
+        prepared, said = await body.work(partial(self._prepared, body, asked))
         several = entry.policy.replicas_max > 1
-        return _Ready(body, prepared, await body.work(partial(affinity_of, asked, body.heads)) if several else None)
+        return _Ready(body, prepared, await body.work(partial(affinity_of, said, body.heads)) if several else None)
 
     async def _cancellable(self, job: Job, responder: Responder) -> None:
         """Answer, or report that the request was cancelled."""
@@ -168,31 +192,33 @@ class RelayEndpoint:
             if refused := responder.refused or job.refused:
                 job.account.refused(*refused)
 
-    def _prepared(
-        self, body: ClientJson, entry: ModelEntry, service: Service, key: Key | None
-    ) -> tuple[Prepared, Mapping[str, object]]:
+    def _prepared(self, body: ClientJson, asked: _Asked) -> tuple[Prepared, Mapping[str, object]]:
         """Return the request for the engine, and the client's fields, as filters and other servers' names leave them.
 
         Raises InvalidRequest for a parameter that is out of bounds, MediaUrlRefused.
         """
+        entry = asked.entry
         if entry.filters:
-            text, asked = entry.filters.apply(body.text, body.fields)
-            body = replace(body, text=text, fields=asked)
-        if service.plain:
-            prepared = sent_as_it_is(self.route, body, entry, service, counted=key is not None)
+            text, fields = entry.filters.apply(body.text, body.fields)
+            body = replace(body, text=text, fields=fields)
+        if asked.service.plain:
+            prepared = sent_as_it_is(self.route, body, entry, asked.service, counted=asked.key is not None)
         else:
-            body, prepared = self._in_its_own_way(body, entry)
+            body, prepared = self._in_its_own_way(body, entry, asked.entered)
         if not self.route.is_form:
             check_sent(body, prepared.body, prepared.asked, files=has_media_folder(entry.options))
         return prepared, body.fields
 
-    def _in_its_own_way(self, body: ClientJson, entry: ModelEntry) -> tuple[ClientJson, Prepared]:
+    def _in_its_own_way(
+        self, body: ClientJson, entry: ModelEntry, entered: Entered | None
+    ) -> tuple[ClientJson, Prepared]:
         """Return the request with the model's defaults, and as llama-server gets it."""
         if self.route.is_form:  # its fields are texts, whose form the engine judges
             body = _with(body, entry.requests.missing_in_form(body.fields))
         elif self.route.generates or self.route.prompts:
-            body = _fitted(body, entry.requests)
-        return body, self.relaying.tool_calls.prepare(self.route.path, body, entry)
+            body = _fitted(body if entered is None else entered.with_defaults(body, entry), entry.requests)
+        calls, path = self.relaying.tool_calls, self.route.path
+        return body, calls.prepare(path, body, entry) if entered is None else entered.prepared(calls, body, entry)
 
     def _wait(self, request: InflightRequest, responder: Responder) -> Wait | None:
         """Return the way to wait for an engine, where the client can hear something meanwhile."""
@@ -210,7 +236,10 @@ class RelayEndpoint:
                 again = False
                 job.folding = None
             except AskAgain as why:
-                await _keep(job, why, responder)
+                await keep(job, why, responder)
+            except TooLong as why:
+                assert job.shortening is not None  # it has said so
+                await job.shortening.shorten(why.exceeded)
 
     async def _try(self, job: Job, responder: Responder, *, again: bool) -> None:
         """Answer from one engine. Raise _TryAgain where it died before the client had a byte."""
@@ -221,7 +250,7 @@ class RelayEndpoint:
         try:
             if not responder.said and not job.has_kept:
                 check_spent(job.account.key)
-            await (_ask if job.limit is None else _ask_within)(job, lease, responder)
+            await ask(job, lease, responder)
         except (EngineUnreachable, StreamBroken) as error:
             if said := job.broken_by(error):
                 lease.note_broken(said)
@@ -244,6 +273,10 @@ class RelayEndpoint:
         job.account.failed(error, in_stream=True)
         _, envelope, _ = self.relaying.render_error(error)
         await responder.end(job.filtered.ending(json.loads(envelope)["error"]))
+
+
+def _within(patience: Patience | None, acquire: Acquire) -> Acquire:
+    return acquire if patience is None else partial(patience.while_it_lasts, acquire)
 
 
 def _with(body: ClientJson, fields: Mapping[str, object]) -> ClientJson:
@@ -271,76 +304,7 @@ def _plan(prepared: Prepared, key: Key | None) -> OutgoingRequest:
     return plan if key is None else plan.telling(prepared.asked)
 
 
-async def _ask(job: Job, lease: Lease, responder: Responder) -> None:
-    if job.prepared.native:
-        await check_ending(lease.client, job.prepared.path, job.body)
-    path, payload = await job.question(lease.client)
-    filtered = job.new_filter()
-    with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
-        job.request.is_heard_by(meter.so_far)
-        async with job.sent(lease.client, path, payload) as upstream:
-            answer = meter.hears(upstream, native=job.prepared.native)
-            if job.limit is not None:
-                job.limit.watches(answer)
-            await _answer(job, answer, filtered, responder)
-
-
-async def _ask_within(job: Job, lease: Lease, responder: Responder) -> None:
-    """Answer, but not for longer than the model allows. Raise TimeLimit where there is nothing to be ended."""
-    assert job.limit is not None  # who has none is not asked within it
-    try:
-        async with job.limit.running():
-            await _ask(job, lease, responder)
-    except TimeoutError:
-        if not responder.ended:
-            await _cut(job, job.limit, responder)
-
-
-async def _cut(job: Job, limit: Limit, responder: Responder) -> None:
-    """End an answer in the middle."""
-    ending, way = limit.end(), job.prepared.way
-    filtered = job.filtered or job.new_filter()
-    filtered.cut()
-    folding = job.folding = job.folding or job.plan.new_fold()
-    if folding is None:
-        await responder.comment(limit.why)
-        await responder.write(filtered.feed(ending))
-        await responder.end()
-    else:
-        folding.cut()
-        folding.feed(filtered.feed(ending) if way.looks else ending)
-        await folded(folding, responder, way.said)
-
-
-async def _answer(job: Job, upstream: EngineResponse, filtered: Filter, responder: Responder) -> None:
-    way = job.prepared.way
-    if job.folding is None:
-        job.folding = job.plan.new_fold()
-    is_stream = upstream.status == 200 and upstream.content_type == "text/event-stream"
-    if not is_stream and not job.prepared.native:
-        await pass_as_it_is(upstream, responder)
-    elif not is_stream:
-        await pass_whole(upstream, responder, way.answer if way.rewrites else None)
-    elif job.folding is None:
-        await stream_through(upstream, filtered, responder, job.heard)
-    else:
-        through = filtered if way.looks else None
-        await fold(upstream, job.folding, responder, through, way.said)
-
-
-async def _keep(job: Job, why: AskAgain, responder: Responder) -> None:
-    """Keep what the client keeps of an answer that is asked for once more."""
-    if not why.keeps:
-        job.folding = None
-    elif job.folding is not None:
-        job.folding.feed(why.before)
-        job.has_kept = True
-    elif why.before:
-        await responder.write(why.before)
-    job.prepared.way.again(why, goes_on=responder.said or job.has_kept)
-
-
-async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, object, _Ready]) -> _Ready:
+async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, object, _Result]) -> _Result:
     """Return the result of work for a request. Raise RequestCancelled where somebody cancels the request."""
     try:
         return await work
@@ -349,6 +313,21 @@ async def _unless_cancelled(request: InflightRequest, work: Coroutine[object, ob
         if error is None:
             raise
         raise error from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that means a model.
+
+    Attributes:
+        service: how its engine is asked. entered: how it came in by another program's API. key: its client's.
+    """
+
+    entry: ModelEntry
+    service: Service
+    body: ClientJson
+    entered: Entered | None
+    key: Key | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,8 @@ class RelayingProtocol(asyncio.Protocol):
 
     def _exchange(self, scope: Scope) -> Exchange:
         stays = self._place is Place.FULL and scope["http_version"] != OLD and self.parser.should_keep_alive()
-        asked = Asked(self._id, scope["method"], scope["path"], stays, self._expects)
+        expects = self._expects and scope["http_version"] != OLD  # which knows no interim answers
+        asked = Asked(self._id, scope["method"], scope["path"], stays, expects)
         return Exchange(asked, self.transport, self.flow, self._server.default_headers, self._on_response)
 
     def on_body(self, body: bytes) -> None:

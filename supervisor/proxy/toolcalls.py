@@ -87,10 +87,10 @@ class ToolCalls:
         self._unparsable: set[str] = set()
         self._facts: WeakKeyDictionary[EngineClient, TemplateFacts] = WeakKeyDictionary()
 
-    def prepare(self, path: str, request: ClientJson, entry: ModelEntry) -> Prepared:
-        """Return the request to the engine, and the watch over its answer. Raise InvalidRequest."""
+    def prepare(self, path: str, request: ClientJson, entry: ModelEntry, form: Form | None = None) -> Prepared:
+        """Return the request to the engine and the watch over its answer; form: of its API. Raise InvalidRequest."""
         body, asked = request.text, request.fields
-        form = _form_of(path)
+        form = form or _form_of(path)
         if form is None:
             return Prepared(path, body, asked)
         mode = asked_mode(asked, entry.tool_calls, self._default())
@@ -103,7 +103,7 @@ class ToolCalls:
         limited = path != CHAT_PATH and entry.requests.max_seconds is not None
         always = form.always or thoughts or limited
         if mode == "off":
-            return plainly(path, request, always=always, thoughts=thoughts)
+            return plainly(path, request, always=always, thoughts=thoughts, form=form)
         chat = form.chat(asked) if not request.opaque else None
         if chat is None:
             return Prepared(path, body, asked)
@@ -172,14 +172,16 @@ class Prepared:
     native: bool = True
 
 
-def plainly(path: str, request: ClientJson, *, always: bool | None = None, thoughts: bool = False) -> Prepared:
+def plainly(
+    path: str, request: ClientJson, *, always: bool | None = None, thoughts: bool = False, form: Form | None = None
+) -> Prepared:
     """Return the request to the engine where nothing is looked for in the answer.
 
     Args:
-        always: whether it is asked for a chat all the same; None: as the form has it.
+        always: whether it is asked for a chat all the same; None: as the form has it, which else is the path's.
         thoughts: a reply of nothing but thoughts is the answer.
     """
-    form, asked = _form_of(path), request.fields
+    form, asked = form or _form_of(path), request.fields
     wanted = form is not None and (form.always if always is None else always)
     chat = form.chat(asked) if form is not None and wanted and not request.opaque else None
     return (

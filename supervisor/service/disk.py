@@ -21,6 +21,7 @@ from supervisor.hub.threads import check_files
 from supervisor.hub.verify import verify_cached
 from supervisor.pool.pool import Pool
 from supervisor.service.pulls import Pulls, means, same_model
+from supervisor.system.shared import Shared
 
 Json = dict[str, Any]
 _ARRIVING = "it is being downloaded"
@@ -36,9 +37,13 @@ class Disk:
         self._registry = registry
         self._pool = pool
         self._pulls = pulls
+        self._lists = Shared[list[Json]]()
 
     async def models(self) -> list[Json]:
         """Every model on disk: of the hub's cache, what of it is unfinished, and what other programs keep."""
+        return await self._lists.get(self._list)
+
+    async def _list(self) -> list[Json]:
         cached = await asyncio.to_thread(self._hub.scan)
         used = self._paths_in_use()
         mine = [_shown(one, used) for one in cached]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from supervisor.errors import EngineNotFound
 from supervisor.llamacpp.install import InstallRequest
 from supervisor.llamacpp.progress import Progress, Report
 from supervisor.llamacpp.store import EngineStore, Manifest
+from supervisor.system.shared import Shared
 
 Make = Callable[[InstallRequest, Report], Awaitable[Manifest]]
 """Installs one. Cancelling it ends the compilers."""
@@ -48,10 +50,11 @@ class Installed:
 
     store: EngineStore
     make: Make
+    _lists: Shared[dict[str, Any]] = field(default_factory=Shared)
 
     async def all(self) -> dict[str, Any]:
         """Return `EngineList` as JSON."""
-        return await asyncio.to_thread(self._all)
+        return await self._lists.get(partial(asyncio.to_thread, self._all))
 
     async def choose(self, name: str) -> dict[str, Any]:
         """Use the one of this name from now on; return all. Raises EngineNotFound."""

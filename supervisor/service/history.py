@@ -62,6 +62,7 @@ class History:
         self._writing: list[tuple[Future[None], int]] = []
         self._unwritten = 0  # records that the thread had not written at the last look
         self._thread = ThreadPoolExecutor(1, "history")
+        self._turn = asyncio.Semaphore(1)  # of clients' questions
         self._told = self._forgotten = float("-inf")
         self.dropped = 0
 
@@ -80,7 +81,14 @@ class History:
             self._timer = asyncio.get_running_loop().call_later(_PAUSE_S, self._hand_over)
 
     async def ask(self, question: Callable[[HistoryTable], T]) -> T:
-        """Answer a question by what is written, and by what is pending. Raises StoreUnusable."""
+        """Answer a client's question by what is written, and by what is pending. Raises StoreUnusable.
+
+        One after the other: what is written, and the daemon's own questions, wait for one of them at most.
+        """
+        async with self._turn:
+            return await self._asked(question)
+
+    async def _asked(self, question: Callable[[HistoryTable], T]) -> T:
         self._hand_over()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, question, self._table)
@@ -90,7 +98,7 @@ class History:
     async def answered(self, model: str) -> list[Spent]:
         """Return what the newest requests of a model took, newest first; nothing where that cannot be read."""
         try:
-            found = await self.ask(lambda table: table.requests(Wanted(model=model, status=200), MOST))
+            found = await self._asked(lambda table: table.requests(Wanted(model=model, status=200), MOST))
         except StoreUnusable as error:
             _log.warning("history_unreadable", reason=error.message)
             return []
@@ -146,7 +154,7 @@ class History:
     def _told_of_errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:  # also what no column holds
             _log.warning("history_unwritten", reason=str(error))
 
     def _drop(self) -> None:

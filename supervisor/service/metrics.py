@@ -19,6 +19,7 @@ from supervisor.proxy.counts import Counts
 from supervisor.service.enginemetrics import EngineMetrics
 from supervisor.service.status import ModelStatus
 from supervisor.service.tallies import Tallies
+from supervisor.system.shared import Shared
 
 _LAG_EVERY_S = 1.0
 
@@ -28,10 +29,13 @@ Family = CounterMetricFamily | GaugeMetricFamily
 
 @dataclass(frozen=True)
 class Looked:
-    """What a scrape looks at; each a function that returns what is at the moment."""
+    """What a scrape looks at; each a function that returns what is at the moment.
+
+    `machine`: as it was at the last look, if there was one.
+    """
 
     statuses: Callable[[], Iterable[ModelStatus]]
-    machine: Callable[[], Machine]
+    machine: Callable[[], Machine | None]
     calls: Callable[[], Mapping[str, Counts]]
     inflight: Callable[[], int]
     dropped: Callable[[], int]
@@ -44,13 +48,19 @@ class Metrics:
         self._engines = engines
         self._registry = tallies.registry
         self._lag = _Lag()
-        self._registry.register(_Present(looked, self._lag, engines))
+        self._looked = looked
+        self._pages = Shared[bytes]()
         ProcessCollector(registry=self._registry)
 
     async def text(self) -> bytes:
         """Return the page."""
+        return await self._pages.get(self._made)
+
+    async def _made(self) -> bytes:
+        """Look at what is, then write the page in a thread: one of many models would hold the loop up."""
         await self._engines.look()
-        return generate_latest(self._registry)  # type: ignore[no-any-return, no-untyped-call]  # the library has no types here
+        present = [*_present(self._looked, self._lag), *self._engines.families()]
+        return await asyncio.to_thread(_written, _Page(self._registry, present))
 
     def start(self) -> None:
         """Begin to watch the loop."""
@@ -62,35 +72,44 @@ class Metrics:
         self._engines.close()
 
 
-class _Present(Collector):
-    """What is at the moment of a scrape."""
+class _Page(Collector):
+    """What was counted, and what is at the moment of a scrape."""
 
-    def __init__(self, looked: Looked, lag: _Lag, engines: EngineMetrics) -> None:
-        self._looked = looked
-        self._lag = lag
-        self._engines = engines
+    def __init__(self, counted: Collector, present: Iterable[Family]) -> None:
+        self._counted = counted
+        self._present = present
 
     def collect(self) -> Iterator[Any]:
-        """Yield a family for each metric that is looked at."""
-        statuses = list(self._looked.statuses())
-        devices = list(_devices(self._looked.machine()))
-        rows: dict[Metric, Rows] = {
-            metrics.MODEL_STATE: [((one.id, one.state), 1) for one in statuses],
-            metrics.SLOTS: [((one.id,), one.n_slots) for one in statuses if one.n_slots],
-            metrics.LEASES: [((one.id,), one.leases) for one in statuses],
-            metrics.WAITING: [((one.id,), one.waiting) for one in statuses],
-            metrics.RSS: [((one.id,), one.rss_bytes) for one in statuses if one.rss_bytes],
-            metrics.MEMORY: [row for one in statuses for row in _memory(one)],
-            metrics.DEVICE_TOTAL: [((name,), total) for name, total, _ in devices],
-            metrics.DEVICE_FREE: [((name,), free) for name, _, free in devices],
-            metrics.TOOL_CALLS: list(_calls(self._looked.calls())),
-            metrics.INFLIGHT: [((), self._looked.inflight())],
-            metrics.HISTORY_DROPPED: [((), self._looked.dropped())],
-            metrics.LOOP_LAG: [((), self._lag.take())],
-        }
-        for metric, values in rows.items():
-            yield _family(metric, values)
-        yield from self._engines.families()
+        """Yield every family."""
+        yield from self._counted.collect()
+        yield from self._present
+
+
+def _written(page: Collector) -> bytes:
+    return generate_latest(page)  # type: ignore[no-any-return, no-untyped-call]  # the library has no types here
+
+
+def _present(looked: Looked, lag: _Lag) -> Iterator[Family]:
+    """Yield a family for each metric that is looked at."""
+    statuses = list(looked.statuses())
+    machine = looked.machine()
+    devices = [] if machine is None else list(_devices(machine))
+    rows: dict[Metric, Rows] = {
+        metrics.MODEL_STATE: [((one.id, one.state), 1) for one in statuses],
+        metrics.SLOTS: [((one.id,), one.n_slots) for one in statuses if one.n_slots],
+        metrics.LEASES: [((one.id,), one.leases) for one in statuses],
+        metrics.WAITING: [((one.id,), one.waiting) for one in statuses],
+        metrics.RSS: [((one.id,), one.rss_bytes) for one in statuses if one.rss_bytes],
+        metrics.MEMORY: [row for one in statuses for row in _memory(one)],
+        metrics.DEVICE_TOTAL: [((name,), total) for name, total, _ in devices],
+        metrics.DEVICE_FREE: [((name,), free) for name, _, free in devices],
+        metrics.TOOL_CALLS: list(_calls(looked.calls())),
+        metrics.INFLIGHT: [((), looked.inflight())],
+        metrics.HISTORY_DROPPED: [((), looked.dropped())],
+        metrics.LOOP_LAG: [((), lag.take())],
+    }
+    for metric, values in rows.items():
+        yield _family(metric, values)
 
 
 def _family(metric: Metric, rows: Rows) -> Family:
@@ -101,8 +120,10 @@ def _family(metric: Metric, rows: Rows) -> Family:
     return found
 
 
-def _devices(machine: Machine) -> Iterator[tuple[str, int, int]]:
-    """Yield name, total and free bytes of each device, the host last."""
+def _devices(machine: Machine | None) -> Iterator[tuple[str, int, int]]:
+    """Yield name, total and free bytes of each device, the host last; nothing before the first look at them."""
+    if machine is None:
+        return
     for one in machine.devices:
         yield one.name, one.total_bytes, one.free_bytes
     yield HOST, machine.host.total_bytes, machine.host.available_bytes

@@ -20,6 +20,7 @@ from supervisor.core.text.linecutter import LineCutter
 from supervisor.system import processes, records
 
 _DRAIN_S = 1.0  # how long output may trickle in and forked processes may die after the exit
+_LAST_LOOKS = 4  # rounds of the loop after that: a process that was not let run has not read what is in the pipes
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ class _Output(asyncio.SubprocessProtocol):
         transport = cast(asyncio.SubprocessTransport, self._transport)
         self._returncode = cast(int, transport.get_returncode())
         processes.signal_session(transport.get_pid(), signal.SIGKILL)
-        asyncio.get_running_loop().call_later(_DRAIN_S, self._finish)
+        asyncio.get_running_loop().call_later(_DRAIN_S, self._look, _LAST_LOOKS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Take note that the process is reaped and all pipes are at their end; what it forked may be dying still."""
@@ -188,6 +189,13 @@ class _Output(asyncio.SubprocessProtocol):
         if not self._over and processes.session_members(pid):
             processes.signal_session(pid, signal.SIGKILL)
             asyncio.get_running_loop().call_later(0.005, self.connection_lost, exc)
+        else:
+            self._finish()
+
+    def _look(self, more: int) -> None:
+        """Let the loop read what is there, so many times, and finish."""
+        if more:
+            asyncio.get_running_loop().call_soon(self._look, more - 1)
         else:
             self._finish()
 

@@ -66,8 +66,9 @@ def test_every_page_may_ask_models_and_manages_nothing() -> None:
             found = daemon.http.options("/v1/chat/completions", headers=asked)
             assert (found.status_code, found.headers["access-control-allow-origin"]) == (204, origin)
             assert daemon.http.post("/v1/chat/completions", json=CHAT, headers={"origin": origin}).status_code == 404
-            found = daemon.http.options("/api/v1/models/unload", headers=asked)
-            assert (found.status_code, "access-control-allow-origin" in found.headers) == (managed, managed == 204)
+            for path in ("/api/v1/models/unload", "/api/generate", "/api/v0/chat/completions"):
+                found = daemon.http.options(path, headers=asked)
+                assert (found.status_code, "access-control-allow-origin" in found.headers) == (managed, managed == 204)
 
 
 def test_the_daemon_proves_itself_without_a_key_to_who_may_read_its_endpoint_file() -> None:

@@ -92,7 +92,8 @@ async def ask(method: str, path: str, body: Iterator[bytes], *headers: tuple[byt
     }
     await APP(scope, receive, send)
     shown = json.loads(b"".join(message.get("body", b"") for message in sent) or b"{}")
-    return (sent[0]["status"], shown.get("error", shown)), taken
+    error = shown.get("error", shown)
+    return (sent[0]["status"], error if isinstance(error, dict) else shown), taken
 
 
 def routes() -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import stat
@@ -13,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from supervisor.api.captures import told
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home, wait_until
 
 pytestmark = pytest.mark.engine
@@ -327,3 +329,16 @@ def test_streams_side_by_side_are_not_mixed_up(daemon: RunningDaemon) -> None:
     found = captured(daemon, 8)
     assert {one["request"]["messages"][0]["content"] for one in found} == {f"hello {n}" for n in range(8)}
     assert all(one["answer"]["choices"][0]["finish_reason"] == "length" for one in found)
+
+
+def test_what_clients_have_said_is_written_in_a_thread() -> None:
+    """It may be megabytes, of which the loop would serve nobody else."""
+    threads: list[threading.Thread] = []
+
+    def answer() -> dict[str, Any]:
+        threads.append(threading.current_thread())
+        return {"a": 1}
+
+    answered = asyncio.run(told(answer))
+    assert (answered.body, answered.headers["cache-control"]) == (b'{"a":1}', "no-store")
+    assert threading.main_thread() not in threads

@@ -119,3 +119,21 @@ def test_a_look_is_new_after_every_change_and_after_a_while() -> None:
     now[0] += 2
     assert looks.now().since(first) == looks.now().since(second)
     assert '"state": "ready"' in looks.now().since(second)
+
+
+def test_a_reader_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def go() -> set[asyncio.Task[object]]:
+        async with PoolBench("none", tmp_path / "none.gguf", tmp_path).pool() as pool:
+            with bench_of(pool) as bench:
+                heard = bench.feed.events()
+                await anext(heard)
+                before = asyncio.all_tasks()
+                reading = asyncio.ensure_future(anext(heard))
+                for _ in range(3):  # until it waits
+                    await asyncio.sleep(0)
+                reading.cancel()
+                await asyncio.wait({reading})
+                await asyncio.sleep(0)
+                return asyncio.all_tasks() - before
+
+    assert asyncio.run(go()) == set()

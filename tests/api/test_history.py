@@ -284,15 +284,25 @@ def test_a_summary_of_what_a_filter_leaves(daemon: RunningDaemon, agent: str) ->
     assert sum(found["over_time"]["requests"]) == 3
 
 
-def test_a_table_for_a_spreadsheet_has_no_formula(daemon: RunningDaemon, agent: str) -> None:
-    daemon.http.post(CHAT, json=said("hello", "nobody"), headers={"user-agent": "=cmd()"})
-    (one,) = ended(daemon, "=cmd()")
+@pytest.mark.parametrize(
+    ("client", "shown"),
+    [
+        ("=cmd()", "'=cmd()"),
+        ("a;=cmd();-1", "a;'=cmd();'-1"),
+        ("a|@x", "a|'@x"),
+        ("Mozilla/5.0 (a; b) c=d", "Mozilla/5.0 (a; b) c=d"),
+    ],
+    ids=["at its beginning", "where some cut at semicolons", "or at bars", "a browser"],
+)
+def test_a_table_for_a_spreadsheet_has_no_formula(daemon: RunningDaemon, client: str, shown: str) -> None:
+    daemon.http.post(CHAT, json=said("hello", "nobody"), headers={"user-agent": client})
+    (one,) = ended(daemon, client)
     query = {"since": one["at"], "code": "model_not_found"}
     answer = daemon.http.get("/api/v1/history/export", params=query)
     assert answer.headers["content-type"].startswith("text/csv")
     (row,) = csv.DictReader(io.StringIO(answer.text))
     assert list(row) == list(one)
-    assert row["client"] == "'=cmd()"
+    assert row["client"] == shown
     assert (row["id"], row["status"], row["model"]) == (str(one["id"]), "404", "")
 
 

@@ -227,6 +227,28 @@ def test_a_client_that_wants_no_account_of_tokens_has_used_them(
     assert found["completion_tokens"] == 4
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/upstream/open-model/v1/messages"])
+@pytest.mark.parametrize("name", ["stop", "usage", "timings"])
+def test_a_tool_call_with_arguments_like_an_account_hides_no_tokens(
+    daemon: RunningDaemon, path: str, name: str
+) -> None:
+    """In Anthropic's own form arguments are JSON, in which a model could write what the engine tells of tokens."""
+    said = {"stop": False, "usage": {"output_tokens": 0}, "timings": {"predicted_n": 0}}[name]
+    schema = {
+        "type": "object",
+        "properties": {name: {"enum": [said]}},
+        "required": [name],
+        "additionalProperties": False,
+    }
+    tools = [{"name": "get_weather", "input_schema": schema}]
+    forced = {"tools": tools, "tool_choice": {"type": "any"}, "tool_calls": "off"}
+    with holder(daemon, f"{name}-{path.count('/')}", models=["open-*"]) as client:
+        answer = client.post(path, json={"model": "open-model", **SAID, **forced, "max_tokens": 64})
+        assert answer.json()["content"][-1]["input"] == {name: said}, answer.text
+        used = usage(daemon, f"{name}-{path.count('/')}")
+    assert used["prompt_tokens"] > 0 < used["completion_tokens"]
+
+
 @pytest.mark.parametrize(
     "more", [{"n_cmpl": 3}, {"n_cmpl": 3, "stream": True}, {"n": 1, "n_cmpl": 3, "stream": True}], ids=str
 )
@@ -417,3 +439,33 @@ def test_the_counts_are_in_the_file_once_the_daemon_has_ended(engine_binary: Pat
         (kept,) = json.loads((home / "keys.json").read_text())["keys"]
         assert kept["usage"] == [shown["requests"], shown["prompt_tokens"], shown["completion_tokens"]]
         assert shown["completion_tokens"] == 4
+
+
+def test_a_client_of_ollama_that_only_uses_models_changes_nothing_of_them(daemon: RunningDaemon) -> None:
+    """It is answered all the same: many clients always send how long a model is to stay, and a context."""
+    status = daemon.load("open-model")
+    asked = {"model": "open-model:latest", "messages": SAID["messages"], "stream": False}
+    with holder(daemon, "ollama", scopes=["infer"]) as client:
+        for wish in ({"keep_alive": 60}, {"keep_alive": 0}, {"options": {"num_ctx": 65536}}):
+            assert client.post("/api/chat", json={**asked, **wish}).json()["message"]["content"]
+        refused = client.post("/api/generate", json={"model": "open-model", "keep_alive": 0})
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+        assert client.post("/api/pull", json={"model": "owner/repo"}).json()["code"] == "forbidden"
+    after = daemon.model("open-model")
+    assert (after["pid"], after["expires_at"]) == (status["pid"], None)
+
+
+def test_tokens_of_ollama_s_paths_are_counted(daemon: RunningDaemon) -> None:
+    with holder(daemon, "counted", scopes=["infer"], models=["open-*"]) as client:
+        for path, more in {
+            "chat": {"messages": SAID["messages"]},
+            "generate": {"prompt": "hello", "raw": True},
+        }.items():
+            before = usage(daemon, "counted")["completion_tokens"]
+            body = {"model": "open-model", "stream": False, "options": {"num_predict": 4}, **more}
+            assert client.post(f"/api/{path}", json=body).json()["eval_count"] == 4
+            assert usage(daemon, "counted")["completion_tokens"] == before + 4
+        hidden = client.post("/api/chat", json={"model": "secret-model:latest", "messages": SAID["messages"]})
+        assert (hidden.status_code, hidden.json()["code"]) == (404, "model_not_found")
+        assert [one["name"] for one in client.get("/api/tags").json()["models"]] == ["open-model:latest"]
+        assert client.post("/api/show", json={"model": "secret-model"}).status_code == 404

@@ -22,7 +22,7 @@ from supervisor.core.routes import ASKED, ROUTES, SERVED
 from supervisor.service.keys import Keys
 from supervisor.store.keyfile import KeyFile
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
-from tests.support.routes import served_routes
+from tests.support.routes import code_of, served_routes
 
 PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 NUMBERS = {"slot": "0", "id": "1"}
@@ -173,7 +173,7 @@ class Locked:
 
     def code(self, method: str, path: str, name: str | None, **more: Any) -> tuple[int, str]:
         answer = self.ask(method, path, name, **more)
-        return answer.status_code, str(answer.json()["error"]["code"])
+        return answer.status_code, code_of(answer)
 
 
 def add(daemon: RunningDaemon, by: str | None, name: str, **rules: Any) -> str:

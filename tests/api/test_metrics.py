@@ -80,6 +80,13 @@ def test_every_row_of_the_table_is_there_with_its_kind_help_and_labels(daemon: R
     assert ours == {PREFIX + row.name for row in METRICS}
 
 
+def test_a_page_is_there_before_anybody_has_looked_at_the_machine(engine_binary: Path) -> None:
+    with scratch_home() as home, running_daemon(home, engine_binary, {}) as fresh:
+        families = scraped(fresh)
+    assert families[f"{PREFIX}requests_in_flight"].samples
+    assert not families[f"{PREFIX}device_total_bytes"].samples
+
+
 def test_a_row_that_the_page_lacks_is_noticed(daemon: RunningDaemon) -> None:
     families = scraped(daemon)
     assert faults(families, Metric("scratch", "gauge", "A scratch row.")) == ["scratch is not there"]
@@ -202,3 +209,11 @@ def test_no_label_has_a_word_of_a_prompt_or_a_key(daemon: RunningDaemon) -> None
     daemon.chat("talker", "pssst", user="pssst", max_tokens=1)
     daemon.chat("pssst", "pssst")
     assert "pssst" not in daemon.http.get("/metrics", headers={"user-agent": "pssst"}).text
+
+
+def test_the_first_scrape_may_come_before_anybody_looked_at_the_machine(engine_binary: Path) -> None:
+    with scratch_home() as home, running_daemon(home, engine_binary) as running:
+        found = scraped(running)
+        assert not found[f"{PREFIX}device_total_bytes"].samples
+        assert running.http.get("/api/v1/devices").status_code == 200
+        assert scraped(running)[f"{PREFIX}device_total_bytes"].samples

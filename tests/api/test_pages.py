@@ -32,6 +32,8 @@ LOOKS_ONLY = {
     *("/metrics", "/api/v1/history", "/api/v1/history/summary", "/api/v1/history/loads", "/api/v1/history/export"),
     *("/api/v1/history/{id}", "/api/v1/captures", "/api/v1/captures/{id}", "/api/v1/captures/export"),
     *("/ui", "/ui/{name}", "/api/v1/memory", "/api/v1/config", "/api/v1/engines"),
+    *("/api/version", "/api/tags", "/api/ps", "/api/blobs/{digest}"),
+    *("/api/v0/models", "/api/v0/models/{model:path}"),
     *("/api/v1/disk", "/api/v1/devices", "/api/v1/logs/level"),
 }
 """What GET does not change anything, but what is known of the machine."""

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from supervisor.core.routes import ASKED, SERVED
+from supervisor.core.routes import ASKED, ROUTES, SERVED
 from tests.support.daemon import RunningDaemon
 from tests.support.llama_source import llama_source
 from tests.support.patience import PATIENCE
@@ -99,7 +99,8 @@ def steady(value: Any) -> Any:
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    "path", sorted(path for path, route in SERVED.items() if not route.is_form and route.path in OF_LLAMA)
+    "path",
+    sorted(path for route in ROUTES for path in route.names if not route.is_form and route.path in OF_LLAMA),
 )
 def test_a_path_answers_as_the_engine_does(daemon: RunningDaemon, path: str) -> None:
     daemon.load("talker")
@@ -133,7 +134,7 @@ def counted(event: Any) -> Any:
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    "path", sorted(path for path, route in SERVED.items() if route.generates and not route.is_form)
+    "path", sorted(path for route in ROUTES for path in route.names if route.generates and not route.is_form)
 )
 def test_a_path_streams_as_the_engine_does(daemon: RunningDaemon, path: str) -> None:
     """What hears needs another model; its streams are compared in test_transcriptions.py."""

@@ -76,6 +76,30 @@ def gated(engine_binary: Path, tmp_path: Path, talker: Path) -> Iterator[Gated]:
         yield found
 
 
+@pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
+def test_a_client_of_ollama_hears_lines_without_text(gated: Gated, path: str) -> None:
+    asked: dict[str, Any] = CHAT if path == "/api/chat" else {"prompt": "Hi"}
+    with gated.daemon.http.stream("POST", path, json={"model": "talker", **asked}) as answer:
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-ndjson")
+        lines = answer.iter_lines()
+        waiting = json.loads(next(lines))
+        assert not waiting["done"]
+        gated.open()
+        told = [waiting, *map(json.loads, lines)]
+    said = [line["message"]["content"] if path == "/api/chat" else line["response"] for line in told]
+    assert (said[0], "".join(said), told[-1]["done"]) == ("", HELLO, True)
+
+
+def test_a_load_that_fails_ends_the_lines_of_a_client_of_ollama(gated: Gated) -> None:
+    with gated.daemon.http.stream("POST", "/api/chat", json={"model": "talker", **CHAT}) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        gated.open(fail=True)
+        *_, last = map(json.loads, lines)
+    assert isinstance(last["error"], str)
+    assert last["code"] == "launch_option_refused"
+
+
 def data(lines: Iterator[str]) -> list[str]:
     return [line.removeprefix("data: ") for line in lines if line.startswith("data: ")]
 

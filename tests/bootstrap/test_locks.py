@@ -18,6 +18,8 @@ from tests.bootstrap.conftest import ROOT, uv_folder
 
 PIN = re.compile(r"(?m)^([a-z0-9-]+)==([^\s;]+)( ; [^\\]+)? \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)")
 
+EXTRA = ROOT / "supervisor" / "cli" / "localai"  # the only folder that may import what the extra [localai] brings
+
 
 def pins(kind: str) -> dict[tuple[str, str], frozenset[str]]:
     """(package, version) -> the hashes of its files."""
@@ -27,41 +29,51 @@ def pins(kind: str) -> dict[tuple[str, str], frozenset[str]]:
     return found
 
 
-def test_the_development_lock_contains_the_runtime_lock() -> None:
-    development = pins("dev")
-    assert all(development.get(pin) == hashes for pin, hashes in pins("runtime").items())
+def normalised(name: str) -> str:
+    """A package's name as locks spell it."""
+    return re.sub("[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("kind", ["runtime", "dev"])
+@pytest.mark.parametrize(("inner", "outer"), [("runtime", "localai"), ("localai", "dev")])
+def test_a_lock_contains_the_smaller_one(inner: str, outer: str) -> None:
+    larger = pins(outer)
+    assert all(larger.get(pin) == hashes for pin, hashes in pins(inner).items())
+
+
+@pytest.mark.parametrize("kind", ["runtime", "localai", "dev"])
 def test_every_dependency_is_locked(kind: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     groups = project["dependency-groups"]
     development = [one for one in groups["dev"] if isinstance(one, str)] + groups["docs"]
     assert {"include-group": "docs"} in groups["dev"]
-    asked = project["project"]["dependencies"] + (development if kind == "dev" else [])
-    names = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in asked}
+    extras = project["project"]["optional-dependencies"]
+    chosen = {"runtime": [], "localai": ["localai"], "dev": list(extras)}[kind]
+    further = [one for extra in chosen for one in extras[extra]]
+    asked = project["project"]["dependencies"] + further + (development if kind == "dev" else [])
+    names = {normalised(re.split(r"[^A-Za-z0-9_.-]", requirement)[0]) for requirement in asked}
     assert names <= {name for name, _ in pins(kind)}
 
 
-def imported() -> dict[str, str]:
-    """The modules of other projects that the program imports, anywhere in a file, with one file each."""
-    found: dict[str, str] = {}
+def imported() -> set[tuple[str, Path]]:
+    """The modules of other projects that the program imports, anywhere in a file, with the folder of the file."""
+    found: set[tuple[str, Path]] = set()
     for path in (ROOT / "supervisor").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            found |= {name.partition(".")[0]: path.name for name in names}
-    return {name: place for name, place in found.items() if name not in {*sys.stdlib_module_names, "supervisor"}}
+            found |= {(name.partition(".")[0], path.parent) for name in names}
+    return {(name, place) for name, place in found if name not in {*sys.stdlib_module_names, "supervisor"}}
 
 
 def test_the_program_imports_nothing_that_only_its_tests_have() -> None:
-    locked = {name for name, _ in pins("runtime")}
+    locked = {kind: {name for name, _ in pins(kind)} for kind in ("runtime", "localai")}
     providers = packages_distributions()
     modules = imported()
-    assert len(modules) >= 10, "imports are not found any more"
-    for module, place in modules.items():
-        packages = {re.sub("[-_.]+", "-", name).lower() for name in providers[module]}
-        assert packages & locked, f"{place} imports {module}"
+    assert len({name for name, _ in modules}) >= 10, "imports are not found any more"
+    assert ("grpc", EXTRA) in modules
+    for module, place in modules:
+        packages = set(map(normalised, providers[module]))
+        assert packages & locked["localai" if place == EXTRA else "runtime"], f"{place} imports {module}"
 
 
 @pytest.mark.full
@@ -72,6 +84,6 @@ def test_making_the_locks_again_changes_nothing(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, tmp_path)
     env = os.environ | {"PATH": f"{uv_folder()}:{os.environ['PATH']}"}
     subprocess.run([tmp_path / "bin" / "lock"], env=env, check=True)
-    for kind in ("runtime", "dev"):
+    for kind in ("runtime", "localai", "dev"):
         again = (tmp_path / "requirements" / f"{kind}.txt").read_text()
         assert again == (ROOT / "requirements" / f"{kind}.txt").read_text()

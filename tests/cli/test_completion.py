@@ -32,7 +32,7 @@ real = real_fixture
 @pytest.mark.parametrize(
     ("typed", "words", "files"),
     [
-        ("lo", ("load", "logs"), False),
+        ("lo", ("load", "localai-backend", "logs"), False),
         ("sta", ("start", "status"), False),
         ("help dev", ("devices",), False),
         ("nothing ", (), False),

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli.main import main
-from supervisor.cli.registry import VERBS, Registry, Verb
+from supervisor.cli.registry import VERBS, Registry, Verb, module_of
 from tests.cli.conftest import ROOT, Cli
 from tests.support.cli_page import page
 
@@ -65,6 +65,24 @@ def test_a_module_in_the_folder_is_a_verb(scratch: Registry, capsys: pytest.Capt
     assert capsys.readouterr().out == "hello Ada\n"
 
 
+@pytest.mark.parametrize("word", ["say-so", "say_so"])
+def test_a_verb_of_two_words_is_a_module_with_an_underscore(
+    scratch: Registry, tmp_path: Path, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    (greet,) = tmp_path.glob("*/greet.py")
+    greet.with_name("say_so.py").write_text(_GREET.replace('("hello",)', "()").replace("greet", "say-so"))
+    importlib.invalidate_caches()
+    assert list(scratch.records) == ["greet", "say-so"]
+    assert main([word, "Ada"], scratch) == 7
+    assert capsys.readouterr().out == "hello Ada\n"
+    assert "verbs/say_so.py" in page(scratch, "## The verbs\n")
+
+
+@pytest.mark.parametrize("word", ["--init--", "-greet", "greet-", "Greet", "__init__"])
+def test_what_only_looks_like_a_module_is_no_verb(scratch: Registry, word: str) -> None:
+    assert scratch.find(word) is None
+
+
 def test_help_has_its_line_its_alias_and_its_examples(scratch: Registry, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"], scratch)
@@ -103,9 +121,9 @@ def test_what_is_written_by_hand_is_kept(scratch: Registry) -> None:
 
 
 def test_the_records_that_are_cut_out_are_those_of_the_modules() -> None:
-    assert {name: importlib.import_module(f"supervisor.cli.verbs.{name}").VERB for name in VERBS.records} == (
-        VERBS.records
-    )
+    assert {
+        name: importlib.import_module(f"supervisor.cli.verbs.{module_of(name)}").VERB for name in VERBS.records
+    } == (VERBS.records)
 
 
 def test_a_record_that_is_not_written_with_literals_is_refused(tmp_path: Path, scratch: Registry) -> None:

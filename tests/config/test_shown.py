@@ -13,11 +13,12 @@ from supervisor.core.text.secrets import HIDDEN, shown_arguments
 
 SECRETS = """
 hub: {token: s3cret-token, endpoint: "https://me:s3cret@hub.example/x"}
-server: {api_keys: [s3cret-key]}
+server: {api_keys: [s3cret-key], tracing: {endpoint: "https://me:s3cret@collector.example/x"}}
 defaults: {env: {MY_PAT: s3cret, HTTPS_PROXY: "http://me:s3cret@proxy:3128", PLAIN: seen}}
 models:
   m:
     source: demo
+    filters: {set: {metadata: {at: ["http://me:s3cret@host/"]}}}
     env: {HTTP_AUTH: s3cret, SESSION_COOKIE: s3cret, PGPASS: s3cret, HF_TOKEN: s3cret}
     extra_args: [--some-token, s3cret, --other-key=s3cret, --seen, seen, --url, "http://me:s3cret@host/"]
 """
@@ -31,6 +32,8 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     }
     assert "s3cret" not in str(values)
     assert values["hub.token"] == HIDDEN
+    assert values["server.tracing"] == {"endpoint": "https://***@collector.example/x"}
+    assert values["models.m.filters"] == {"set": {"metadata": {"at": ["http://***@host/"]}}, "strip": []}
     assert values["models.m.env"]["PLAIN"] == "seen"
     assert values["models.m.extra_args"][3:5] == ["--seen", "seen"]
 

@@ -136,3 +136,11 @@ def test_a_cut_answer_says_so_once() -> None:
     assert captured(heard, 1000).answer_left_out == ("end",)
     assert captured(heard, 3).answer_left_out == ("end",)
     assert captured(heard, 1000).asked_left_out == ("texts",)
+
+
+def test_an_answer_in_lines_is_kept_as_one_object_without_the_images_of_its_request() -> None:
+    lines = b'{"message":{"content":"a"},"done":false}\n{"message":{"content":"b"},"done":true}\n'
+    asked = {"model": "m", "messages": [{"role": "user", "content": "look", "images": [PICTURE]}]}
+    found = kept(asked, lines, "application/x-ndjson", path="/api/chat")
+    assert json.loads(found.answer) == {"message": {"content": "ab"}, "done": True}
+    assert PICTURE[:100] not in found.asked

@@ -106,6 +106,23 @@ def test_a_summary_is_in_all_by_model_and_over_time() -> None:
     assert found["models"]["m"]["tokens_per_second"]["p50"] == pytest.approx(50.0)
 
 
+def test_a_summary_of_many_models_compares_no_two_of_their_names() -> None:
+    """In linear time: whoever may load files by path may have made up any number of models."""
+    compared: list[object] = []
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return str.__eq__(self, other)
+
+    found = summary([sample(0.0, Name(f"model-{number}")) for number in range(200)], 0.0, 60.0, 3)
+    assert len(found["models"]) == 200
+    assert len(compared) < 200
+
+
 def test_the_tokens_of_an_answer_are_where_it_was_written() -> None:
     long = replace(sample(5.0, first=5.0, seconds=45.0), completion_tokens=80)  # from 10 to 50
     assert summary([long], 0.0, 60.0, 3)["over_time"]["completion_tokens"] == [20, 40, 20]

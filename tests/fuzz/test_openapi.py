@@ -22,6 +22,7 @@ from supervisor.core.routes import ASKED as ASKED_PATHS
 from supervisor.core.routes import SERVED, UPSTREAM
 from tests.support.daemon import RunningDaemon, running_daemon, scratch_home
 from tests.support.patience import PATIENCE
+from tests.support.routes import code_of
 from tests.support.schemas import schema
 
 pytestmark = pytest.mark.engine
@@ -86,8 +87,11 @@ def at(case: Any, name: str, target: str) -> Any:
 
 
 def is_of_the_engine(answer: Any) -> bool:
-    """Whether the engine answered: it has 500 for much that is wrong with a request, and its own words for it."""
-    return bool(answer.json()["error"]["code"] == "engine_error")
+    """Whether the engine answered: it has 500 for much that is wrong with a request, and its own words for it.
+
+    Ollama's API has 500 for what does not fit, too.
+    """
+    return code_of(answer) in {"engine_error", "does_not_fit"}
 
 
 def calls(label: str, mode: GenerationMode) -> st.SearchStrategy[Any]:

@@ -107,23 +107,30 @@ def test_shards_on_disk_are_loaded_by_any_of_them(
 @pytest.mark.parametrize("how", ["unload", "delete", "leave"])
 def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, hub: LocalHub, talker: Path) -> None:
     hub.add("a/b", {"m-Q4_0.gguf": padded(talker, 4 << 20)})
-    hub.spoil(Fault("/storage/", method="GET", rate=4e5))
+    hub.spoil(Fault("/storage/", method="GET", rate=1e5))
     other: list[httpx.Response] = []
 
+    body = {"model": "chosen", "messages": [{"role": "user", "content": "Hello?"}]}
+    head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    host, port = daemon.url.removeprefix("http://").split(":")
+    leaving = socket.create_connection((host, int(port)), timeout=PATIENCE)
+
     def chat() -> None:
-        with httpx.Client(base_url=daemon.url, timeout=PATIENCE, trust_env=False) as http:
-            body = {"model": "chosen", "messages": [{"role": "user", "content": "Hello?"}]}
-            with contextlib.suppress(httpx.TimeoutException):
-                other.append(http.post("/v1/chat/completions", json=body, timeout=6 if how == "leave" else 60))
+        other.append(daemon.http.post("/v1/chat/completions", json=body))
 
     thread = threading.Thread(target=chat)
-    thread.start()
+    if how == "leave":
+        asked = json.dumps(body)
+        leaving.sendall(f"{head}Content-Length: {len(asked)}\r\n\r\n{asked}".encode())
+    else:
+        thread.start()
     wait_until(lambda: bool((daemon.model("chosen")["download"] or {}).get("done_bytes")), "bytes arrive")
     shown = daemon.model("chosen")
     assert shown["state"] == "reserved"
     assert shown["stage"] == "downloading"
     assert 0 < shown["progress"] < 1
     [worker] = workers(daemon)
+    leaving.close()
     if how == "unload":
         answer = daemon.http.post("/api/v1/models/unload", json={"model": "chosen"})
         assert answer.status_code == 200, answer.text
@@ -132,7 +139,8 @@ def test_a_load_is_called_off_within_a_second(how: str, daemon: RunningDaemon, h
         answer = daemon.http.delete("/api/v1/models", params={"model": "a/b:Q4_0"})
         assert answer.status_code == 200, answer.text
         assert not psutil.pid_exists(worker.pid), "the answer comes after its end"
-    thread.join()
+    if how != "leave":
+        thread.join()
     wait_until(lambda: not psutil.pid_exists(worker.pid), "the process has ended")
     assert bool(list((daemon.home / "hf").rglob("*.incomplete"))) == (how != "delete"), "what arrived is kept"
     wait_until(lambda: daemon.model("chosen")["download"] is None, "nothing is downloaded")

@@ -204,6 +204,11 @@ def test_a_client_that_was_not_told_to_go_on_is_not_late(client: Client) -> None
     assert client.status == 408
 
 
+def test_a_client_of_an_old_version_is_told_nothing_before_its_answer(client: Client) -> None:
+    client.server.data_received(HEAD.replace(b"/1.1", b"/1.0") + b"Expect: 100-continue\r\n\r\n")
+    assert not newest(client.server).waiting_for_100_continue
+
+
 def test_what_comes_behind_a_request_that_is_being_answered_has_time(client: Client) -> None:
     client.server.data_received(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /hea")
     client.clock.pass_to(1000)

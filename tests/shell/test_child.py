@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from supervisor.system import processes
 from supervisor.system.child import Child, ExitStatus, StopGrace
 from tests.shell.waiting import until, until_gone
+from tests.support.daemon import wait_until
 from tests.support.patience import PATIENCE
 
 pytestmark = [
@@ -53,6 +55,13 @@ async def spawn(argv: tuple[str, ...], lines: Lines, record_dir: Path | None = N
         on_stderr=lines.err.append,
         record_dir=record_dir,
     )
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def ended(child: Child) -> ExitStatus:
@@ -106,6 +115,17 @@ async def test_a_flood_is_drained_and_what_is_left_out_is_counted() -> None:
     assert len(told) + sum(int(line.split()[0][1:]) for line in left_out) == 100_000
     assert b"".join(lines.out) == b"y" * 3_000_000
     assert max(map(len, lines.out)) < 2_000_000, "memory is bounded by cutting endless lines"
+
+
+async def test_what_is_in_the_pipe_is_told_however_late_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's process may hold the output open for ever, and ours may not have been let run for seconds."""
+    monkeypatch.setattr("supervisor.system.child._DRAIN_S", 0.0)
+    lines = Lines()
+    program = "import os, sys; sys.stdout.write('y' * 60_000); sys.stdout.flush(); os.fork() or os.system('sleep 9')"
+    child = await spawn((sys.executable, "-I", "-S", "-c", program), lines)
+    wait_until(lambda: not is_alive(child.pid), "it has ended while the loop stood still")
+    assert str(await ended(child)) == "exit code 0"
+    assert b"".join(lines.out) == b"y" * 60_000
 
 
 async def test_a_burst_is_told_whole() -> None:

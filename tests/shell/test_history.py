@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fastapi import Request
+from starlette.types import Message
 from structlog.testing import capture_logs
 
-from supervisor.core.history.questions import Wanted
-from supervisor.core.history.records import Finished, LoadRecord
+from supervisor.api.history import pages, told
+from supervisor.core.history.questions import MOST_ROWS, Wanted
+from supervisor.core.history.records import Finished, LoadRecord, Spent
 from supervisor.core.schedule.events import Failure
 from supervisor.errors import StoreUnusable
 from supervisor.service.history import MOST_PENDING, History, Kept
 from supervisor.service.records import Records
 from supervisor.service.tallies import Tallies
-from supervisor.store.history import HistoryTable
+from supervisor.store.history import HistoryTable, Numbered
 from tests.store.test_history import load, request
 from tests.support.patience import PATIENCE
 
@@ -158,4 +164,66 @@ async def test_a_load_lasts_from_its_start_until_it_is_ready(path: Path) -> None
     found = [one for _, one in reversed(await history.ask(lambda table: table.loads("m", None, 10)))]
     assert [one.seconds for one in found] == [None, 2.5, None, None]
     assert (found[-1].code, found[-1].reason) == ("engine_crashed", "It crashed.")
+    history.close()
+
+
+async def test_clients_questions_take_turns_and_the_daemon_s_own_waits_for_one(path: Path) -> None:
+    table, order = HistoryTable.open(path), list[str]()
+    history = History(table, lambda: Kept(1, 100), Clock())
+    goes_on = threading.Event()
+
+    def asked(name: str, _: HistoryTable) -> str:
+        assert goes_on.wait(PATIENCE)
+        order.append(name)
+        return name
+
+    clients = [asyncio.ensure_future(history.ask(partial(asked, name))) for name in "abcd"]
+    await asyncio.sleep(0)
+    own = asyncio.ensure_future(history.answered("m"))
+    own.add_done_callback(lambda _: order.append("own"))
+    await asyncio.sleep(0)
+    clients[2].cancel()  # a client that has left is asked for no more
+    goes_on.set()
+    await asyncio.gather(own, *clients, return_exceptions=True)
+    assert order.index("own") < order.index("d")
+    assert [one for one in order if one != "own"] == ["a", "b", "d"]
+    history.close()
+
+
+async def test_what_no_column_holds_is_told(path: Path) -> None:
+    history = History(HistoryTable.open(path), lambda: Kept(1, 100), Clock())
+    with capture_logs() as logs:
+        history.add(replace(request(NOW), spent=Spent(prompt_tokens=1 << 64)))
+        assert await times(history) == []
+        history.add(request(NOW))
+        assert await times(history) == [NOW]
+    assert [one["event"] for one in logs] == ["history_unwritten"]
+    history.close()
+
+
+async def test_pages_are_written_by_the_thread_of_the_history(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of a thousand requests takes tens of milliseconds: on the loop, every stream would stand still."""
+    table, threads = HistoryTable.open(path), set[str]()
+    table.add([request(NOW - number) for number in range(MOST_ROWS + 1)], [load(NOW)])
+    history = History(table, lambda: Kept(1, 10 * MOST_ROWS), Clock())
+
+    class Seen(dict[str, object]):
+        def items(self) -> Any:
+            threads.add(threading.current_thread().name)
+            return super().items()
+
+    def write(found: list[Numbered], first: bool) -> str:
+        threads.add(threading.current_thread().name)
+        return f"{len(found)} {first}"
+
+    assert [page async for page in pages(history, Wanted(), write)] == [f"{MOST_ROWS} True", "1 False"]
+
+    async def stays() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    client = Request({"type": "http"}, stays)
+    answer = await told(client, history, lambda _: Seen(a=1))
+    assert (answer.body, answer.media_type) == (b'{"a":1}', "application/json")
+    assert {name.rpartition("_")[0] for name in threads} == {"history"}
     history.close()

@@ -86,7 +86,7 @@ def test_a_plan_is_what_the_engine_then_holds(bench: Bench, case: Case) -> None:
     plan = bench.plan(model, **options)
     assert plan["fits"], plan
     parts = by_device(plan)
-    found = bench.load(model, **options)
+    found = bench.load(model, **{"tensor_split": plan["tensor_split"], **options})  # free memory changes meanwhile
     for name, part in parts.items():
         told = found.on(name)
         for key in EXACT:

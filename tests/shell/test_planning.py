@@ -63,3 +63,21 @@ async def test_what_was_seen_does_not_change_under_a_plan() -> None:
     await some.look(NOBODY, again=True)
     assert some.sight is not sight
     assert sight.budgets == some.sight.budgets
+
+
+async def test_one_look_serves_all_who_asked_before_it() -> None:
+    """Probes take turns: who asks for the devices again and again must not hold up those who load."""
+    looks: list[bool] = []
+    goes_on = threading.Event()
+
+    def slow(again: bool, ours: object) -> Machine:
+        looks.append(again)
+        assert goes_on.wait(PATIENCE)
+        return machine(again, ours)
+
+    one = Lookout(slow, Rules)
+    tasks = [asyncio.ensure_future(one.look(NOBODY, again=again)) for again in (True, False) * 50]
+    await asyncio.sleep(0)
+    goes_on.set()
+    await asyncio.gather(*tasks)
+    assert sorted(looks) == [False, False, True, True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 
 import pytest
@@ -95,6 +96,15 @@ def test_the_variables_of_opentelemetry_count(monkeypatch: pytest.MonkeyPatch) -
         whole, _ = receiver.request("req_1")
     assert (whole.resource["service.name"], whole.resource["deployment.environment"]) == ("mine", "test")
     assert "service.version" in whole.resource
+
+
+def test_what_cannot_be_sent_keeps_nobody_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    exporter, gate = OtelExporter("http://127.0.0.1:9/v1/traces"), threading.Event()
+    end = exporter._provider.shutdown
+    monkeypatch.setattr(exporter._provider, "shutdown", gate.wait)
+    exporter.close()  # a collector that never answers would keep it waiting
+    gate.set()
+    end()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from supervisor.cli.registry import VERBS, Registry, Verb
+from supervisor.cli.registry import VERBS, Registry, Verb, module_of
 from tests.support.made import ROOT, Made
 
 PAGE = ROOT / "docs" / "cli.md"
@@ -45,8 +45,8 @@ def page(verbs: Registry, text: str) -> str:
     parts = {name: parts_of(verbs, name) for name in verbs.records}
     shared = shared_groups(parts.values())
     made = [
-        f"### {name}\n\n{_MADE.format(name=name)}\n{_section(verbs.records[name], parts[name], shared)}"
-        f"{_BY_HAND}\n{by_hand.get(name) or nothing}"
+        f"### {name}\n\n{_MADE.format(name=module_of(name))}\n{_section(verbs.records[name], parts[name], shared)}"
+        f"{_BY_HAND}\n{by_hand.get(module_of(name)) or nothing}"
         for name in verbs.records
     ]
     head = text[: text.index(_TABLE)]

@@ -100,6 +100,16 @@ def _continue(path: str, limit: str, *, upstream: bool = False) -> Case:
     return Case(path, {"prompt": "Hi", limit: LIMIT_TOKENS}, {"prompt": LONG}, start, upstream=upstream)
 
 
+def _lines(path: str, name: str = "", *, word: str = ENDLESS, **more: Any) -> Case:
+    """A request of Ollama's API; its question is a conversation or a prompt."""
+    limit = {"options": {"num_predict": LIMIT_TOKENS}}
+
+    def asked(text: str) -> dict[str, Any]:
+        return {"messages": _said(text)} if path == "/api/chat" else {"prompt": text}
+
+    return Case(path, {**asked("Hi"), **limit, **more}, asked(LONG), asked(word), name)
+
+
 CASES: Final[tuple[Case, ...]] = (
     _talk("/v1/chat/completions"),
     _talk("/v1/chat/completions", "with tools", tools=[{"type": "function", "function": _TOOL}]),
@@ -130,6 +140,15 @@ CASES: Final[tuple[Case, ...]] = (
     Case("/v1/chat/completions/control", {"id": "chatcmpl-none", "action": "reasoning_end"}),
     Case("/v1/responses/input_tokens", {"input": "Hi"}),
     Case("/v1/messages/count_tokens", {"messages": _said("Hi")}),
+    _lines("/api/chat"),
+    _lines("/api/chat", "with tools", tools=[{"type": "function", "function": _TOOL}]),
+    _lines("/api/generate"),
+    _lines("/api/generate", "raw", word=f"<|say:word:{ENDLESS}|>", raw=True),
+    Case("/api/embed", {"input": "Hi"}, {"input": TEXTS}),
+    Case("/api/embeddings", {"prompt": "Hi"}),  # one text, which is no longer than a batch
+    _talk("/api/v0/chat/completions"),
+    _continue("/api/v0/completions", "max_tokens"),
+    Case("/api/v0/embeddings", {"input": "Hi"}, {"input": TEXTS}),
 )
 
 _PHASES_HEAD = "| path | " + " | ".join(PHASES.values()) + " |\n|---|---|---|---|---|\n"

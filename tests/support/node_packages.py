@@ -18,7 +18,7 @@ from tests.support.lacking import lacking
 from tests.support.patience import PATIENCE
 
 _SOURCES = Path(__file__).parent / "node"
-_FILES = ("package.json", "package-lock.json", "battery.mjs", "retries.mjs")
+_FILES = ("package.json", "package-lock.json", "battery.mjs", "ollama.mjs", "retries.mjs")
 _OLDEST = 20  # Node's version that the SDKs take
 
 

@@ -41,6 +41,7 @@ MADE: tuple[Made, ...] = (
     metric_table.TABLE,
     grafana.FILE,
     parameter_table.TABLE,
+    parameter_table.OPTIONS,
     *reference_pages.PARTS,
     route_table.TABLE,
     *leaving.TABLES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
+import httpx
 from fastapi import APIRouter
 from starlette.routing import BaseRoute, Route
 
@@ -17,6 +18,13 @@ from supervisor.engines.kinds import service_of
 def served_routes() -> list[Route]:
     """The framework's routes, those of its routers too. Fails on a kind of route that is not known here."""
     return list(_flat(framework(cast(Any, None)).routes))
+
+
+def code_of(answer: httpx.Response) -> str:
+    """The code of an error, in the form of whichever API."""
+    said = answer.json()
+    error = said["error"]
+    return str(said["code"] if isinstance(error, str) else error["code"])
 
 
 def asked_paths() -> list[str]:

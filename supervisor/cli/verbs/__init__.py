@@ -1,6 +1,6 @@
 """The verbs of the command line: one module each, and nothing else is in this folder.
 
-A module `NAME.py` here is the verb NAME. It has
+A module `NAME.py` here is the verb NAME; `_` in it is `-` in the verb. It has
 
 - `VERB`, a `Verb` (`cli/registry`): its line in `--help`, description, examples, further names. Write it with literals
   only: `--help` reads it without importing the module.

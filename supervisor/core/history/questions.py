@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate, pairwise
+from operator import attrgetter
 from typing import Any, Final
 
 MOST_ROWS: Final = 1000
@@ -78,12 +79,15 @@ def summary(samples: Sequence[Sample], since: float, until: float, buckets: int)
     buckets: the parts of the time from `since` to `until`, all equally long. The tokens of an answer are in those in
     which it was written, everything else in that in which the request arrived.
     """
-    models = sorted({one.model for one in samples if one.model is not None})
+    models: dict[str, list[Sample]] = {}
+    for one in samples:
+        if one.model is not None:
+            models.setdefault(one.model, []).append(one)
     return {
         "since": since,
         "until": until,
         "all": _sums(samples),
-        "models": {model: _sums([one for one in samples if one.model == model]) for model in models},
+        "models": {model: _sums(models[model]) for model in sorted(models)},
         "over_time": _over_time(samples, since, until, buckets),
     }
 
@@ -106,7 +110,7 @@ def _over_time(samples: Sequence[Sample], since: float, until: float, buckets: i
 def _written(samples: Iterable[Sample], since: float, width: float, buckets: int) -> list[int]:
     """Return the tokens of answers in each part of the time; an answer comes evenly from its first token to its end."""
     found = [0.0] * buckets
-    for one in samples:
+    for one in filter(attrgetter("completion_tokens"), samples):
         begin, end = ((one.at + moment - since) / width for moment in (one.first or 0.0, one.seconds))
         end = max(end, begin + _LEAST_S)
         for part in range(max(int(begin), 0), min(int(end) + 1, buckets)):

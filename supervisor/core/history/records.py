@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 CLIENT_GONE: Final = 499
@@ -71,8 +71,8 @@ class Finished:
 
     def to_json(self) -> dict[str, Any]:
         """For programs (docs/rest.md)."""
-        told = asdict(self)
-        spent = told.pop("spent")
+        told = {name: getattr(self, name) for name in _OF_REQUEST}
+        spent = {name: getattr(self.spent, name) for name in _OF_SPENT}
         speeds = {
             "prompt_tokens_per_second": self.spent.prompt_tokens_per_second,
             "tokens_per_second": self.spent.tokens_per_second,
@@ -105,3 +105,7 @@ class LoadRecord:
 
 def _rate(tokens: int, ms: float | None) -> float | None:
     return tokens / ms * 1000 if ms and tokens > 0 else None
+
+
+_OF_SPENT: Final = tuple(one.name for one in fields(Spent))
+_OF_REQUEST: Final = tuple(one.name for one in fields(Finished) if one.name != "spent")

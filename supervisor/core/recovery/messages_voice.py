@@ -21,6 +21,7 @@ class MessagesVoice:
     """One answer; see `Voice`."""
 
     verbatim = False
+    comments = True
 
     def __init__(self) -> None:
         self._started = False

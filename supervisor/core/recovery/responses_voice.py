@@ -35,6 +35,7 @@ class ResponsesVoice:
     """One answer; see `Voice`. `asked`: what it repeats of the client's request, as `echoed` leaves it."""
 
     verbatim = False
+    comments = True
 
     def __init__(self, asked: Mapping[str, object]) -> None:
         self._asked = asked

@@ -104,7 +104,7 @@ class RecoveredStream:
             self._last = now
         elif now - self._last >= _KEEP_ALIVE_S:
             self._last = now
-            return _KEEP_ALIVE
+            return _KEEP_ALIVE if self._voice.comments else b""
         return out
 
     def ending(self, error: Mapping[str, object]) -> bytes:
@@ -123,7 +123,7 @@ class RecoveredStream:
 
     def _event(self, event: bytes) -> bytes:
         if not event.startswith(b"data:"):
-            return event + _END
+            return event + _END if self._voice.comments else b""
         data = event[5:].strip()
         if data == DONE.encode():
             return self._end()

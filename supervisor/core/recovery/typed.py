@@ -41,6 +41,7 @@ class Choice(TypedDict, total=False):
     delta: Delta
     message: Delta
     finish_reason: str | None
+    logprobs: Mapping[str, object] | None
 
 
 class PromptDetails(TypedDict, total=False):
@@ -59,10 +60,14 @@ class Usage(TypedDict, total=False):
 
 
 class Timings(TypedDict, total=False):
-    """The engine's own measurements, of which these count tokens."""
+    """The engine's own measurements: tokens and milliseconds."""
 
     cache_n: int
+    prompt_n: int
+    prompt_ms: float
     predicted_n: int
+    predicted_ms: float
+    predicted_per_second: float
 
 
 class Progress(TypedDict, total=False):

@@ -15,9 +15,11 @@ class Voice(Protocol):
 
     Attributes:
         verbatim: chunks of a chat are what the client wants, so one of which nothing changes goes on as it is.
+        comments: a stream may have comments, as server-sent events have.
     """
 
     verbatim: bool
+    comments: bool
 
     def chunk(self, chunk: Chunk, /) -> bytes:
         """Return the events for a chunk of a chat."""
@@ -40,6 +42,7 @@ class ChatVoice:
     """Chunks of a chat as they are."""
 
     verbatim = True
+    comments = True
 
     def chunk(self, chunk: Chunk) -> bytes:
         """Return one event."""

@@ -19,7 +19,7 @@ from functools import cached_property, lru_cache
 from typing import Final, TypeAlias
 
 from supervisor.core.requests.keys import digest_of
-from supervisor.core.routes import SERVED
+from supervisor.core.routes import DOORS, SERVED
 from supervisor.errors import HostNotAllowed, OriginNotAllowed, RequestError
 
 EVERY_PAGE: Final = "*"
@@ -27,6 +27,7 @@ EVERY_PAGE: Final = "*"
 
 _SEVERAL: Final = 2
 _MODELS: Final = "/v1/models/"
+_ALSO_MANAGING: Final = frozenset(row.path for row in DOORS)  # they say how long a model stays, and unload it
 _ANSWERING: Final = frozenset({"/health", "/v1/models"})
 
 
@@ -108,7 +109,8 @@ def check(rules: AccessRules, headers: Mapping[str, str]) -> RequestError | None
 def is_for_every_page(path: str) -> bool:
     """Return whether a path only answers: a model's answers, the list of models, and whether the daemon lives."""
     plain = path.rstrip("/")
-    return plain in SERVED or plain in _ANSWERING or plain.startswith(_MODELS)
+    answers = plain in SERVED and plain not in _ALSO_MANAGING
+    return answers or plain in _ANSWERING or plain.startswith(_MODELS)
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:

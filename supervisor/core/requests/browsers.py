@@ -29,3 +29,8 @@ def from_unknown_page(headers: Mapping[str, str]) -> bool:
 def wants_page(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Return True for a request that would rather have a page than JSON. Headers are as ASGI has them."""
     return any(name == b"accept" and b"text/html" in value for name, value in headers)
+
+
+def from_ollama(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Return True for a request of one of Ollama's own clients."""
+    return any(name == b"user-agent" and value.lower().startswith(b"ollama") for name, value in headers)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from supervisor.core.doors.ollama_joined import joined
 from supervisor.core.history.records import Finished
 from supervisor.core.requests.keys import matches
 from supervisor.core.routes import SERVED, UPSTREAM, Route
@@ -25,6 +26,7 @@ END: Final = "end"
 """What may be left out of a request or an answer: a form's files, media, the ends of long texts, the end of it all."""
 
 _EVENTS: Final = "text/event-stream"
+_LINES: Final = "application/x-ndjson"
 _MOST_HEADERS: Final = 64
 _LONGEST_HEADER: Final = 512  # characters of a value
 _DATA: Final = re.compile(r"data:([\w.+-]+/[\w.+-]+)?[^,]{0,200};base64,", re.ASCII)
@@ -100,7 +102,11 @@ class Captured:
 def captured(heard: Heard, most: int) -> Captured:
     """Return what is kept of a request, of it and of its answer `most` bytes each. Takes milliseconds for each MiB."""
     asked, of_asked = _kept(heard.asked, most)
-    answer = heard.answer if _EVENTS not in heard.content_type else folded(heard.record.path, heard.answer)
+    answer = heard.answer
+    if _EVENTS in heard.content_type:
+        answer = folded(heard.record.path, answer)
+    elif _LINES in heard.content_type:
+        answer = joined(answer)
     shown, of_answer = _kept(answer, most)
     cut = (END,) if heard.cut and END not in of_answer else ()
     return Captured(

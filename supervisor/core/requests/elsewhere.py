@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from typing import Final
 
 _CHAT: Final = "POST /v1/chat/completions"
-_TEXT: Final = "POST /v1/completions"
-_EMBED: Final = "POST /v1/embeddings"
-_MODELS: Final = "GET /v1/models"
 _PULL: Final = "POST /api/v1/models"
 _LOAD: Final = "POST /api/v1/models/load"
 _UNLOAD: Final = "POST /api/v1/models/unload"
@@ -17,16 +14,8 @@ _ENGINE: Final = "/upstream/MODEL"
 
 ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "Ollama": {
-        "/api/chat": _CHAT,
-        "/api/generate": _TEXT,
-        "/api/embed": _EMBED,
-        "/api/embeddings": _EMBED,
-        "/api/tags": _MODELS,
-        "/api/ps": "GET /running",
-        "/api/show": "GET /api/v1/models",
-        "/api/pull": _PULL,
-        "/api/delete": "DELETE /api/v1/models",
-        "/api/version": _STATUS,
+        "/api/status": _STATUS,
+        "/api/me": _STATUS,
     },
     "llama-swap": {
         "/logs": "GET /api/v1/logs",
@@ -34,10 +23,6 @@ ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "/api/events": "GET /api/v1/events",
     },
     "LM Studio": {
-        "/api/v0/models": _MODELS,
-        "/api/v0/chat/completions": _CHAT,
-        "/api/v0/completions": _TEXT,
-        "/api/v0/embeddings": _EMBED,
         "/api/v1/chat": _CHAT,
         "/api/v1/models/download": _PULL,
     },

@@ -19,17 +19,30 @@ class Pins:
     def __init__(self, policy_of: Callable[[ModelId], ModelPolicy]) -> None:
         self._policy_of = policy_of
         self._pinned: dict[ModelId, bool] = {}
+        self._ttl: dict[ModelId, float | None] = {}
 
     def __call__(self, model: ModelId) -> ModelPolicy:
         """Return the policy of the model now."""
         policy = self._policy_of(model)
-        pinned = self._pinned.get(model, policy.pinned)
-        return policy if pinned == policy.pinned else replace(policy, pinned=pinned)
+        pinned, ttl = self._pinned.get(model, policy.pinned), self._ttl.get(model, policy.ttl)
+        same = pinned == policy.pinned and ttl == policy.ttl
+        return policy if same else replace(policy, pinned=pinned, ttl=ttl)
 
     def set(self, model: ModelId, pinned: bool) -> None:
         """Pin the model, or let it go, until the daemon ends."""
         self._pinned[model] = pinned
 
+    def keep(self, model: ModelId, ttl: float | None) -> bool:
+        """Have the model stay for so many idle seconds from now on; None: for ever. Return whether that is new."""
+        before = self(model).ttl
+        self._ttl[model] = ttl
+        return before != ttl
+
+    def let(self, model: ModelId) -> None:
+        """Have the model stay as long as the configuration says."""
+        self._ttl.pop(model, None)
+
     def forget(self, model: ModelId) -> None:
         """Let the configuration's word hold again."""
         self._pinned.pop(model, None)
+        self._ttl.pop(model, None)

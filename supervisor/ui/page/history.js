@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "./preact.js";
 import { call, get } from "./api.js";
 import { now } from "./store.js";
-import { clock, count, duration, speed } from "./format.js";
+import { clock, count, duration, plural, speed } from "./format.js";
 import { Act, Problem, placeOf } from "./widgets.js";
 
 const SPANS = { 3600: "the last hour", 86400: "the last day", 604800: "the last week" };
@@ -38,7 +38,7 @@ export function Throughput({ summary, requests }) {
   return html`<section class="card" aria-labelledby="throughput">
     <header>
       <h2 id="throughput">Throughput</h2>
-      <span class="small muted">the last hour${sums ? `: ${count(sums.requests)} requests, ${count(sums.completion_tokens)} tokens written, ${count(sums.prompt_tokens)} read` : ""}</span>
+      <span class="small muted">the last hour${sums ? `: ${plural(sums.requests, "request")}, ${plural(sums.completion_tokens, "token")} written, ${count(sums.prompt_tokens)} read` : ""}</span>
     </header>
     ${written?.some(Boolean) || sums?.requests ? html`<${Curve} summary=${summary} written=${written} />` : html`<p class="empty">${summary ? "Nothing was asked in the last hour." : "Looking …"}</p>`}
   </section>`;
@@ -68,7 +68,7 @@ function Curve({ summary, written }) {
   const top = most || 1;
   const step = WIDTH / rates.length;
   const points = rates.flatMap((rate, at) => [at, at + 1].map((edge) => `${edge * step},${HEIGHT - (rate / top) * HEIGHT}`));
-  const told = `Tokens written per second over the last hour: at most ${speed(most)}, in the last minute ${speed(rates.at(-1))}; ${count(requests.reduce((sum, one) => sum + one, 0))} requests.`;
+  const told = `Tokens written per second over the last hour: at most ${speed(most)}, in the last minute ${speed(rates.at(-1))}; ${plural(requests.reduce((sum, one) => sum + one, 0), "request")}.`;
   return html`<div>
     <svg class="chart" viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label=${told}>
       <line class="axis" x1="0" x2=${WIDTH} y1=${HEIGHT} y2=${HEIGHT} />
@@ -168,7 +168,7 @@ function Percentiles({ sums }) {
   return html`<table class="narrow">
     <caption class="unseen">Percentiles of the requests</caption>
     <thead>
-      <tr><th scope="col">${count(sums.requests)} requests, ${count(sums.errors)} failed</th>
+      <tr><th scope="col">${plural(sums.requests, "request")}, ${count(sums.errors)} failed</th>
         <th scope="col" class="number">median</th><th scope="col" class="number">p90</th><th scope="col" class="number">p99</th></tr>
     </thead>
     <tbody>
@@ -196,10 +196,10 @@ function Ended({ rows }) {
           <th scope="row"><span title=${one.request_id}>${clock(one.at)}</span>${one.key && html` <span class="pill">${one.key}</span>`}</th>
           <td data-name="Model">${one.model ? html`<a class="break" href=${placeOf(one.model)}>${one.model}</a>` : "–"}</td>
           <td data-name="Path"><code>${one.path}</code></td>
-          <td data-name="Outcome" class=${one.code ? "bad" : ""}>${one.code ?? one.finish ?? one.status}${one.calls ? `, ${count(one.calls)} calls` : ""}</td>
-          <td class="number" data-name="Prompt + answer" title=${`${count(one.cached_tokens)} of the prompt from the cache`}>${one.prompt_tokens === null && one.completion_tokens === null ? "–" : `${count(one.prompt_tokens)} + ${count(one.completion_tokens)}`}</td>
-          <td class="number" data-name="First token">${duration(one.first)}</td>
-          <td class="number" data-name="Speed">${speed(one.tokens_per_second)}</td>
+          <td data-name="Outcome" class=${one.code ? "bad" : ""}>${one.code ?? one.finish ?? one.status}${one.calls ? `, ${plural(one.calls, "call")}` : ""}</td>
+          <td class=${one.prompt_tokens === null && one.completion_tokens === null ? "number nothing" : "number"} data-name="Prompt + answer" title=${`${count(one.cached_tokens)} of the prompt from the cache`}>${one.prompt_tokens === null && one.completion_tokens === null ? "–" : `${count(one.prompt_tokens)} + ${count(one.completion_tokens)}`}</td>
+          <td class=${one.first === null ? "number nothing" : "number"} data-name="First token">${duration(one.first)}</td>
+          <td class=${one.tokens_per_second === null ? "number nothing" : "number"} data-name="Speed">${speed(one.tokens_per_second)}</td>
           <td class="number" data-name="Took">${duration(one.seconds)}</td>
         </tr>`,
       )}

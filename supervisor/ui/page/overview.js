@@ -60,7 +60,7 @@ function Tiles({ state, models }) {
   return html`<dl class="tiles">
     <div class="tile"><dt>Models ready</dt><dd>${ready} <small>${also || `of ${models.length}`}</small></dd></div>
     <div class="tile"><dt>Requests</dt><dd>${count(requests.length - waiting)} <small>at work, ${count(waiting)} waiting</small></dd></div>
-    <div class="tile"><dt>Speed now</dt><dd>${speed(together(state.requests))} <small>in all</small></dd></div>
+    <div class="tile"><dt>Speed now</dt><dd>${speed(together(state.requests))} <small>${requests.length > waiting ? "in all" : "nothing is at work"}</small></dd></div>
     <div class="tile"><dt>Running for</dt><dd>${status ? duration(at - status.started_at) : "–"} <${EngineBuild} status=${status} /></dd></div>
   </dl>`;
 }

@@ -36,12 +36,12 @@ export function Planner({ target, onLoad, busy, loaded, told }) {
     html`<label class="check"><input type="checkbox" checked=${Boolean(chosen.overcommit)} onChange=${() => choose("overcommit", chosen.overcommit ? null : "mmap")} />
       Read weights from the disk again and again, which is slow</label>`}
     <div class="row">
-      <button type="button" class="main" disabled=${busy || !plan || (!plan.fits && !plan.later)} onClick=${() => onLoad(chosen)}>
+      <button type="button" class="main" disabled=${busy || !plan || (!plan.fits && !plan.later) || (loaded && !free)} onClick=${() => onLoad(chosen)}>
         ${loaded ? "Load anew with this" : "Load"}
       </button>
       ${free && html`<button type="button" onClick=${() => setChosen({})}>Choose automatically</button>`}
       ${(error || plan?.fits === false) && html`<button type="button" onClick=${() => setLook(look + 1)}>Plan again</button>`}
-      ${loaded && html`<span class="small muted">${loaded.state === "ready" ? "It is loaded; other options start it anew." : "It is on its way; other options start it anew."}</span>`}
+      ${loaded && html`<span class="small muted">${loaded.state === "ready" ? "It is loaded; with another choice it can be started anew." : "It is on its way; with another choice it can be started anew."}</span>`}
     </div>
     ${plan?.fits && html`<${Details} plan=${plan} />`}
     <${Variants} variants=${plan?.variants ?? []} />

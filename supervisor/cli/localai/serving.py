@@ -1,0 +1,168 @@
+"""The gRPC server of a backend: its calls, limits and token, and its end."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import grpc
+
+from supervisor.cli.localai.backend import Backend
+from supervisor.cli.localai.call import MOST_CALLS, Call, Gate
+from supervisor.cli.localai.wire import Wire
+from supervisor.core.localai import messages as m
+from supervisor.core.localai.refusals import status_of, text_of
+from supervisor.core.localai.watching import watch_seconds
+from supervisor.errors import AddressInUse, SupervisorError
+
+MOST_MESSAGE = 50 << 20
+"""Bytes of a message, as LocalAI has it."""
+
+_MORE_CALLS = 16  # that ask for the state while all others are taken
+_STOP_SECONDS = 1.0
+_ALIVE_MS = 20_000  # a client that vanished without a word is noticed after twice this
+_STRANGE = (LookupError, TypeError, ValueError, AttributeError)  # of an answer that is not as it should be
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MOST_MESSAGE),
+    ("grpc.max_send_message_length", MOST_MESSAGE),
+    ("grpc.so_reuseport", 0),
+    ("grpc.keepalive_time_ms", _ALIVE_MS),
+    ("grpc.keepalive_timeout_ms", _ALIVE_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+@dataclass(frozen=True)
+class Rpc:
+    """A call: the backend's method, and its messages. quick: it only asks for the state."""
+
+    method: Callable[[Any, Call], Any]
+    request: type
+    reply: type
+    streams: bool = False
+    quick: bool = False
+
+
+def calls_of(backend: Backend) -> dict[str, Rpc]:
+    """Return the calls by their names; what is not here is answered with UNIMPLEMENTED."""
+    return {
+        "Health": Rpc(backend.health, m.Nothing, m.Reply, quick=True),
+        "LoadModel": Rpc(backend.load_model, m.ModelOptions, m.Result),
+        "Predict": Rpc(backend.predict, m.PredictOptions, m.Reply),
+        "PredictStream": Rpc(backend.predict_stream, m.PredictOptions, m.Reply, streams=True),
+        "Embedding": Rpc(backend.embedding, m.PredictOptions, m.EmbeddingResult),
+        "Rerank": Rpc(backend.rerank, m.RerankRequest, m.RerankResult),
+        "TokenizeString": Rpc(backend.tokenize_string, m.PredictOptions, m.Tokenization),
+        "Detokenize": Rpc(backend.detokenize, m.DetokenizeRequest, m.DetokenizeResponse),
+        "Status": Rpc(backend.status, m.Nothing, m.StatusResponse, quick=True),
+        "GetMetrics": Rpc(backend.get_metrics, m.Nothing, m.MetricsResponse, quick=True),
+        "ModelMetadata": Rpc(backend.model_metadata, m.ModelOptions, m.ModelMetadata),
+        "Free": Rpc(backend.free, m.Nothing, m.Result),
+    }
+
+
+class Server:
+    """Serves a backend.
+
+    Args:
+        backend: what the calls do.
+        address: HOST:PORT; port 0 is any free one.
+        token: that every call has to bring; empty: none.
+
+    Attributes:
+        port: the one that it listens on.
+    """
+
+    def __init__(self, backend: Backend, address: str, token: str) -> None:
+        self._token = f"Bearer {token}".encode() if token else b""
+        self._gate = Gate()
+        most = MOST_CALLS + _MORE_CALLS
+        self._server = grpc.server(ThreadPoolExecutor(most), options=_OPTIONS, maximum_concurrent_rpcs=most)
+        calls = calls_of(backend)
+        wire = Wire({kind for rpc in calls.values() for kind in (rpc.request, rpc.reply)})
+        handlers = {name: self._handler(rpc, wire) for name, rpc in calls.items()}
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(m.SERVICE, handlers),))
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError:
+            self.port = 0
+        if not self.port:
+            raise AddressInUse(f"Cannot listen on {address}: it is taken, or not an address of this machine.")
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """Take no more calls, and end those at work."""
+        self._server.stop(_STOP_SECONDS).wait()
+
+    def _handler(self, rpc: Rpc, wire: Wire) -> Any:
+        read: Callable[[bytes], Any] = wire.reader(rpc.request)
+        make = grpc.unary_stream_rpc_method_handler if rpc.streams else grpc.unary_unary_rpc_method_handler
+        answer = self._answers if rpc.streams else self._answer
+        return make(
+            lambda request, context: answer(rpc, request, context),
+            request_deserializer=lambda data: (len(data), read(data)),
+            response_serializer=wire.writer(rpc.reply),
+        )
+
+    def _answer(self, rpc: Rpc, request: tuple[int, Any], context: grpc.ServicerContext) -> Any:
+        call = self._admitted(context)
+        try:
+            if rpc.quick:
+                return rpc.method(request[1], call)
+            with self._gate.passed(request[0]):
+                return rpc.method(request[1], call)
+        except SupervisorError as error:
+            _refuse(context, call, error)
+        except _STRANGE as error:
+            _refuse(context, call, SupervisorError(f"An answer is not understood ({type(error).__name__}: {error})."))
+
+    def _answers(self, rpc: Rpc, request: tuple[int, Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        call = self._admitted(context)
+        try:
+            with self._gate.passed(request[0]):
+                yield from rpc.method(request[1], call)
+        except SupervisorError as error:
+            _refuse(context, call, error)
+        except _STRANGE as error:
+            _refuse(context, call, SupervisorError(f"An answer is not understood ({type(error).__name__}: {error})."))
+
+    def _admitted(self, context: grpc.ServicerContext) -> Call:
+        """Return the call of a client that may call. Aborts the call of another."""
+        given = dict(context.invocation_metadata()).get("authorization", "")
+        said = given if isinstance(given, bytes) else given.encode()
+        if self._token and not hmac.compare_digest(said, self._token):
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "invalid token")
+        call = Call()
+        if not context.add_callback(call.leave):
+            context.abort(grpc.StatusCode.CANCELLED, "the client has left")
+        return call
+
+
+def _refuse(context: grpc.ServicerContext, call: Call, error: SupervisorError) -> NoReturn:
+    if call.left:
+        context.abort(grpc.StatusCode.CANCELLED, "the client has left")
+    context.abort(grpc.StatusCode[status_of(error)], text_of(error))
+
+
+def wait_for_end(env: Mapping[str, str], stop: threading.Event, parent: Callable[[], int] = os.getppid) -> None:
+    """Wait until `stop` is set, or until the process that started this one is gone."""
+    first = parent()
+    seconds = watch_seconds(env, first)
+    while not stop.wait(seconds):
+        if parent() != first:
+            return
+
+
+def stop_at_signal(stop: threading.Event) -> None:
+    """Set `stop` when the process is told to end."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())

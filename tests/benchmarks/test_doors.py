@@ -1,0 +1,31 @@
+"""The benchmark of the first line runs from end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.doors import measure
+from tests.support.patience import PATIENCE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.engine
+@pytest.mark.full
+def test_both_paths_are_asked(engine_binary: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.doors", "--requests", "3", "--engine", str(engine_binary)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode in {0, 1}, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["requests"] == 3
+    assert min(found["Ollama [ms]"], found["OpenAI [ms]"]) > 0
+
+
+def test_the_ratio_is_that_of_the_medians() -> None:
+    told = measure(0, 3, lambda port, name: 3.0 if name == "Ollama" else 2.0)
+    assert (told["Ollama [ms]"], told["OpenAI [ms]"], told["Ollama/OpenAI"]) == (3.0, 2.0, 1.5)
