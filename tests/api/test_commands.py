@@ -272,3 +272,11 @@ def test_the_history_knows_what_it_answered(daemon: RunningDaemon) -> None:
     assert (stream["prompt_tokens"], stream["completion_tokens"]) == (11, 5)
     assert stream["first"] is not None
     assert whole["prompt_tokens"] == 3
+
+
+def test_what_it_holds_is_shown_on_its_device(daemon: RunningDaemon) -> None:
+    daemon.chat("port", "hi")
+    host = daemon.http.get("/api/v1/memory").json()["devices"][-1]
+    (held,) = [one for one in host["held"] if one["model"] == "port"]
+    assert held["measured"]
+    assert 4 << 20 < held["other_bytes"] < 64 << 20
