@@ -29,7 +29,7 @@ async def _asked(job: Job, lease: Lease, responder: Responder) -> None:
     with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
         job.request.is_heard_by(meter.so_far)
         async with job.sent(lease.client, path, payload) as upstream:
-            answer = meter.hears(upstream)
+            answer = meter.hears(upstream, native=job.prepared.native)
             if job.limit is not None:
                 job.limit.watches(answer)
             await _answer(job, answer, filtered, responder)
