@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from supervisor.cli.prose import WordWrap, columns, fitted, is_terminal
 from supervisor.cli.tables import laid_out
@@ -133,3 +134,18 @@ def state_word(state: object) -> str:
 
 def _has_colour() -> bool:
     return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
+
+
+def token_rate(tokens: float) -> str:
+    """Format tokens per second: as many digits as are foretold, `1,670`, `38` or `0.42`."""
+    return f"{float(f'{tokens:.3g}'):,.0f}" if tokens >= 10 else f"{tokens:.2g}"
+
+
+def speed_cell(told: Mapping[str, Any] | None) -> str:
+    """Format what a plan says of a model's speed: `38 … 21`, from the first token to behind a long text."""
+    speed = (told or {}).get("speed")
+    if speed is None:
+        return cell((told or {}).get("error"))
+    decode = {int(depth): value for depth, value in speed["decode_tokens_per_second"].items()}
+    first, last = (token_rate(decode[depth]) for depth in (min(decode), max(decode)))
+    return first if first == last else f"{first} … {last}"

@@ -8,13 +8,15 @@ from typing import Protocol, TypeAlias, cast
 
 from supervisor.core.engine_output.broken import said_broken
 from supervisor.core.engine_output.errors import error_in, may_pass, translate
+from supervisor.core.engine_output.foreign import foreign_error
 from supervisor.core.stream.fold import StreamFold, said_by_engine, well_shaped
 from supervisor.core.text.foreignjson import written
-from supervisor.engines.client import MOST_TOLD, AnswerTooLarge, EngineResponse
+from supervisor.engines.client import MOST_TOLD, AnswerTooLarge, EngineResponse, EngineUnreachable
 from supervisor.errors import EngineStreamInvalid
 from supervisor.proxy.asgi import Responder
 
 _MOST_WHOLE = 256 << 20  # bytes of an answer that is passed on in one piece
+_REFUSED = 400  # the statuses from here on tell of an error
 _AT_ONCE = 1 << 14  # and of one that is changed on the loop that relays
 _MOST_CHANGED = MOST_TOLD  # of one that is read for it; that takes 10 ms for each MiB at least, while all others wait
 
@@ -47,6 +49,10 @@ class StreamBroken(Exception):
     def __init__(self, said: str = "") -> None:
         super().__init__(said)
         self.said = said
+
+
+class BrokenOff(Exception):
+    """The engine broke off an answer that is no stream of events: all that a client can be told is the same."""
 
 
 async def stream_through(
@@ -139,6 +145,26 @@ async def pass_whole(
         if judge is not None:
             judge(error)
         await send_error(responder, error, upstream.status)
+
+
+async def pass_as_it_is(upstream: EngineResponse, responder: Responder) -> None:
+    """Send what the engine answers, piece by piece as it comes; an error in our envelope.
+
+    Raises EngineUnreachable where it breaks off before the first piece, BrokenOff later.
+    """
+    if upstream.status >= _REFUSED:
+        await send_error(responder, foreign_error(await upstream.read(), upstream.status), upstream.status)
+        return
+    piece = await upstream.read_some()
+    kind = upstream.full_content_type
+    await responder.start(upstream.status, [(b"content-type", kind)] if kind else [])
+    try:
+        while piece:
+            await responder.write(piece)
+            piece = await upstream.read_some()
+    except EngineUnreachable as error:
+        raise BrokenOff(str(error)) from error
+    await responder.end()
 
 
 async def _read(upstream: EngineResponse, most: int) -> bytes:

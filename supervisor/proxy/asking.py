@@ -5,12 +5,11 @@ from __future__ import annotations
 from supervisor.core.recovery import AskAgain
 from supervisor.engines.client import EngineResponse
 from supervisor.pool.pool import Lease
-from supervisor.proxy.answers import Filter, fold, folded, pass_whole, stream_through
+from supervisor.proxy.answers import Filter, fold, folded, pass_as_it_is, pass_whole, stream_through
 from supervisor.proxy.asgi import Responder
 from supervisor.proxy.job import Job
 from supervisor.proxy.media import check_ending
 from supervisor.proxy.metered import metered
-from supervisor.proxy.plain import pass_as_it_is
 from supervisor.proxy.timelimit import Limit
 
 
@@ -30,7 +29,7 @@ async def _asked(job: Job, lease: Lease, responder: Responder) -> None:
     with metered(job.account, job.prepared.asked, job.prepared.path, job.body.size) as meter:
         job.request.is_heard_by(meter.so_far)
         async with job.sent(lease.client, path, payload) as upstream:
-            answer = meter.hears(upstream)
+            answer = meter.hears(upstream, native=job.prepared.native)
             if job.limit is not None:
                 job.limit.watches(answer)
             await _answer(job, answer, filtered, responder)

@@ -60,14 +60,15 @@ class Metered:
             if (key := self.account.key) is not None:
                 key.spend(spent.prompt_tokens or self._untold, spent.completion_tokens or 0)
 
-    def hears(self, upstream: EngineResponse) -> EngineResponse:
-        """Return the answer, which is counted while it is read."""
+    def hears(self, upstream: EngineResponse, *, native: bool = True) -> EngineResponse:
+        """Return the answer, which is counted while it is read; native: it is written as llama-server writes."""
         self.account.answered(upstream.status)
         if upstream.status != _OK:
             self._untold = 0
         whole = self._several or upstream.content_type != "text/event-stream"
         self._meter, self._first = (Meter if whole else TailMeter)(self._begins), None
-        return upstream.heard_by(self._meter.hear)
+        hear = self._meter.hear
+        return upstream.heard_by(hear if native else lambda piece: hear(_as_llama_server_writes(piece)))
 
     def so_far(self) -> SoFar:
         """Return what was heard up to now."""
@@ -78,6 +79,11 @@ class Metered:
     def _begins(self) -> None:
         self._first = time.perf_counter()
         self.account.has_first()
+
+
+def _as_llama_server_writes(piece: bytes) -> bytes:
+    """Return a piece of JSON or events with llama-server's ends of lines, and without spaces behind keys."""
+    return piece.replace(b"\r\n", b"\n").replace(b'": ', b'":')
 
 
 def metered(account: Account, asked: Mapping[str, object] | None = None, path: str = "", size: int = 0) -> Metered:

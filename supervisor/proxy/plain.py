@@ -9,25 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from supervisor.core.engine_output.foreign import foreign_error
 from supervisor.core.models.registry import ModelEntry
 from supervisor.core.routes import Route
 from supervisor.core.stream.filter import StreamFilter
 from supervisor.core.text.members import set_fields
-from supervisor.engines.client import EngineResponse, EngineUnreachable
 from supervisor.engines.service import Service
-from supervisor.proxy.answers import Filter, send_error
-from supervisor.proxy.asgi import Responder
+from supervisor.proxy.answers import Filter
 from supervisor.proxy.bodies import ClientJson
 from supervisor.proxy.spoken import Plain
 from supervisor.proxy.toolcalls import Prepared
 
 _REFUSED = 400  # the statuses from here on tell of an error
 _TELL_USAGE = frozenset({"chat", "completion"})
-
-
-class BrokenOff(Exception):
-    """The engine broke off an answer that is no stream of events: all that a client can be told is the same."""
 
 
 class AsItIs:
@@ -78,23 +71,3 @@ def sent_as_it_is(route: Route, body: ClientJson, entry: ModelEntry, service: Se
         changes["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
     text = set_fields(body.text, changes)
     return Prepared(route.path, text, {**body.fields, **changes}, _AS_IT_CAME, native=False)
-
-
-async def pass_as_it_is(upstream: EngineResponse, responder: Responder) -> None:
-    """Send what the engine answers, piece by piece as it comes; an error in our envelope.
-
-    Raises EngineUnreachable where it breaks off before the first piece, BrokenOff later.
-    """
-    if upstream.status >= _REFUSED:
-        await send_error(responder, foreign_error(await upstream.read(), upstream.status), upstream.status)
-        return
-    piece = await upstream.read_some()
-    kind = upstream.full_content_type
-    await responder.start(upstream.status, [(b"content-type", kind)] if kind else [])
-    try:
-        while piece:
-            await responder.write(piece)
-            piece = await upstream.read_some()
-    except EngineUnreachable as error:
-        raise BrokenOff(str(error)) from error
-    await responder.end()

@@ -137,7 +137,7 @@ class RelayEndpoint:
         entry = await relaying.naming.wanted(body.fields.get("model"), scope.get("query_string", b""), key)
         account.model, account.stream = entry.id, body.fields.get("stream") is True
         service = relaying.services(entry)
-        service.check(self.route.path, entry.id)
+        service.check(self.route.path if entered is None or service.plain else entered.turned.path, entry.id)
         if relaying.capturing is not None:
             await relaying.capturing.begin(scope, account, said, responder)
         asked = _Asked(entry, service, body, entered, key)

@@ -346,7 +346,7 @@ async def _pass_on(
     try:
         more = "" if meter is None else meter.account.passes_on
         async with client.send(sent.method, sent.target, sent.body, sent.content_type, more) as response:
-            upstream = response if meter is None else meter.hears(response)
+            upstream = response if meter is None else meter.hears(response, native=generation is not None)
             if generation is not None and upstream.status == 200 and upstream.content_type == "text/event-stream":
                 return await generation.answer(upstream, responder)
             if call.own_path and upstream.status >= _REFUSED:

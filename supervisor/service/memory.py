@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from supervisor.core.devices import Budget, Device
 from supervisor.core.engine_output.footprint import DeviceFootprint
-from supervisor.core.plan import DevicePlan, Placement
+from supervisor.core.plan import DevicePlan, Placement, Seat
 from supervisor.planning.lookout import Lookout
 from supervisor.pool.lease import EngineStatus
 from supervisor.pool.pool import Pool
@@ -98,6 +98,8 @@ class Memory:
 
 def _held(model: str | None, engine: EngineStatus) -> Iterator[tuple[str, Held]]:
     plan = engine.view.plan
+    if isinstance(plan, Seat):
+        yield from _seated(model, engine, plan)
     if not isinstance(plan, Placement):
         return
     account = engine.ready.footprint if engine.ready else None
@@ -114,6 +116,27 @@ def _held(model: str | None, engine: EngineStatus) -> Iterator[tuple[str, Held]]
                 compute_bytes=parts.compute_bytes + parts.output_bytes,
                 other_bytes=parts.projector_bytes + parts.draft_bytes,
                 reserve_bytes=planned.reserve_bytes,
+                measured=account is not None,
+            ),
+        )
+
+
+def _seated(model: str | None, engine: EngineStatus, plan: Seat) -> Iterator[tuple[str, Held]]:
+    """Yield what an engine holds of whose memory no parts are known."""
+    account = engine.ready.footprint if engine.ready else None
+    held = plan.used_bytes if account is None else {**plan.used_bytes, **account.used_bytes}
+    for name, size in held.items():
+        yield (
+            name,
+            Held(
+                model=model,
+                engine=None if model is None else engine.view.engine,
+                state=engine.view.state.value,
+                weights_bytes=0,
+                kv_bytes=0,
+                compute_bytes=0,
+                other_bytes=size,
+                reserve_bytes=0,
                 measured=account is not None,
             ),
         )

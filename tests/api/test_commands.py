@@ -256,3 +256,38 @@ def test_a_killed_daemon_takes_its_engines_along(engine_binary: Path) -> None:
         daemon.process.kill()
         daemon.process.wait()
         wait_until(lambda: not any(map(psutil.pid_exists, pids)), "the engines have ended")
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/api/v0/chat/completions"])
+def test_other_programs_apis_are_for_models_of_llama_cpp(daemon: RunningDaemon, path: str) -> None:
+    refused = daemon.http.post(path, json={"model": "socket", "messages": [{"role": "user", "content": "hi"}]})
+    error = refused.json()["error"]
+    code, text = (refused.json()["code"], error) if isinstance(error, str) else (error["code"], error["message"])
+    assert (refused.status_code, code) == (501, "not_supported_by_engine")
+    assert path in text
+    assert "/v1/chat/completions" in text
+    assert "socket:latest" in [model["name"] for model in daemon.http.get("/api/tags").json()["models"]]
+
+
+def test_the_history_knows_what_it_answered(daemon: RunningDaemon) -> None:
+    daemon.chat("port", "hi", stream=True, max_tokens=5, stream_options={"include_usage": True})
+    daemon.chat("port", "hi")
+    wait_until(daemon.at_rest, "both have ended")
+
+    def newest() -> list[dict[str, Any]]:
+        found = daemon.http.get("/api/v1/history", params={"model": "port", "limit": 2}).json()
+        return list(found["requests"])
+
+    wait_until(lambda: len(newest()) == 2, "both are written down")
+    whole, stream = newest()
+    assert (stream["prompt_tokens"], stream["completion_tokens"]) == (11, 5)
+    assert stream["first"] is not None
+    assert whole["prompt_tokens"] == 3
+
+
+def test_what_it_holds_is_shown_on_its_device(daemon: RunningDaemon) -> None:
+    daemon.chat("port", "hi")
+    host = daemon.http.get("/api/v1/memory").json()["devices"][-1]
+    (held,) = [one for one in host["held"] if one["model"] == "port"]
+    assert held["measured"]
+    assert 4 << 20 < held["other_bytes"] < 64 << 20

@@ -220,6 +220,21 @@ def test_a_folder_with_one_model_is_that_model(real: Cli, tmp_path: Path, script
     assert "holds no model" in real("load", str(empty)).err
 
 
+def test_models_tells_how_fast_each_would_be(real: Cli, tmp_path: Path, scripted_model: ScriptedModel) -> None:
+    assert real("load", str(scripted_model("Hello.")), "--id", "small", "--port", "0").code == 0
+    told = real("models", "--speed", "--json")
+    assert told.code == 0, told.err
+    speeds = told.json()["speeds"]
+    assert speeds.keys() >= {"demo", "small"}
+    speed = speeds["small"]["speed"]
+    assert (speed["from"], speeds["small"]["error"]) == ("published", None)
+    assert all(rate > 0 for rate in speed["decode_tokens_per_second"].values())
+    lines = real("models", "--speed").out.splitlines()
+    assert lines[0].endswith("SPEED t/s")
+    assert any(line.startswith("small") and line.rstrip()[-1].isdigit() for line in lines)
+    assert "SPEED" not in real("models").out
+
+
 def test_bench_times_a_model_through_the_daemon(real: Cli) -> None:
     found = real(
         "bench", "demo", "--port", "0", "--depth", "0,600", "--at-once", "1,3", "--tokens", "8", "--json"

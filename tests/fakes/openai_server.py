@@ -72,6 +72,9 @@ class Handler(BaseHTTPRequestHandler):
             if not self._send(f"data: {json.dumps(chunk)}\r\n\r\n".encode()):
                 self.server.note({"left": self.path, "after": words})
                 return
+        if asked.get("stream_options"):
+            usage = {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": words}}
+            self._send(f"data: {json.dumps(usage)}\r\n\r\n".encode())
         self._send(b"data: [DONE]\r\n\r\n")
 
     def _send(self, data: bytes) -> bool:

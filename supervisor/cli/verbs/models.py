@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from supervisor.cli.client import Json
+from supervisor.cli.client import Client, Json
 from supervisor.cli.daemon import connect
 from supervisor.cli.exits import OK
+from supervisor.cli.progress import progress
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import ago, cell, print_json, print_table, size, state_word
+from supervisor.cli.render import ago, cell, print_json, print_table, size, speed_cell, state_word
+from supervisor.errors import RemoteError
 
 VERB = Verb(
     summary="list every known model",
@@ -16,6 +18,7 @@ VERB = Verb(
     description="Show what can be asked for.",
     examples=(
         ("models", "names, states, and what is on disk"),
+        ("models --speed", "and how fast each would be here"),
         ("models --json", "the same for a program"),
     ),
     aliases=(
@@ -29,21 +32,46 @@ _DISK_HEADERS = ("ON DISK", "STORE", "SIZE", "USED", "REVISION", "STATE")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: the common options are all."""
+    text = "plan each model: its tokens per second alone, behind nothing and behind the longest text that is foretold"
+    parser.add_argument("--speed", action="store_true", help=text)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print all models, and what is on disk."""
     daemon = connect(args)
     disk = daemon.client.get("/api/v1/disk")["models"]
+    names = [*(model["id"] for model in daemon.models), *(one["name"] for one in disk if not one["missing"])]
+    speeds = _speeds(daemon.client, names) if args.speed else {}
     if args.json:
-        print_json({"models": daemon.models, "disk": disk})
+        print_json({"models": daemon.models, "disk": disk} | ({"speeds": speeds} if args.speed else {}))
         return OK
-    print_table(_HEADERS, [_row(model) for model in daemon.models])
+    more = ("SPEED t/s",) if args.speed else ()
+    _table((*_HEADERS, *more), [(model["id"], _row(model)) for model in daemon.models], speeds)
     if disk:
         print()
-        print_table(_DISK_HEADERS, [_disk_row(one) for one in disk])
+        _table((*_DISK_HEADERS, *more), [(one["name"], _disk_row(one)) for one in disk], speeds)
     return OK
+
+
+def _table(headers: tuple[str, ...], rows: list[tuple[str, tuple[str, ...]]], speeds: Json) -> None:
+    """Print rows, each of a name, with their speeds where there are any."""
+    print_table(headers, [(*row, speed_cell(speeds.get(name))) if speeds else row for name, row in rows])
+
+
+def _speeds(client: Client, names: list[str]) -> Json:
+    """Return what a plan says of each model: its `speed`, or `error` with the code of what is in its way."""
+    found: Json = {}
+    with progress() as report:
+        for number, name in enumerate(dict.fromkeys(names)):
+            report(f"planning {name}", number / len(names))
+            try:
+                plan = client.post("/api/v1/plan", {"target": name}, timeout=None)
+            except RemoteError as error:
+                found[name] = {"speed": None, "error": error.code}
+            else:
+                fits = plan["fits"]
+                found[name] = {"speed": plan.get("speed"), "error": None if fits else "does_not_fit"}
+    return found
 
 
 def _disk_row(one: Json) -> tuple[str, ...]:

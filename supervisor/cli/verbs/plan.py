@@ -14,7 +14,7 @@ from supervisor.cli.exits import DOES_NOT_FIT, OK
 from supervisor.cli.launching import add_launch_options, add_preference, launch_options, preferred
 from supervisor.cli.loading import parse_target
 from supervisor.cli.registry import Verb
-from supervisor.cli.render import bold, dim, duration, note, print_json, print_table, say, size
+from supervisor.cli.render import bold, dim, duration, note, print_json, print_table, say, size, token_rate
 
 VERB = Verb(
     summary="show where a model would go, and why",
@@ -138,16 +138,11 @@ def speed_text(speed: Json) -> str:
     """Format a foretold speed, and where it comes from."""
     decode = {int(depth): value for depth, value in speed["decode_tokens_per_second"].items()}
     deepest = max(decode)
-    behind = f" ({_rate(decode[deepest])} behind {deepest:,} tokens)" if deepest else ""
+    behind = f" ({token_rate(decode[deepest])} behind {deepest:,} tokens)" if deepest else ""
     seconds = speed["first_token_seconds"]
     after = f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
     first = f"first token of a prompt of {speed['prompt_tokens']:,} after ≈ {after}"
-    return f"speed: ≈ {_rate(decode[0])} t/s{behind}, {first}; {_SOURCES[speed['from']]}"
-
-
-def _rate(tokens: float) -> str:
-    """Format tokens per second: as many digits as are foretold, `1,670`, `38` or `0.42`."""
-    return f"{float(f'{tokens:.3g}'):,.0f}" if tokens >= 10 else f"{tokens:.2g}"
+    return f"speed: ≈ {token_rate(decode[0])} t/s{behind}, {first}; {_SOURCES[speed['from']]}"
 
 
 def _show_refusal(found: Json) -> None:
