@@ -243,8 +243,8 @@ def test_a_tool_call_with_arguments_like_an_account_hides_no_tokens(
     tools = [{"name": "get_weather", "input_schema": schema}]
     forced = {"tools": tools, "tool_choice": {"type": "any"}, "tool_calls": "off"}
     with holder(daemon, f"{name}-{path.count('/')}", models=["open-*"]) as client:
-        answer = client.post(path, json={"model": "open-model", **SAID, **forced, "max_tokens": 64})
-        assert answer.json()["content"][-1]["input"] == {name: said}, answer.text
+        answer = client.post(path, json={"model": "open-model", **SAID, **forced, "max_tokens": 512})
+        assert answer.json()["content"][1]["input"] == {name: said}, answer.text
         used = usage(daemon, f"{name}-{path.count('/')}")
     assert used["prompt_tokens"] > 0 < used["completion_tokens"]
 

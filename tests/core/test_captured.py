@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.core.history.records import Finished, Spent
 from supervisor.core.requests.captured import Captured, CaptureRules, Heard, captured, redacted, without_media
+from supervisor.core.text.foreignjson import MOST_NESTED
 
 CHAT = "/v1/chat/completions"
 PICTURE = base64.b64encode(bytes(2000)).decode()
@@ -88,6 +89,16 @@ def test_what_has_no_medium_stays_as_it_was_written() -> None:
     written = b'{ "model" : "m",  "temperature": 1.0e0 }'
     one = kept(written)
     assert (one.asked, one.asked_left_out) == (written.decode(), ())
+
+
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
+def test_what_is_as_deep_as_a_request_may_be_is_kept(begin: str, end: str) -> None:
+    """Else a client could ask without being captured."""
+    levels = MOST_NESTED - 1
+    deep = f'{begin * levels}"{PICTURE}"{end * levels}'
+    one = kept(f'{{"x":{deep}}}'.encode())
+    assert one.asked_left_out == ("media",)
+    assert one.asked.endswith(f'left out]"{end * levels}}}')
 
 
 def test_what_is_too_long_is_cut_between_characters() -> None:

@@ -49,6 +49,32 @@ def test_a_streamed_chat_counts_its_timings(by: type[Meter | TailMeter]) -> None
     assert counted(CHAT[:500], CHAT[500:-20], CHAT[-20:], by=by) == (25, 8)
 
 
+@BOTH
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_spaces_and_line_ends_of_other_engines_hide_no_tokens(by: type[Meter | TailMeter], line_end: str) -> None:
+    choice = {"finish_reason": None, "index": 0, "delta": {"content": "x"}}
+    events = [*({"choices": [choice]} for _ in range(20)), {"choices": [], "usage": USAGE}]
+    text = "".join(f"data: {json.dumps(one)}{line_end * 2}" for one in events) + f"data: [DONE]{line_end * 2}"
+    for size in (1, 50, len(text)):
+        pieces = [text[at : at + size].encode() for at in range(0, len(text), size)]
+        if by is Meter or size > 1:
+            assert counted(*pieces, by=by) == (25, 8), size
+    assert counted(json.dumps({"choices": [], "usage": USAGE}).encode()) == (25, 8)
+
+
+@BOTH
+def test_timings_that_tell_no_tokens_hide_none(by: type[Meter | TailMeter]) -> None:
+    last = final(timings={"prompt_ms": 3, "total_s": 1}, usage=USAGE)
+    assert counted(delta("a"), last, DONE, by=by) == (25, 8)
+
+
+def test_figures_that_nothing_can_hold_are_none_of_tokens() -> None:
+    """Python reads no number of 5,000 digits, and a database holds none of 20."""
+    for digits in (20, 5000):
+        whole = f'{{"usage":{{"prompt_tokens":{"9" * digits},"completion_tokens":8}}}}'.encode()
+        assert counted(whole) == (10**15 - 1, 8)
+
+
 def test_what_a_model_says_hides_no_tokens() -> None:
     said = {"finish_reason": "stop", "message": {"content": "x.delta"}}
     whole = json.dumps({"choices": [said], "timings": TIMINGS}, separators=(",", ":"))

@@ -23,16 +23,19 @@ from typing import Final
 from supervisor.core.history.records import Spent
 
 _END: Final = b"\n\n"
-_TIMINGS: Final = b'"timings":'
-_USAGE: Final = b'"usage":'
-_TOLD: Final = re.compile(rb'"(timings|usage)":\{((?:[^{}]|\{[^{}]*\})*)\}')
-_GOES_ON: Final = re.compile(rb'"finish_reason":null|"stop":false|"type":"[\w.]+\.delta"')  # with `timings_per_token`
-_NUMBER: Final = re.compile(rb'"(\w+)":(\d+)')
-_FIGURE: Final = re.compile(rb'"(\w+)":(\d+(?:\.\d+)?)')
-_FINISH: Final = re.compile(rb'"(?:finish_reason|stop_reason|stop_type)":"(\w{1,64})"')
-_REASON: Final = b'_reason":"'
-_TYPE: Final = b'"stop_type":"'
-_READ: Final = re.compile(rb'"prompt_progress":\{[^{}]*"processed":(\d+)')
+_LINE_END: Final = b"\r\n"  # of engines other than llama-server, which may put spaces into their JSON, too
+_TIMINGS: Final = b'"timings"'
+_USAGE: Final = b'"usage"'
+_TOLD: Final = re.compile(rb'"(timings|usage)"\s*:\s*\{((?:[^{}]|\{[^{}]*\})*)\}')
+_GOES_ON: Final = re.compile(  # with `timings_per_token`
+    rb'"finish_reason"\s*:\s*null|"stop"\s*:\s*false|"type"\s*:\s*"[\w.]+\.delta"'
+)
+_NUMBER: Final = re.compile(rb'"(\w+)"\s*:\s*(\d{1,15})')  # more digits tell of no tokens, and no database holds them
+_FIGURE: Final = re.compile(rb'"(\w+)"\s*:\s*(\d{1,15}(?:\.\d{1,15})?)')
+_FINISH: Final = re.compile(rb'"(?:finish_reason|stop_reason|stop_type)"\s*:\s*"(\w{1,64})"')
+_REASON: Final = b'_reason"'
+_TYPE: Final = b'"stop_type"'
+_READ: Final = re.compile(rb'"prompt_progress":\{[^{}]*"processed":(\d{1,15})')
 _HELD: Final = 1 << 16  # bytes of an event that has not ended
 _MOST_TOLD: Final = 4096  # choices
 _LAST: Final = 8  # pieces: the finish, its usage and the end come in three events
@@ -83,7 +86,7 @@ class Meter:
 
     def hear(self, piece: bytes) -> None:
         """Take in what has arrived, cut anywhere."""
-        piece = self._held + piece
+        piece = (self._held + piece).replace(_LINE_END, b"\n")
         whole, end, self._held = piece.rpartition(_END)
         self._held = self._held[-_HELD:]
         self._count(whole.split(_END) if end else ())
@@ -160,7 +163,7 @@ class TailMeter:
 
         It costs nothing while nobody asks: what has come since the last time is taken to be as long as the last events.
         """
-        last = b"".join(self._last)
+        last = b"".join(self._last).replace(_LINE_END, b"\n")
         if last:
             self._counted += (self._size - self._seen) * last.count(_END) / len(last)
             self._seen = self._size
@@ -174,14 +177,15 @@ class TailMeter:
 
     def spent(self) -> Spent:
         """Return what the engine told of its work, and the tokens as `tokens` counts them."""
-        last = b"".join(self._last)
+        last = b"".join(self._last).replace(_LINE_END, b"\n")
         at = last.rfind(_TIMINGS)
         end = last.find(b"}", at) if at >= 0 else -1
-        if end < 0:
+        told = last[at:end] if end >= 0 else b""  # there is one choice, so the newest are those of all
+        tokens = _sums({(b"timings", told): None})
+        if tokens is None:
             return self._without_timings(last).spent()
         finish = _FINISH.findall(last)
-        told = last[at:end]  # there is one choice, so the newest are those of all
-        return _spent(_sums({(b"timings", told): None}) or (0, 0), [told], finish[-1] if finish else None)
+        return _spent(tokens, [told], finish[-1] if finish else None)
 
     def _without_timings(self, last: bytes) -> Meter:
         if self._size <= len(last):
@@ -204,17 +208,13 @@ def _note(events: Iterable[bytes], told: Told) -> None:
 
 def _sums(told: Told) -> tuple[int, int] | None:
     """Return the tokens that were told of: those of `timings`, which come for each choice, or else of `usage`."""
-    if not told:
-        return None
-    timings = [said for kind, said in told if kind == b"timings"]
-    prompt = completion = 0
-    for said in timings or [said for _, said in told]:
-        for name, count in _NUMBER.findall(said):
-            if name in _PROMPT:
-                prompt += int(count)
-            elif name in _COMPLETION:
-                completion += int(count)
-    return prompt, completion
+    for wanted in (b"timings", b"usage"):
+        counts = [one for kind, said in told if kind == wanted for one in _NUMBER.findall(said)]
+        prompt = [int(count) for name, count in counts if name in _PROMPT]
+        completion = [int(count) for name, count in counts if name in _COMPLETION]
+        if prompt or completion:
+            return sum(prompt), sum(completion)
+    return None
 
 
 def _spent(tokens: tuple[int, int], told: Iterable[bytes], finish: bytes | None) -> Spent:
