@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from supervisor.core.devices import Device
 from supervisor.core.history.records import Spent
@@ -22,6 +24,11 @@ from supervisor.measuring.maker import Shape, write_model
 HOST = EstimateOptions(devices=())
 PLAIN = Shape("q8_0", n_embd=256, n_layer=2, n_head=4, n_head_kv=2, n_ff=512, n_vocab=512)
 EXPERTS = Shape("q4_0", n_embd=256, n_layer=2, n_head=4, n_head_kv=4, n_ff=256, n_vocab=512, experts=8, used=2)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> ModelSpec:
+    return spec_of(tmp_path_factory.mktemp("plain"), PLAIN)
 
 
 def spec_of(folder: Path, shape: Shape) -> ModelSpec:
@@ -156,6 +163,21 @@ def test_answered_requests_correct_what_is_foretold(tmp_path: Path) -> None:
     assert [found.prefill, found.decode] == pytest.approx([2, 3])
     assert found.learned
     assert correction(spec, HOST, machine, [slow, slow]) == Correction()
+
+
+@given(fast=st.floats(0.3, 1.5), slow=st.lists(st.floats(1.0, 2.5), max_size=9))
+def test_busy_times_teach_nothing_where_a_third_of_the_requests_were_alone(
+    plain: ModelSpec, fast: float, slow: list[float]
+) -> None:
+    spec, machine = plain, MachineSpeed({"CPU": host_rates(4)})
+    prompt, token = (prefill_seconds(spec, HOST, machine, 300), decode_seconds(spec, HOST, machine, 310))
+
+    def took(ratio: float) -> Spent:
+        return Spent(300, 0, 21, prompt_ms=prompt * 1000 * ratio, predicted_ms=token * 20 * 1000 * ratio)
+
+    alone = [took(fast)] * max(3, (len(slow) + 1) // 2)
+    found = correction(spec, HOST, machine, [took(fast * one) for one in slow] + alone)
+    assert [found.prefill, found.decode] == pytest.approx([fast, fast])
 
 
 def test_requests_that_say_little_or_were_elsewhere_do_not_count(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from supervisor.core.history.records import Spent
 from supervisor.core.memory import EstimateOptions
@@ -22,13 +21,16 @@ _FARTHEST = 4.0  # times faster or slower: then the model was somewhere else at 
 def correction(
     spec: ModelSpec, options: EstimateOptions, machine: MachineSpeed, answered: Sequence[Spent]
 ) -> Correction:
-    """Return measured over foretold seconds of the newest requests, the middle of them; one where they are too few.
+    """Return measured over foretold seconds of the newest requests: of those answered fast; one where they are too few.
+
+    Other work on the machine only ever makes a request slower, so the faster ones say what the model does alone. The
+    very fastest may be a slip, so the figure is the lower quartile.
 
     Args:
         answered: newest first.
     """
-    prefill = _middle(list(_prompts(spec, options, machine, answered[:MOST])))
-    decode = _middle(list(_answers(spec, options, machine, answered[:MOST])))
+    prefill = _undisturbed(list(_prompts(spec, options, machine, answered[:MOST])))
+    decode = _undisturbed(list(_answers(spec, options, machine, answered[:MOST])))
     return Correction(prefill or 1.0, decode or 1.0, learned=decode is not None)
 
 
@@ -52,6 +54,6 @@ def _answers(
             yield one.predicted_ms / 1000 / passes / (decode_seconds(spec, options, machine, depth) or 1e9)
 
 
-def _middle(ratios: Sequence[float]) -> float | None:
+def _undisturbed(ratios: Sequence[float]) -> float | None:
     near = [ratio for ratio in ratios if 1 / _FARTHEST <= ratio <= _FARTHEST]
-    return median(near) if len(near) >= _ENOUGH else None
+    return sorted(near)[len(near) // 4] if len(near) >= _ENOUGH else None
