@@ -18,6 +18,7 @@ BOUNDED: Final = {
 }
 """Modules in which time may grow faster, and why nobody can use that; on a thousand characters they are quick, too."""
 LATER: Final = {
+    "supervisor.config.imports.swap_commands": "a number of at most five digits",
     "supervisor.core.engine_output.failures": "the patterns of its rules, which are tried below as they are",
     "supervisor.core.speed.published": "a name of ours",
     "supervisor.core.spec.template": "words around one name, of templates whose length is bounded",

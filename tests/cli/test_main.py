@@ -21,7 +21,7 @@ from tests.support.patience import PATIENCE
 def test_help_names_every_verb(cli: Cli) -> None:
     shown = cli("--help")
     assert shown.code == 0
-    assert set(VERBS.records) <= set(re.findall(r"^    (\w+)(?: |$)", shown.out, re.MULTILINE))
+    assert set(VERBS.records) <= set(re.findall(r"^    ([\w-]+)(?: |$)", shown.out, re.MULTILINE))
 
 
 @pytest.mark.parametrize("verb", VERBS.records)
