@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from supervisor.cli.client import Client, Json
 from supervisor.cli.daemon import connect
@@ -40,8 +41,7 @@ def run(args: argparse.Namespace) -> int:
     """Print all models, and what is on disk."""
     daemon = connect(args)
     disk = daemon.client.get("/api/v1/disk")["models"]
-    names = [*(model["id"] for model in daemon.models), *(one["name"] for one in disk if not one["missing"])]
-    speeds = _speeds(daemon.client, names) if args.speed else {}
+    speeds = _speeds(daemon.client, _names(daemon.models, disk)) if args.speed else {}
     if args.json:
         print_json({"models": daemon.models, "disk": disk} | ({"speeds": speeds} if args.speed else {}))
         return OK
@@ -53,6 +53,12 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
+def _names(models: Sequence[Json], disk: Sequence[Json]) -> list[str]:
+    """Return the names of all that can be planned: what is known, and what is whole on disk."""
+    whole = [one["name"] for one in disk if not one["missing"]]
+    return list(dict.fromkeys([*(model["id"] for model in models), *whole]))
+
+
 def _table(headers: tuple[str, ...], rows: list[tuple[str, tuple[str, ...]]], speeds: Json) -> None:
     """Print rows, each of a name, with their speeds where there are any."""
     print_table(headers, [(*row, speed_cell(speeds.get(name))) if speeds else row for name, row in rows])
@@ -62,7 +68,7 @@ def _speeds(client: Client, names: list[str]) -> Json:
     """Return what a plan says of each model: its `speed`, or `error` with the code of what is in its way."""
     found: Json = {}
     with progress() as report:
-        for number, name in enumerate(dict.fromkeys(names)):
+        for number, name in enumerate(names):
             report(f"planning {name}", number / len(names))
             try:
                 plan = client.post("/api/v1/plan", {"target": name}, timeout=None)
