@@ -20,6 +20,7 @@ SAMPLE = {
     "embedding": ["embedding.py::test_embedding_multiple"],
     "tokenize": ["tokenize.py::test_tokenize_detokenize"],
 }
+_ALWAYS = frozenset({"chat_completion", "completion"})
 FILES = (
     *("basic", "chat_completion", "compat_anthropic", "compat_gcp", "compat_oai_responses", "completion", "ctx_shift"),
     *("embedding", "ignore_eos", "infill", "kv_keep_only_active", "lora", "mcp_servers", "metrics"),
@@ -37,7 +38,9 @@ def unexplained(direct: Results, through: Results) -> dict[str, str]:
     return {test: what for test, what in differences(direct, through).items() if reason_of(test) is None}
 
 
-@pytest.mark.parametrize("file", SAMPLE)
+@pytest.mark.parametrize(
+    "file", [pytest.param(one, marks=() if one in _ALWAYS else pytest.mark.full) for one in SAMPLE]
+)
 def test_a_sample_holds_through_us(suite: Suite, file: str) -> None:
     direct, through = (suite.run(mode, file, SAMPLE[file]) for mode in MODES)
     assert len(direct) >= len(SAMPLE[file])
