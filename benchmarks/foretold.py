@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from supervisor.core.devices.model import HOST
@@ -29,7 +30,7 @@ from supervisor.core.speed.foretell import decode_seconds, prefill_seconds
 from supervisor.core.speed.machine import MachineSpeed
 from supervisor.errors import EngineStartFailed
 from supervisor.llamacpp.program import Program
-from supervisor.measuring.calibrate import Calibration, read_model
+from supervisor.measuring.calibrate import Calibration, read_model, steady
 from supervisor.measuring.maker import Shape, write_model
 from supervisor.measuring.timing import Timing, timed_engine
 from supervisor.system.cores import physical_cores
@@ -38,7 +39,6 @@ from supervisor.system.paths import places
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "speed-accuracy.md"
 _MEDIAN, _NINE_IN_TEN = 0.15, 0.35
 _TOKENS = 24
-_REPEATS = 3
 _NEAR = (16, 256)
 _DEEP = 2048
 _DEEPEST = 8192
@@ -110,8 +110,7 @@ async def measured(calibration: Calibration, model: Model, rates: MachineSpeed) 
         async with engine as bench:
             await bench.time(16, 2)
             for prompt in model.prompts:
-                repeats = _REPEATS if prompt <= max(_NEAR) else 1
-                timings = [await bench.time(prompt, _TOKENS) for _ in range(repeats)]
+                timings = await steady(partial(bench.time, prompt, _TOKENS))
                 rows += compared(calibration, spec, rates, named(model.shape), timings)
         return rows
 
@@ -124,7 +123,8 @@ def compared(
     prompt = min(timings, key=lambda one: one.prompt_seconds / one.prompt_tokens)
     tokens = min(timings, key=lambda one: one.token_seconds)
     size = prompt.prompt_tokens
-    rows = [Row(name, "decode", size, 1 / tokens.token_seconds, 1 / decode_seconds(spec, placed, rates, size))]
+    depth = tokens.prompt_tokens + tokens.passes // 2
+    rows = [Row(name, "decode", size, 1 / tokens.token_seconds, 1 / decode_seconds(spec, placed, rates, depth))]
     if size > min(_NEAR):  # so short a prompt says nothing of its speed
         foretold = size / prefill_seconds(spec, placed, rates, size)
         rows.append(Row(name, "prefill", size, size / prompt.prompt_seconds, foretold))
@@ -134,7 +134,7 @@ def compared(
 async def run(calibration: Calibration, models: Sequence[Model]) -> tuple[list[Row], bool]:
     """All rows, and whether weights were repacked."""
     try:
-        rates = MachineSpeed({HOST: await calibration.rates()})
+        rates = MachineSpeed({HOST: await calibration.rates()}, calibration.threads or 1)
     except EngineStartFailed as error:
         if calibration.repack is False:
             raise
@@ -166,7 +166,7 @@ def page(rows: Sequence[Row], repacked: bool, build: int | None, threads: int) -
         "",
         "The machine was measured as `bench` does. Then models of other shapes, types and depths, none of which had "
         "taught it, were foretold and timed with the real llama-server. Each measured figure is the quickest of "
-        f"{_REPEATS} answers, at the greatest depths of one.",
+        "several answers, the two quickest of which are alike.",
         "",
         f"llama.cpp b{build}, {threads} threads on {platform.machine()}, the CPU alone, "
         f"weights {'repacked where llama.cpp does' if repacked else 'not repacked'}.",

@@ -39,11 +39,18 @@ def measure_here(
     binary, digest = program.find(), program.digest(program.find())
     machine = Prober(Surroundings(env)).machine(binary.path, [])
     keys = {HOST: HOST} | {device.name: device_key(device) for device in machine.devices}
+    threads = physical_cores()
     found = {}
     for name in keys:
-        calibration = Calibration(binary.path, where, env, name, physical_cores(), told=_teller(name, report))
+        calibration = Calibration(binary.path, where, env, name, threads, told=_teller(name, report))
         found[name] = _measured(calibration)
-    _keep(where, [MeasuredSpeed(digest, keys[name], rates, time.time()) for name, rates in found.items()])
+    _keep(
+        where,
+        [
+            MeasuredSpeed(digest, keys[name], threads if name == HOST else 0, rates, time.time())
+            for name, rates in found.items()
+        ],
+    )
     return {name: dict(rates.seconds) for name, rates in found.items()}
 
 

@@ -40,25 +40,28 @@ class Foreteller:
         placement: Placement,
         machine: Machine,
         engine: str,
+        threads: int | None,
         answered: Sequence[Spent] = (),
     ) -> Speed | None:
         """Return the speed of a model at its place; None where nothing can be said (a projector, no layers).
 
         Args:
             engine: the program's digest, by which devices were measured.
+            threads: those that the host computes with; None: one for each core.
             answered: what requests of the model took here, newest first.
         """
-        rates = self.rates(machine.devices, engine)
+        rates = self.rates(machine.devices, engine, threads)
         taught = correction(spec, placement.options, rates, answered)
         return foretell(spec, placement.options, rates, placement.estimate.n_ctx_seq, taught)
 
-    def rates(self, devices: Sequence[Device], engine: str) -> MachineSpeed:
+    def rates(self, devices: Sequence[Device], engine: str, threads: int | None = None) -> MachineSpeed:
         """Return what each device does: measured with this engine, with another one, or as published."""
         known = self._known()
-        found = {HOST: _newest(known, HOST, engine) or host_rates(self.cores)}
+        count = threads if threads is not None and threads > 0 else self.cores or 1
+        found = {HOST: _of_host(known, engine, count) or host_rates(threads or self.cores)}
         for device in devices:
             found[device.name] = _newest(known, device_key(device), engine) or published_rates(device)
-        return MachineSpeed(found)
+        return MachineSpeed(found, count)
 
     def _known(self) -> list[MeasuredSpeed]:
         try:
@@ -71,6 +74,19 @@ class Foreteller:
 def device_key(device: Device) -> str:
     """Return the name under which a device's figures are kept: what it is, not its place."""
     return f"{device.backend}:{device.description}"
+
+
+def _of_host(known: Sequence[MeasuredSpeed], engine: str, threads: int) -> Rates | None:
+    """Return what the host was measured to do with so many threads; else a guess from the nearest number of them."""
+    counts = {one.threads for one in known if one.device == HOST}
+    if not counts:
+        return None
+    nearest = min(counts, key=lambda count: (abs(count - threads), count))
+    rates = _newest([one for one in known if one.threads == nearest], HOST, engine)
+    if nearest == threads or rates is None:
+        return rates
+    slower = max(1.0, nearest / threads)
+    return Rates({kind: seconds * slower for kind, seconds in rates.seconds.items()})
 
 
 def _newest(known: Sequence[MeasuredSpeed], device: str, engine: str) -> Rates | None:

@@ -55,7 +55,9 @@ class GgufPlanning:
         """Return llama-server's arguments and environment, and the speed to expect."""
         known, seen, placement = with_header(read), _ours(sight), _placement(place)
         placed = seen.placed(placement)
-        speed = self.foreteller.speed(known.info.spec, placement, seen.machine, known.engine, answered)
+        speed = self.foreteller.speed(
+            known.info.spec, placement, seen.machine, known.engine, known.entry.options.threads, answered
+        )
         return {
             "arguments": list(self.commands.arguments(known, placed)),
             "env": dict(placed.visible_env),

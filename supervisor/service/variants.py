@@ -193,7 +193,9 @@ class _Judge:
         return _assessment(variant, spilled, (found.request_ctx, found.wanted_ctx), where, speed)
 
     def _speed(self, known: Known, plan: Placement) -> float:
-        speed = self.foreteller.speed(known.info.spec, plan, self.sight.machine, known.engine)
+        speed = self.foreteller.speed(
+            known.info.spec, plan, self.sight.machine, known.engine, known.entry.options.threads
+        )
         if speed is None:
             return 0.0
         depths = speed.decode_tokens_per_second

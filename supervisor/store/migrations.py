@@ -59,4 +59,15 @@ MIGRATIONS: Final[Migrations] = (
             PRIMARY KEY (engine, device)
         )""",
     ),
+    (  # what was measured knew neither threads nor all kinds of work, so it is measured anew
+        "DROP TABLE speeds",
+        """CREATE TABLE speeds (
+            engine TEXT NOT NULL,
+            device TEXT NOT NULL,
+            threads INTEGER NOT NULL,
+            rates TEXT NOT NULL,
+            at REAL NOT NULL,
+            PRIMARY KEY (engine, device, threads)
+        )""",
+    ),
 )

@@ -16,11 +16,13 @@ class MeasuredSpeed:
     Attributes:
         engine: hash of the program and its libraries.
         device: `CPU`, or what the device is (`NVIDIA H200`), behind its back end.
+        threads: of the host, where that is the device; else 0.
         at: seconds since 1970.
     """
 
     engine: str
     device: str
+    threads: int
     rates: Rates
     at: float
 
@@ -35,16 +37,16 @@ class Speeds:
         """Keep what a device does, in place of what was measured before."""
         with self._database.change() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO speeds (engine, device, rates, at) VALUES (?,?,?,?)",
-                (speed.engine, speed.device, json.dumps(dict(speed.rates.seconds)), speed.at),
+                "INSERT OR REPLACE INTO speeds (engine, device, threads, rates, at) VALUES (?,?,?,?,?)",
+                (speed.engine, speed.device, speed.threads, json.dumps(dict(speed.rates.seconds)), speed.at),
             )
 
     def all(self) -> list[MeasuredSpeed]:
         """Return all that can be understood, newest first."""
-        rows = self._database.rows("SELECT engine, device, rates, at FROM speeds ORDER BY at DESC")
+        rows = self._database.rows("SELECT engine, device, threads, rates, at FROM speeds ORDER BY at DESC")
         return [
-            MeasuredSpeed(engine, device, found, at)
-            for engine, device, rates, at in rows
+            MeasuredSpeed(engine, device, threads, found, at)
+            for engine, device, threads, rates, at in rows
             if (found := _rates(rates)) is not None
         ]
 

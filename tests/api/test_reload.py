@@ -19,9 +19,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-import yaml
 
-from tests.support.daemon import RunningDaemon, environment, running_daemon, scratch_home, wait_until
+from tests.support.daemon import RunningDaemon, configuration, environment, running_daemon, scratch_home, wait_until
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.engine
@@ -41,7 +40,7 @@ def models(talker: Path, **changed: Mapping[str, Any]) -> dict[str, Any]:
 
 def write(daemon: RunningDaemon, settings: Mapping[str, Any] | str) -> None:
     """In place of the file, at once, as careful editors do."""
-    text = settings if isinstance(settings, str) else yaml.safe_dump(dict(settings))
+    text = settings if isinstance(settings, str) else configuration(settings)
     new = daemon.home / "new.yaml"
     new.write_text(text)
     new.replace(daemon.home / "test.yaml")

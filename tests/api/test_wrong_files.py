@@ -121,7 +121,7 @@ def test_a_request(way: str, name: str, daemon: RunningDaemon) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("way", ["path", "hub"])
+@pytest.mark.parametrize("way", ["path", pytest.param("hub", marks=pytest.mark.full)])
 def test_the_command_line(way: str, name: str, daemon: RunningDaemon, engine_binary: Path, hub: LocalHub) -> None:
     """`inspect` shows whatever has a header; the rest says what a load would."""
     wrong = KINDS[name]

@@ -210,7 +210,7 @@ def uv_checkout(tmp_path: Path, index: Index) -> Checkout:
     return make_checkout(tmp_path / "a checkout", index, env | {"PATH": f"{uv_folder()}:{env['PATH']}"})
 
 
-@pytest.fixture(params=["uv_checkout", "pip_checkout"])
+@pytest.fixture(params=["uv_checkout", pytest.param("pip_checkout", marks=pytest.mark.full)])
 def checkout(request: pytest.FixtureRequest) -> Checkout:
     """A test with this one runs once for each installer."""
     found = request.getfixturevalue(request.param)

@@ -53,7 +53,9 @@ def one_sentence(err: str) -> str:
 # -- first and later runs ----------------------------------------------------------------------------------------------
 
 
-def test_the_first_run_says_what_it_does_and_later_runs_say_nothing(checkout: Checkout) -> None:
+@pytest.mark.parametrize("kind", ["uv_checkout", "pip_checkout"])
+def test_the_first_run_says_what_it_does_and_later_runs_say_nothing(kind: str, request: pytest.FixtureRequest) -> None:
+    checkout: Checkout = request.getfixturevalue(kind)
     first = checkout.run("one", "two words", "")
     assert (first.code, first.out) == (0, f"{checkout.greeting()}|one|two words|\n")
     assert "Making an environment in" in first.err

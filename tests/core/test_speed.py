@@ -62,6 +62,49 @@ def test_attention_grows_with_the_tokens_before(tmp_path: Path) -> None:
     assert far["read:q8_0"] == near["read:q8_0"]
 
 
+@pytest.mark.parametrize(
+    ("threads", "depth", "counted"),
+    [
+        (1, 600, 601),
+        (2, 255, 256),  # fewer than 512 cells: the threads share the heads
+        (2, 256, 512),  # the first thread has 256 of 512, the other one a single one
+        (2, 383, 512),
+        (2, 511, 512),
+        (2, 600, 768),
+        (4, 256, 512),
+        (3, 599, 768),
+    ],
+)
+def test_the_host_s_threads_wait_for_the_one_with_the_most_cells(
+    plain: ModelSpec, threads: int, depth: int, counted: int
+) -> None:
+    one = decode_work(plain, HOST, 0)["CPU"]["attend"]
+    assert decode_work(plain, HOST, depth, threads)["CPU"]["attend"] == counted * one
+    quantised = replace(HOST, cache_type_k="q8_0")
+    assert decode_work(plain, quantised, depth, threads)["CPU"]["attend"] == (depth + 1) * one
+    away = EstimateOptions(devices=("CUDA0",))
+    assert decode_work(plain, away, depth, threads)["CUDA0"]["attend"] == (depth + 1) * one
+
+
+@pytest.mark.parametrize(("heads", "rest"), [(4, 1.0), (2, 0.0), (1, 0.0)])
+def test_of_a_head_what_fills_no_vector_counts_apart(tmp_path: Path, heads: int, rest: float) -> None:
+    """Heads of 64, 128 and 256 elements."""
+    work = decode_work(spec_of(tmp_path, replace(PLAIN, n_head=heads, n_head_kv=heads)), HOST, 9)["CPU"]
+    assert work.get("attend_rest", 0.0) == rest * work["attend"]
+
+
+def test_a_prompt_reads_weights_once_per_micro_batch_and_values_for_each_token(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, PLAIN)
+    layer = 256 * 256 * 2 + 256 * 128 * 2 + 3 * 256 * 512
+    values = 2 * (256 + 256) + 2 * (256 + 128) + 3 * (256 + 512)
+    for tokens, passes in ((16, 1), (512, 1), (513, 2)):
+        work = prefill_work(spec, HOST, tokens)["CPU"]
+        assert work["read_many"] == passes * (2 * layer + 256 * 512) * 34 // 32
+        assert work["values_many"] == tokens * 2 * values + 256 + 512
+    one, many = (prefill_work(spec_of(tmp_path, EXPERTS), HOST, tokens)["CPU"]["read_many"] for tokens in (1, 4))
+    assert one < many == prefill_work(spec_of(tmp_path, EXPERTS), HOST, 400)["CPU"]["read_many"]
+
+
 def test_a_prompt_sees_the_triangle_before_it_and_makes_one_output(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, PLAIN)
     work, behind = prefill_work(spec, HOST, 1000)["CPU"], prefill_work(spec, HOST, 1000, 500)["CPU"]
@@ -87,10 +130,10 @@ def test_long_prompts_take_the_weights_of_the_host_to_the_device(tmp_path: Path)
     away = EstimateOptions(devices=("CUDA0",), cpu_moe=True)
     work = prefill_work(spec, away, 1000)
     assert work["CUDA0"]["copy"] == 2 * 2 * 3 * 8 * 256 * 256 * 18 // 32  # two micro-batches, all experts
-    assert "multiply_many_experts" not in work["CPU"]
+    assert "experts_many:q4_0" not in work["CPU"]
     for options, tokens in ((away, 31), (replace(away, op_offload=False), 1000)):
         there = prefill_work(spec, options, tokens)
-        assert there["CPU"]["multiply_many_experts"] > 0
+        assert there["CPU"]["experts_many:q4_0"] > 0
         assert "copy" not in there["CUDA0"]
 
 
@@ -119,6 +162,8 @@ def test_a_type_that_was_not_timed_counts_as_the_nearest_in_size() -> None:
     rates = Rates({"read:q4_0": 1.0, "read:f16": 3.0, "layer": 5.0})
     assert [rates.of(f"read:{kind}") for kind in ("iq4_xs", "bf16", "q4_0")] == [1.0, 3.0, 1.0]
     assert (rates.of("layer"), rates.of("cache")) == (5.0, 0.0)
+    families = Rates({"read:q4_0": 1.0, "read:q4_K": 2.0, "read:q6_K": 3.0, "read:q8_0": 4.0})
+    assert [families.of(f"read:{kind}") for kind in ("q5_K", "q3_K", "q5_0", "iq4_nl")] == [2.0, 2.0, 1.0, 1.0]
 
 
 def test_more_to_read_or_to_see_is_never_faster(tmp_path: Path) -> None:

@@ -287,6 +287,7 @@ def test_a_change_is_noticed_in_a_copy(tmp_path: Path) -> None:
     assert (ROOT / path).read_text("utf-8") == source
 
 
+@pytest.mark.full
 def test_a_module_that_cannot_be_imported_any_more_is_noticed(tmp_path: Path) -> None:
     box = Sandbox(ROOT, tmp_path)
     path = "supervisor/core/stream/sse.py"
@@ -297,6 +298,7 @@ def test_a_module_that_cannot_be_imported_any_more_is_noticed(tmp_path: Path) ->
         assert box.tried(broken, named, 60)[0] == "noticed"
 
 
+@pytest.mark.full
 def test_a_change_that_never_ends_is_stopped(tmp_path: Path) -> None:
     """By a limit on CPU, which a busy machine does not use up."""
     box = Sandbox(ROOT, tmp_path)

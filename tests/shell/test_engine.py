@@ -99,7 +99,7 @@ async def test_the_reason_is_not_taken_from_an_earlier_start(bench: Bench, fake:
 @pytest.mark.parametrize("knobs", [("--hang-health",), ("--hang-health", "--no-protocol"), ()], ids=" ".join)
 async def test_standing_still_is_a_stall(bench: Bench, fake: str, knobs: tuple[str, ...]) -> None:
     engine = bench.engine(fake, "--stall-after", "0", *knobs, limits=STALLS_SOON)
-    with pytest.raises(EngineStalled, match="no sign of life for 3 s"):
+    with pytest.raises(EngineStalled, match=r"no sign of life for \d+ s"):
         await bench.start(engine)
     bench.assert_nothing_left(engine)
 

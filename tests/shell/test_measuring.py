@@ -12,14 +12,16 @@ import pytest
 from supervisor.config import Settings
 from supervisor.core.speed import Rates
 from supervisor.core.speed.published import host_rates
-from supervisor.measuring.calibrate import Calibration, Step
+from supervisor.measuring.calibrate import Calibration, Step, steady
 from supervisor.measuring.maker import Shape
 from supervisor.measuring.timing import Timing, read_timing
+from supervisor.planning.speeds import Foreteller
 from supervisor.probe.profiles import load_profile
 from supervisor.service.build import plans_alone, without_daemon
 from supervisor.service.resolve import Asked
 from supervisor.store import Database
 from supervisor.store.speeds import MeasuredSpeed, Speeds
+from supervisor.system.cores import physical_cores
 from supervisor.system.paths import places
 
 pytestmark = pytest.mark.anyio
@@ -59,8 +61,39 @@ async def test_a_plan_says_what_was_measured_else_a_first_guess(tmp_path: Path, 
 
     assert (await speed())["from"] == "published"
     with contextlib.closing(Database.open(where.database)) as database:
-        Speeds(database).record(MeasuredSpeed("another", "CPU", Rates(measured, "measured"), 1.0))
+        Speeds(database).record(MeasuredSpeed("another", "CPU", physical_cores(), Rates(measured, "measured"), 1.0))
     assert (await speed())["from"] == "measured"
+
+
+def test_what_the_host_did_with_other_threads_is_a_guess(tmp_path: Path) -> None:
+    with contextlib.closing(Database.open(tmp_path / "state.db")) as database:
+        speeds, foreteller = Speeds(database), Foreteller(database, 4)
+        for threads, seconds in ((4, 1.0), (8, 0.5)):
+            speeds.record(MeasuredSpeed("mine", "CPU", threads, Rates({"layer": seconds}, "measured"), 1.0))
+
+        def host(threads: int | None) -> tuple[float, str, int]:
+            found = foreteller.rates([], "mine", threads)
+            return found.devices["CPU"].of("layer"), found.devices["CPU"].source, found.threads
+
+        assert (host(None), host(4), host(8)) == ((1.0, "measured", 4), (1.0, "measured", 4), (0.5, "measured", 8))
+        assert (host(2), host(12)) == ((2.0, "published", 2), (0.5, "published", 12))
+
+
+async def test_a_run_that_others_disturbed_is_repeated() -> None:
+    """Until two are alike, ten times at most."""
+
+    async def repeated(*seconds: float) -> int:
+        left = iter(seconds)
+
+        async def again() -> Timing:
+            taken = next(left)
+            return Timing(10, taken, 5, taken)
+
+        return len(await steady(again))
+
+    assert await repeated(1.0, 1.01) == 2
+    assert await repeated(3.0, 1.0, 2.0, 1.02) == 4
+    assert await repeated(*(2.0**step for step in range(10))) == 10
 
 
 async def test_a_machine_of_a_profile_is_only_guessed(tmp_path: Path, demo_model: Path) -> None:

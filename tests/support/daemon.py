@@ -120,6 +120,16 @@ def environment(home: Path, engine: Path, **more: str) -> dict[str, str]:
     }
 
 
+def configuration(settings: Settings) -> str:
+    """The settings as a file.
+
+    Engines compute with one thread unless the settings say otherwise: tiny models are no faster with more, whose
+    waiting takes the processors from other tests.
+    """
+    chosen = dict(settings or {})
+    return yaml.safe_dump({**chosen, "defaults": {"threads": 1, **chosen.get("defaults", {})}})
+
+
 def start_daemon(
     home: Path,
     engine: Path,
@@ -130,7 +140,7 @@ def start_daemon(
 ) -> RunningDaemon:
     """Start a daemon on a free port and wait until it answers. open_files: how many files it may have open."""
     config = home / "test.yaml"
-    config.write_text(yaml.safe_dump(dict(settings or {})))
+    config.write_text(configuration(settings))
     log = (home / "daemon-output.log").open("ab")
     limited = [] if open_files is None else ["sh", "-c", f'ulimit -n {open_files} && exec "$@"', "sh"]
     process = subprocess.Popen(

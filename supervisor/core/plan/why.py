@@ -125,9 +125,13 @@ def _contexts(task: Task, step: Step, settings: tuple[Setting, Setting], pool: P
 def _cache_type(task: Task, step: Step) -> Iterator[str]:
     if step.kv == task.kvs[0]:
         return
-    name = step.kv[0] if step.kv[0] == step.kv[1] else f"{step.kv[0]} and {step.kv[1]}"
     where = " on devices alone" if task.pools else ""
-    yield f"The cache is {name}: with {task.kvs[0][0]} the wanted context does not fit{where}."
+    yield f"The cache is {_pair(step.kv)}: with {_pair(task.kvs[0])} the wanted context does not fit{where}."
+
+
+def _pair(types: tuple[str, str]) -> str:
+    keys, values = types
+    return keys if keys == values else f"{keys} for keys and {values} for values"
 
 
 def _paging(task: Task, paged_bytes: int) -> Iterator[str]:

@@ -79,7 +79,7 @@ def foretell(
 
 def decode_seconds(spec: ModelSpec, options: EstimateOptions, machine: MachineSpeed, depth: int) -> float:
     """Return the foretold seconds of one token behind `depth` others."""
-    return machine.seconds(decode_work(spec, options, depth))
+    return machine.seconds(decode_work(spec, options, depth, machine.threads))
 
 
 def prefill_seconds(

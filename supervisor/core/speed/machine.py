@@ -17,6 +17,7 @@ maker's figures, or a careful guess.
 """
 
 _BITS = {kind.name: 8 * kind.type_size / kind.block for kind in TENSOR_TYPES.values()}
+_UNKNOWN_BITS = 16.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +28,35 @@ class Rates:
     source: Source = "published"
 
     def of(self, kind: str) -> float:
-        """Return the seconds per unit. A type of weights that was not timed counts as the one nearest in size."""
+        """Return the seconds per unit.
+
+        A type of weights that was not timed counts as the one nearest in size, of the same family if there is one
+        (`q4_K`, `q6_K`).
+        """
         found = self.seconds.get(kind)
         if found is not None:
             return found
         name, _, type_ = kind.partition(":")
         near = [known for known in self.seconds if known.startswith(f"{name}:")] if type_ else []
-        bits = _BITS.get(type_, 16.0)
-        best = min(near, key=lambda known: (abs(_BITS.get(known.partition(":")[2], 16.0) - bits), known), default=None)
+        best = min(near, key=lambda known: _distance(known.partition(":")[2], type_), default=None)
         return self.seconds[best] if best else 0.0
+
+
+def _distance(known: str, wanted: str) -> tuple[bool, float, str]:
+    """Return how far a type of weights is from another: what is least is nearest."""
+    is_other = known.endswith("_K") != wanted.endswith("_K")
+    return is_other, abs(_BITS.get(known, _UNKNOWN_BITS) - _BITS.get(wanted, _UNKNOWN_BITS)), known
 
 
 @dataclass(frozen=True, slots=True)
 class MachineSpeed:
-    """The rates of every device, the host (`CPU`) included."""
+    """The rates of every device, the host (`CPU`) included.
+
+    threads: with which the host computes; its rates are those of so many.
+    """
 
     devices: Mapping[str, Rates] = field(default_factory=dict)
+    threads: int = 1
 
     def seconds(self, work: Work) -> float:
         """Return the time of the work: devices wait for one another, so theirs add up."""

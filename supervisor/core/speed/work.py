@@ -5,8 +5,11 @@ Kinds, by name; those of a prompt end with `_many`, since many tokens go through
     read:TYPE             bytes of weights of a type that a token reads: of experts, those of the ones in use
     read_experts          of these, bytes of experts
     multiply_many:TYPE    multiplications by weights of a type
-    multiply_many_experts of these, by experts
+    experts_many:TYPE     of these, by experts
+    values_many           values that go into matrices and come out of them
+    read_many             bytes of weights, once per micro-batch
     attend, attend_many   multiplications of queries by keys, and of weights by values
+    attend_rest           of these, in what a head has beyond a multiple of 128 elements
     cache, cache_many     bytes of the cache that are read
     state, state_many     bytes of recurrent states, read and written
     copy                  bytes of weights on the host that a device gets to compute with, once per micro-batch
@@ -17,6 +20,7 @@ Kinds, by name; those of a prompt end with `_many`, since many tokens go through
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
@@ -33,18 +37,25 @@ Work: TypeAlias = Mapping[str, Mapping[str, float]]
 """Amounts by device name and kind."""
 
 _LENT_TOKENS = 32  # llama.cpp's: in smaller batches the host computes with its weights itself
+_PADDED = 256  # llama.cpp's: a graph sees so many cells, or a multiple
+_DIVIDED = 512  # ggml's: from so many on, the host's threads share a token's cells and no longer its heads
+_VECTOR = 128  # elements, of the widest vectors that ggml's loops over a head use
+_DIVIDED_TYPES = frozenset({"f16", "f32"})
 
 _Sums: TypeAlias = defaultdict[str, defaultdict[str, float]]
 
 
-def decode_work(spec: ModelSpec, options: EstimateOptions, depth: int) -> Work:
-    """Return the work of one generated token behind `depth` others."""
+def decode_work(spec: ModelSpec, options: EstimateOptions, depth: int, threads: int = 1) -> Work:
+    """Return the work of one generated token behind `depth` others. threads: of the host.
+
+    Where threads wait for one of them that has more cells than the others, what it has counts for all.
+    """
     counted = _Counter(spec, options)
     for tensor, share, device, is_output in counted.matrices():
         size = (tensor.n_bytes or 0) * share
         counted.add(device, f"read:{type_name(tensor.type)}", size)
         counted.add(device, "read_experts", size if share < 1 and not is_output else 0.0)
-    counted.add_attention("", lambda reach: float(min(depth, reach) + 1), 1.0)
+    counted.add_attention("", lambda reach: float(min(depth, reach) + 1), 1.0, threads)
     counted.add_layers("layer", 1)
     counted.add(counted.last, "token", 1.0)
     counted.add(HOST, "vocabulary", float(spec.n_vocab))
@@ -59,13 +70,22 @@ def prefill_work(spec: ModelSpec, options: EstimateOptions, tokens: int, depth: 
     for tensor, share, home, is_output in counted.matrices():
         times = 1 if is_output else tokens
         device = home if is_output or home != HOST else lent
-        counted.add(device, "copy", float(tensor.n_bytes or 0) * passes if device != home else 0.0)
+        size = float(tensor.n_bytes or 0) * passes
+        counted.add(device, "copy", size if device != home else 0.0)
+        counted.add(device, "read_many", size * min(1.0, share * min(tokens, options.ubatch_size)))
         counted.add(device, f"multiply_many:{type_name(tensor.type)}", tensor.n_elements * share * times)
-        counted.add(device, "multiply_many_experts", tensor.n_elements * share * times if share < 1 else 0.0)
+        counted.add(device, f"experts_many:{type_name(tensor.type)}", tensor.n_elements * share * times * (share < 1))
+        counted.add(device, "values_many", _values(tensor) * share * times)
     counted.add_attention("_many", lambda reach: _seen(tokens, depth, reach), float(tokens))
     counted.add_layers("layer_many", passes)
     counted.add(counted.last, "request", 1.0)
     return counted.sums
+
+
+def _values(tensor: TensorInfo) -> float:
+    """Return how many values go into a matrix, or into all of several experts, and come out."""
+    width, height, *count = tensor.shape
+    return float((width + height) * math.prod(count))
 
 
 def _seen(tokens: int, depth: int, reach: float) -> float:
@@ -75,6 +95,16 @@ def _seen(tokens: int, depth: int, reach: float) -> float:
         return tokens * (depth + last + 1) / 2
     grows = max(0.0, reach - depth)
     return grows * (depth + reach + 1) / 2 + (tokens - grows) * reach
+
+
+def _of_the_slowest(cells: float, threads: int) -> float:
+    """Return the cells that the threads would have seen if each had as many as the first.
+
+    A thread gets as many cells as the others, those beyond the last token included, which it passes over (ggml's
+    `flash_attn_ext` on the CPU, for a single token).
+    """
+    padded = -(-cells // _PADDED) * _PADDED
+    return threads * min(cells, -(-padded // threads)) if padded >= _DIVIDED else cells
 
 
 class _Counter:
@@ -116,13 +146,18 @@ class _Counter:
         used = experts.used[layer] if experts and layer < len(experts.used) else 0
         return used / experts.count if experts and experts.count and used else 1.0
 
-    def add_attention(self, suffix: str, seen: Callable[[float], float], tokens: float) -> None:
+    def add_attention(self, suffix: str, seen: Callable[[float], float], tokens: float, threads: int = 1) -> None:
         """Add what attention costs; `seen` gives the cells that all tokens together see, at most so many each."""
+        types = {self._options.cache_type_k, self._options.cache_type_v}
+        divided = len(types) == 1 and types <= _DIVIDED_TYPES
         for rule in self._facts.caches:
-            cells = seen(self._reach(rule)) / rule.ratio
+            found = seen(self._reach(rule)) / rule.ratio
             for row in rule.layers:
                 device = self._name(self._homes[row.layer])
-                self.add(device, f"attend{suffix}", self._multiplications(row) * cells)
+                cells = _of_the_slowest(found, threads) if device == HOST and divided else found
+                amount = self._multiplications(row) * cells
+                self.add(device, f"attend{suffix}", amount)
+                self.add(device, "attend_rest", 0.0 if suffix else amount * self._rest(row))
                 self.add(device, f"cache{suffix}", self._cell_bytes(row) * cells / (tokens if suffix else 1.0))
         for layer, size in enumerate(self._facts.states[: self._spec.n_layer]):
             self.add(self._name(self._homes[layer]), f"state{suffix}", 2.0 * size * tokens)
@@ -141,6 +176,14 @@ class _Counter:
         if self._spec.mla:
             return float(heads * (row.k_width + self._spec.kv_lora_rank))
         return (row.k_width + row.v_width) * heads / max(1, kv)
+
+    def _rest(self, row: CacheLayer) -> float:
+        """Return the share of a head's elements that vector code of some processors takes one by one.
+
+        With AVX512-FP16 ggml's loops over halves take 128 elements at a time.
+        """
+        width = row.k_width // max(1, self._spec.n_head_kv[row.layer])
+        return width % _VECTOR / width if width else 0.0
 
     def _cell_bytes(self, row: CacheLayer) -> float:
         keys = row_bytes(self._options.cache_type_k, row.k_width)

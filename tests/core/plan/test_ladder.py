@@ -98,6 +98,10 @@ def test_a_smaller_cache_type_comes_before_a_smaller_context() -> None:
     small = machine(21.5, 21.5, host=2)
     found = places(request("llama-3.3-70b"), small, policy=Policy(kv_types=("f16", "q4_0"), growth_share=1))
     assert (found.options.cache_type_k, found.options.cache_type_v, found.options.ctx_size) == ("q4_0", "q4_0", 32_768)
+    assert any("The cache is q4_0: with f16 the wanted" in sentence for sentence in found.why)
+    keys = replace(request("llama-3.3-70b"), explicit=Explicit(cache_type_k="q8_0"))
+    found = places(keys, small, policy=Policy(kv_types=("f16", "q8_0"), growth_share=1))
+    assert any("The cache is q8_0: with q8_0 for keys and f16 for values the" in sentence for sentence in found.why)
     found = places(request("llama-3.3-70b"), small)
     assert found.options.cache_type_k == "f16"
     assert 4096 < found.estimate.n_ctx < 32_768
