@@ -132,7 +132,7 @@ def test_history_of_engines_and_pages(run: Run, daemon: FakeDaemon) -> None:
     daemon.answers[path] = {"loads": [LOAD, LOAD | {"event": "failed", "seconds": None, "code": "x", "reason": "y"}],
                             "next": 5}  # fmt: skip
     _, (head, *rows), _ = run("history", "--loads", "-n", "3")
-    assert head.split() == "AGE MODEL ENGINE EVENT SECONDS CODE REASON".split()
+    assert head.split() == ["AGE", "MODEL", "ENGINE", "EVENT", "SECONDS", "CODE", "REASON"]
     first = ["3h", "m", "4", "ready", "2.000", "-", "-"]
     assert [row.split() for row in rows] == [first, ["3h", "m", "4", "failed", "-", "x", "y"]] * 2
     assert [one[1] for one in asked(daemon)] == [f"{path}?limit=3", f"{path}?before=5&limit=1"]

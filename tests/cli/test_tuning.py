@@ -116,7 +116,7 @@ def test_where_it_does_not_fit_nothing_is_tried() -> None:
     with pytest.raises(ModelDoesNotFit, match=r"^No\. Less\.$"):
         tuner(planner).search(8, 16)
     crowded = Planner(evict_models=["a", "b"])
-    with pytest.raises(ModelDoesNotFit, match="^a, b would have to leave first"):
+    with pytest.raises(ModelDoesNotFit, match=r"^a, b would have to leave first"):
         tuner(crowded).search(8, 16)
     assert {path for path, _ in planner.calls + crowded.calls} == {"/api/v1/plan"}
 

@@ -87,7 +87,9 @@ def test_what_was_asked_or_learned_besides() -> None:
     by_itself = places(asked(replace(FIXED, fit=True)), machine(30, host=62)).why[-1]
     assert by_itself.startswith("fit is on: llama-server decides by itself on layers, split and context; ")
     own = replace(asked(FIXED), options=EstimateOptions(parallel=2))
-    assert "Each of 2 slots has 2,048 tokens of its own; one request gets no more." in places(own, machine(30, host=9)).why
+    assert (
+        "Each of 2 slots has 2,048 tokens of its own; one request gets no more." in places(own, machine(30, host=9)).why
+    )
 
 
 @pytest.mark.parametrize(

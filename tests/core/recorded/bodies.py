@@ -64,8 +64,8 @@ _CONSTRAINTS: Final = {
 
 REQUESTS: Final[Mapping[str, dict[str, Any]]] = {
     "chat": {
-        "model": "m", "stream": True, "tools": [_TOOL], "tool_choice": "auto", "agent_help": {"nudge": 2, "repeats": True},
-        "tool_calls": "recover",
+        "model": "m", "stream": True, "tools": [_TOOL], "tool_choice": "auto",
+        "agent_help": {"nudge": 2, "repeats": True}, "tool_calls": "recover",
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": [{"type": "text", "text": "See"}, _PICTURE]},
@@ -152,9 +152,13 @@ TURNS: Final[Mapping[str, Callable[[Any], object]]] = {
     "fit": fit,
     "fit opaque": partial(fit, opaque=True),
     "defaults": lambda body: sampling_defaults({name: body[name] for name in body if name in _SAMPLING}),
-    "missing": lambda body: RequestSettings(
-        {"temperature": 1, "seed": 3, "max_tokens": 4, "repeat_penalty": 2, "top_k": 1}
-    ).missing(body),
+    "missing": lambda body: RequestSettings({
+        "temperature": 1,
+        "seed": 3,
+        "max_tokens": 4,
+        "repeat_penalty": 2,
+        "top_k": 1,
+    }).missing(body),
     "emulated": lambda body: [emulated(body, TemplateFacts(system=one)) for one in (True, False)],
     "emulated by another template": lambda body: emulated(body, TemplateFacts(text="<start_of_turn>")),
     "help": asked_help,
@@ -171,7 +175,14 @@ TURNS: Final[Mapping[str, Callable[[Any], object]]] = {
 
 def _chunk(delta: Mapping[str, Any], reason: str | None = None, **more: Any) -> dict[str, Any]:
     choices = [{"index": 0, "delta": dict(delta), "finish_reason": reason}]
-    return {"id": "chatcmpl-1", "created": 5, "model": "m", "object": "chat.completion.chunk", "choices": choices, **more}
+    return {
+        "id": "chatcmpl-1",
+        "created": 5,
+        "model": "m",
+        "object": "chat.completion.chunk",
+        "choices": choices,
+        **more,
+    }
 
 
 def _called(index: int, **function: str) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from tests.support.recorded import changed
 def test_damaged_requests_and_answers_become_what_they_became() -> None:
     found = outcomes()
     names = changed(KEPT, found)
-    assert not names, f"{names} become something else; if that is meant, `python -m tests.core.recorded.bodies` keeps it"
+    assert not names, (
+        f"{names} become something else; if that is meant, `python -m tests.core.recorded.bodies` keeps it"
+    )
 
 
 def test_a_part_is_turned_and_a_part_refused() -> None:

@@ -71,7 +71,9 @@ def test_a_result_without_anything() -> None:
 )
 def test_the_source_of_a_picture(source: Json, url: str | None) -> None:
     shown = [{"type": "image_url", "image_url": {"url": url}}] if url else []
-    assert said(text("See"), {"type": "image", "source": source}) == [{"role": "user", "content": [text("See"), *shown]}]
+    assert said(text("See"), {"type": "image", "source": source}) == [
+        {"role": "user", "content": [text("See"), *shown]}
+    ]
 
 
 def call(name: str, arguments: str, number: str) -> Json:
