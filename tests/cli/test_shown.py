@@ -78,7 +78,8 @@ def test_keys(run: Run, daemon: FakeDaemon) -> None:
     assert run("keys", "list") == (0, ["no key was added; `keys add` adds one"], "")
     asked(daemon)
     daemon.answers[path] = {"key": "sk-1", "name": "x"}
-    kept = "This key is not shown again: keep it now. Clients send it as `Authorization: Bearer KEY` or `x-api-key: KEY`.\n"
+    kept = "This key is not shown again: keep it now. "
+    kept += "Clients send it as `Authorization: Bearer KEY` or `x-api-key: KEY`.\n"
     assert run("keys", "add", "x") == (0, ["sk-1"], kept)
     plain = {"name": "x", "scopes": ["infer"], "models": [], "expires_at": None, "requests_per_minute": None,
              "tokens_per_minute": None, "token_budget": None}  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -37,7 +37,7 @@ from tests.support.recorded import Dice, write
 KEPT: Final = Path(__file__).parent / "data" / "bodies.json"
 OF_EACH: Final = 40
 TELLING: Final = Telling("m:latest", lambda: 0.0, lambda: (2.5, 0.5))
-_ODD: Final = (
+ODD: Final = (
     *(None, True, False, 0, 1, -1, 7, 0.5, 1e300, "", "x", "none", "auto", "required", [], ["x"], [1, None], {}),
     *({"type": "text", "text": "t"}, {"type": "function"}, {"a": {"b": [1]}}, "user", "assistant", "tool", "system"),
 )
@@ -233,7 +233,7 @@ def _paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
         yield from _paths(one, (*before, key))
 
 
-def damaged(value: Any, *words: object) -> Any:
+def damaged(value: Any, *words: object, odd: Sequence[object] = ODD) -> Any:
     """A copy in which one or two values are left out, doubled, or replaced by something else."""
     dice = Dice(*words)
     value = copy.deepcopy(value)
@@ -251,7 +251,7 @@ def damaged(value: Any, *words: object) -> Any:
         elif kind == "double" and isinstance(place, list):
             place.insert(last, copy.deepcopy(place[last]))
         else:
-            place[last] = copy.deepcopy(dice.one_of(_ODD))
+            place[last] = copy.deepcopy(dice.one_of(odd))
     return value
 
 
