@@ -84,8 +84,8 @@ def test_keys(run: Run, daemon: FakeDaemon) -> None:
     plain = {"name": "x", "scopes": ["infer"], "models": [], "expires_at": None, "requests_per_minute": None,
              "tokens_per_minute": None, "token_budget": None}  # fmt: skip
     assert asked(daemon) == [("POST", path, plain)]
-    told = ("--scope", "read", "--scope", "manage", "--model", "a", "--model", "b*", "--requests-per-minute", "1")
-    told += ("--tokens-per-minute", "2", "--token-budget", "3", "--expires", "2h", "--json")
+    told = ["--scope", "read", "--scope", "manage", "--model", "a", "--model", "b*", "--requests-per-minute", "1"]
+    told += ["--tokens-per-minute", "2", "--token-budget", "3", "--expires", "2h", "--json"]
     assert json.loads(run("keys", "add", "x", *told)[1][0]) == daemon.answers[path]
     ((_, _, body),) = asked(daemon)
     assert 2 * HOUR - 60 < body.pop("expires_at") - NOW < 2 * HOUR + 600

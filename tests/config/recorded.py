@@ -23,7 +23,7 @@ from tests.support.recorded import Dice, write
 
 KEPT: Final = Path(__file__).parent / "data" / "damaged.json"
 OF_EACH: Final = 60
-_ODD: Final = (
+_ODD: Final[tuple[Any, ...]] = (
     *(None, True, 0, 1, -1, 4096, 0.5, 1e300, "", "x", "8k", "10m", "2GiB", "on", "off", "auto", "f16", "none"),
     *(
         [],
@@ -41,7 +41,8 @@ _ODD: Final = (
     ),
 )
 _OURS: Final[dict[str, Any]] = {
-    "server": {"host": "127.0.0.1", "port": 8080, "api_keys": ["${env.A_KEY}"], "allowed_origins": ["https://x.test"]},
+    "server": {"host": "127.0.0.1", "port": 8080, "api_keys": ["${env.A_KEY}"],
+               "allowed_origins": ["https://x.test"]},
     "defaults": {"ttl": "10m", "parallel": 2},
     "engine": {"stop_timeout": 60},
     "devices": {"reserve_mib": {"cuda": 512}, "rpc": ["127.0.0.1:50052"]},
@@ -53,7 +54,8 @@ _OURS: Final[dict[str, Any]] = {
               "lora": [{"path": "/l.gguf", "scale": 0.5}], "env": {"X": "y"}, "extra_args": ["--no-warmup"],
               "filters": {"strip": ["seed"], "set": {"top_p": 0.9}}, "tool_calls": "auto"},
         "d": {"source": "owner/repo:Q4_K_M", "ttl": 60, "priority": 3},
-        "e": {"source": "command", "command": ["run", "${PORT}"], "slots": 2, "ready": "/health", "memory": {"CPU": "512m"}},
+        "e": {"source": "command", "command": ["run", "${PORT}"], "slots": 2, "ready": "/health",
+              "memory": {"CPU": "512m"}},
     },
     "groups": {"g": {"members": ["a", "d"], "rule": "exclusive"}},
 }  # fmt: skip
@@ -71,9 +73,9 @@ no-mmap = true
 temp = 0.5
 """
 _ARGUMENTS: Final = (
-    "-m /m.gguf -c 8k -ngl 99 -ts 3,1 -fa on --jinja --no-mmap -np 2 --host 0.0.0.0 --port 80 -ot exps=CPU --temp 0.6"
+    "-c 8k -m /m.gguf -ngl 99 -ts 3,1 -fa on --jinja --no-mmap -np 2 --host 0.0.0.0 --port 80 -ot exps=CPU --temp 0.6"
     " --lora-scaled /a:0.5,/b -dev CUDA0,CUDA1 -ctk q8_0 -ctv q8_0 --api-key x --mlock -b 64 -ub 32 -md /d.gguf --spec-"
-    "draft-n-max 4 --chat-template-kwargs {} --reasoning off --embeddings --pooling mean -a name --unheard of -hf a/b:Q4"
+    "draft-n-max 4 --chat-template-kwargs {} --reasoning off --embeddings --pooling mean -a name --unheard of"
 )
 
 
@@ -114,7 +116,7 @@ def outcomes() -> dict[str, list[Any]]:
     theirs = [swap, *(damaged(swap, "swap", number, odd=_ODD) for number in range(2 * OF_EACH))]
     presets = [_PRESET, *(_lines(_PRESET, number) for number in range(OF_EACH))]
     arguments = [shlex.split(_ARGUMENTS), *map(_words, range(2 * OF_EACH))]
-    changes = [{"ctx_size": 4096, "device": ["A"]}, {}, {"threads": None}]
+    changes: list[dict[str, object]] = [{"ctx_size": 4096, "device": ["A"]}, {}, {"threads": None}]
     sources = [{"source": "a/b"}, {"file": "/x.gguf"}]
     with tempfile.TemporaryDirectory() as folder:
         return {

@@ -108,7 +108,7 @@ def test_a_model_in_the_lists() -> None:
 
 
 def test_one_model_shown() -> None:
-    keys = {
+    keys: dict[str, Any] = {
         "x.text": "t", "x.flag": True, "x.number": 3, "x.float": 0.5, "x.nan": math.nan,
         "x.few": tuple(range(8)), "x.many": tuple(range(9)), "x.holes": (1.0, math.inf),
     }  # fmt: skip
@@ -149,12 +149,13 @@ STATS = {"tokens_per_second": 12.5, "time_to_first_token": 1.5, "generation_time
     [("stop", "eosFound"), (None, "eosFound"), ("length", "maxPredictedTokensReached"), ("tool_calls", "toolCalls")],
 )
 def test_the_figures_of_lm_studio(reason: str | None, said: str) -> None:
+    nothing: dict[str, object] = dict.fromkeys(STATS)
     assert stats(reason, TIMINGS) == {**STATS, "stop_reason": said}
     answer = {"choices": [{"finish_reason": reason}], "timings": TIMINGS}
     assert with_stats(answer, None) == {**answer, "stats": {**STATS, "stop_reason": said}}
-    assert with_stats({"timings": TIMINGS}, None)["stats"] == {**STATS, "stop_reason": "eosFound"}
+    assert with_stats({"timings": TIMINGS}, None) == {"timings": TIMINGS, "stats": stats(None, TIMINGS)}
     assert with_stats({"choices": []}, None) == {"choices": []}
-    assert stats(None, {}) == {**dict.fromkeys(STATS), "stop_reason": "eosFound"}
+    assert stats(None, {}) == {**nothing, "stop_reason": "eosFound"}
 
 
 def test_a_stream_of_lm_studio_ends_with_figures() -> None:

@@ -37,7 +37,7 @@ from tests.support.recorded import Dice, write
 KEPT: Final = Path(__file__).parent / "data" / "bodies.json"
 OF_EACH: Final = 40
 TELLING: Final = Telling("m:latest", lambda: 0.0, lambda: (2.5, 0.5))
-ODD: Final = (
+ODD: Final[tuple[Any, ...]] = (
     *(None, True, False, 0, 1, -1, 7, 0.5, 1e300, "", "x", "none", "auto", "required", [], ["x"], [1, None], {}),
     *({"type": "text", "text": "t"}, {"type": "function"}, {"a": {"b": [1]}}, "user", "assistant", "tool", "system"),
 )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from supervisor.core.memory import (
     EstimateOptions,
     Refusal,
+    Shape,
     context_demand,
     demand,
     estimate,
@@ -71,7 +72,7 @@ def specs() -> Iterator[tuple[str, ModelSpec]]:
 def _demanded(spec: ModelSpec, options: EstimateOptions) -> object:
     if refuse(spec, options) is not None:
         return None
-    shape = "solo" if len(options.devices) == 1 else "pipeline" if options.devices else "host"
+    shape: Shape = "solo" if len(options.devices) == 1 else "pipeline" if options.devices else "host"
     return plainly(demand(weight_table(spec, options), context_demand(spec, options, shape), options))
 
 
