@@ -83,7 +83,7 @@ def _loaded(data: object, folder: Path) -> object:
     path = folder / "supervisor.yaml"
     path.write_text(to_yaml(data), "utf-8")
     try:
-        found = load(path, {"A_KEY": "long-enough-key", "HOME": "/home/x"})
+        found = load(path, {"A_KEY": "long-enough-key", "HOME": "/srv/somebody"})
     except ConfigError as error:
         return ["refused", error.code, error.message.replace(str(folder), "FOLDER")]
     return found.settings.model_dump_json().replace(str(folder), "FOLDER")

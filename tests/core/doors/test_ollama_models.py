@@ -140,8 +140,8 @@ def test_one_model_shown() -> None:
     assert (filling["modelfile"], filling["parameters"]) == ("FROM m\n", "")
 
 
-TIMINGS = {"predicted_per_second": 12.5, "prompt_ms": 1500, "predicted_ms": 250.0}
-STATS = {"tokens_per_second": 12.5, "time_to_first_token": 1.5, "generation_time": 0.25}
+TIMINGS: dict[str, Any] = {"predicted_per_second": 12.5, "prompt_ms": 1500, "predicted_ms": 250.0}
+STATS: dict[str, Any] = {"tokens_per_second": 12.5, "time_to_first_token": 1.5, "generation_time": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ STATS = {"tokens_per_second": 12.5, "time_to_first_token": 1.5, "generation_time
 def test_the_figures_of_lm_studio(reason: str | None, said: str) -> None:
     nothing: dict[str, object] = dict.fromkeys(STATS)
     assert stats(reason, TIMINGS) == {**STATS, "stop_reason": said}
-    answer = {"choices": [{"finish_reason": reason}], "timings": TIMINGS}
+    answer: dict[str, Any] = {"choices": [{"finish_reason": reason}], "timings": TIMINGS}
     assert with_stats(answer, None) == {**answer, "stats": {**STATS, "stop_reason": said}}
     assert with_stats({"timings": TIMINGS}, None) == {"timings": TIMINGS, "stats": stats(None, TIMINGS)}
     assert with_stats({"choices": []}, None) == {"choices": []}

@@ -291,6 +291,10 @@ def _streamed(make: Callable[[], Any], chunks: list[dict[str, Any]]) -> object:
     return [*(voice.chunk(one) for one in chunks), voice.end(), voice.error({"message": "Broke.", "code": "x"})]
 
 
+def _whole(make: Callable[[], Any], answer: dict[str, Any]) -> object:
+    return make().whole(answer)
+
+
 def outcomes() -> dict[str, list[Any]]:
     """What becomes of every request by every turn, and of the answers by every voice."""
     found: dict[str, list[Any]] = {}
@@ -302,7 +306,7 @@ def outcomes() -> dict[str, list[Any]]:
     wholes = [WHOLE, *(damaged(WHOLE, "whole", number) for number in range(OF_EACH))]
     for name, make in VOICES.items():
         found[f"{name} streamed"] = [said(partial(_streamed, make, one)) for one in streams]
-        found[f"{name} whole"] = [said(lambda make=make, one=one: make().whole(one)) for one in wholes]  # type: ignore[misc]
+        found[f"{name} whole"] = [said(partial(_whole, make, one)) for one in wholes]
     return found
 
 
