@@ -17,7 +17,7 @@ EVER: Final = 9_214_646_400.0
 """A moment far away, of a model that stays: seconds since 1970."""
 
 _FIM: Final = ("tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id")
-_FILE_TYPES: Final = {  # `llama_ftype` of llama.cpp b11434 (include/llama.h)
+_FILE_TYPES: Final[Mapping[int | None, str]] = {  # `llama_ftype` of llama.cpp b11434 (include/llama.h)
     **dict(enumerate(("F32", "F16", "Q4_0", "Q4_1"))),
     **dict(enumerate(("Q8_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K_S", "Q3_K_M", "Q3_K_L", "Q4_K_S", "Q4_K_M"), 7)),
     **dict(enumerate(("Q5_K_S", "Q5_K_M", "Q6_K", "IQ2_XXS", "IQ2_XS", "Q2_K_S", "IQ3_XS", "IQ3_XXS"), 16)),
@@ -56,7 +56,7 @@ class FileFacts:
     @property
     def quantisation(self) -> str:
         """The name of what most of its weights are; `unknown` where the file says nothing."""
-        return _FILE_TYPES.get(self.header.integer("general.file_type") or 0, "unknown")
+        return _FILE_TYPES.get(self.header.integer("general.file_type"), "unknown")
 
 
 def capabilities(facts: FileFacts | None) -> list[str]:

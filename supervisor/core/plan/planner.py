@@ -71,7 +71,7 @@ def _leaving(task: Task, step: Step, free: Space, movable: Sequence[Resident]) -
 
 def _realise(task: Task, step: Step, free: Space, leaving: Leaving) -> Placement | None:
     """Return the step's placement once these engines have left, where it is possible."""
-    space = free.plus(held_by(task.budgets, leaving)) if leaving else free
+    space = free.plus(held_by(task.budgets, leaving))
     setting = find(task, step, space)
     if setting is None:
         return None

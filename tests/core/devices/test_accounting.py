@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from supervisor.core.devices import Device, Holding, Host, Machine, Reserves, bu
 from supervisor.core.devices.reserves import DEFAULTS
 from tests.core.devices.support import GIB
 
+MIB = 1 << 20
 NOTHING = Reserves({"cuda": 0, "cpu": 0, "metal": 0}, {"cuda": 0, "cpu": 0, "metal": 0})
 HOST = Host(64 * GIB, 60 * GIB)
 
@@ -100,3 +103,22 @@ def test_usable_lies_between_nothing_and_all(
     ):
         assert max(0, left - reserve) <= budget.usable_bytes <= max(0, budget.total_bytes - reserve)
         assert budget.usable_bytes >= bare.usable_bytes  # what is ours is never taken off
+
+
+def test_what_is_kept_back_is_what_the_page_says() -> None:
+    """Each back end has a row, or shares one; those without a row have that of the others."""
+    page = (Path(__file__).parents[3] / "docs" / "devices.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([a-z, ]+?)(?: \(the host\))? \| (\d+) \| (\d+) \|", page, re.MULTILINE)
+    told = {name: (int(kept) * MIB, int(each) * MIB) for names, kept, each in rows for name in names.split(", ")}
+    assert told.keys() == {*DEFAULTS, "others"}
+    defaults = Reserves()
+    assert {name: (defaults.for_device("X", name), defaults.for_engine("X", name)) for name in told} == told
+
+
+def test_what_is_kept_back_may_be_said_by_name_or_by_back_end() -> None:
+    told = Reserves({"cuda": 5, "CUDA1": 0}, {"cuda": 7, "CUDA1": 1}, {"cuda": 100, "CUDA1": 50})
+    assert [told.for_device(name, "cuda") for name in ("CUDA0", "CUDA1")] == [5, 0]
+    assert [told.for_engine(name, "cuda") for name in ("CUDA0", "CUDA1")] == [7, 1]
+    assert [told.within(name, "cuda", 80) for name in ("CUDA0", "CUDA1")] == [80, 50]
+    assert [told.within(name, "cuda", 200) for name in ("CUDA0", "CUDA1")] == [100, 50]
+    assert told.within("MTL0", "metal", 200) == 200

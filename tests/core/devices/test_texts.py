@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,9 +14,9 @@ from supervisor.core.devices.amd import parse_amd_smi, parse_rocm_smi, with_name
 from supervisor.core.devices.apple import parse_apple, working_set
 from supervisor.core.devices.engine_list import MIB, backend_of, parse_device_list
 from supervisor.core.devices.nvidia import parse_nvml
-from supervisor.core.devices.physical import AMD, INTEL, Gpu, normal_pci
+from supervisor.core.devices.physical import AMD, INTEL, NVIDIA, Gpu, normal_pci
 from supervisor.core.devices.sysfs import DrmCard, KfdNode, parse_cards
-from supervisor.core.devices.vulkan import chosen_by_llama_cpp, parse_vulkaninfo
+from supervisor.core.devices.vulkan import VulkanDevice, chosen_by_llama_cpp, parse_vulkaninfo
 from tests.core.devices.support import GIB, captured
 
 
@@ -169,6 +171,48 @@ def test_vulkans_devices() -> None:
     # the processor is out, and of the card with two drivers the better one stays, in the place of the last
     assert [one.index for one in chosen_by_llama_cpp(found)] == [1, 3, 4]
     assert [one.index for one in chosen_by_llama_cpp(found[:1])] == []
+
+
+BEST_FIRST = (
+    ("MESA_RADV", "AMD_OPEN_SOURCE", "AMD_PROPRIETARY", "MESA_DOZEN", "ELSE"),
+    ("INTEL_OPEN_SOURCE_MESA", "INTEL_PROPRIETARY_WINDOWS", "MESA_DOZEN", "ELSE"),
+    ("NVIDIA_PROPRIETARY", "MESA_NVK", "MESA_DOZEN", "ELSE"),
+)  # by vendor, as ggml-vulkan.cpp has them
+
+
+@pytest.mark.parametrize(
+    ("better", "worse"), [pair for drivers in BEST_FIRST for pair in itertools.combinations(drivers, 2)]
+)
+def test_of_two_drivers_for_a_card_the_better_one_is_taken(better: str, worse: str) -> None:
+    good, bad = (
+        VulkanDevice(index, "card", "discrete", uuid="u", driver=f"DRIVER_ID_{name}")
+        for index, name in enumerate((better, worse))
+    )
+    assert chosen_by_llama_cpp((good, bad)) == chosen_by_llama_cpp((bad, good)) == (good,)
+    other = replace(bad, uuid="v")
+    assert chosen_by_llama_cpp((good, other)) == (good, other)
+    assert chosen_by_llama_cpp((replace(good, uuid=None), replace(bad, uuid=None))) != (good,)
+
+
+def test_without_a_gpu_the_first_that_is_no_processor_is_taken() -> None:
+    processor, first, second = (VulkanDevice(n, "x", kind) for n, kind in enumerate(("cpu", "virtual", "other")))
+    assert chosen_by_llama_cpp((processor, first, second)) == (first,)
+    assert chosen_by_llama_cpp((processor,)) == ()
+    gpu = VulkanDevice(3, "x", "integrated")
+    assert chosen_by_llama_cpp((first, gpu)) == (gpu,)
+
+
+def test_vendors_and_identities_of_vulkans_devices() -> None:
+    def found(number: str, uuid: str) -> VulkanDevice:
+        (one,) = parse_vulkaninfo(f"GPU0:\n\tvendorID = {number}\n\tdeviceUUID = {uuid}\n")
+        return one
+
+    uuid = "00000000-0300-0000-0000-000000000000"
+    vendors = [found(number, uuid).vendor for number in ("0x1002", "0x8086", "0x10de", "0x1234", "4098")]
+    assert vendors == [AMD, INTEL, NVIDIA, None, None]
+    assert found("0x1002", uuid).uuid == uuid
+    assert found("0x1002", uuid + "0").uuid is None
+    assert found("0x1002", "").uuid is None
 
 
 @pytest.mark.parametrize(

@@ -88,16 +88,12 @@ class _Tree:
         self._open: list[str] = []  # tags that hold nested ones
 
     def opening(self) -> Wait[str]:
-        """Go past the tag that begins here and return its name; empty if none begins."""
+        """Go past the tag that begins here and return its name; empty, wherever it has got to, if none begins."""
         src = self.src
-        start = src.pos
         begins = yield from take(src, f"{_MARK}<")
         name = (yield from until(src, _STOP, MAX_NAME)) if begins else None
         closed = yield from take(src, ">")
-        if not name or not closed or name.startswith("/"):
-            src.seek(start)
-            return ""
-        return name
+        return name if name and closed and not name.startswith("/") else ""
 
     def value(self, tag: str, key: str = "") -> Wait[tuple[Json] | None]:
         """Return what a tag holds, past its end: text with the type of parameter `key`, or nested tags."""
