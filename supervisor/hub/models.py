@@ -151,7 +151,7 @@ class HubModels:
         for there in self.cache.repositories(reference.repo, reference.revision):
             known = self._listing(there) or there
             catalog = catalog_of(known.files)
-            whole = [one for one in catalog.variants if not one.missing and self.is_here(known, one.parts)]
+            whole = [one for one in catalog.variants or catalog.loadable if not one.missing and self.is_here(known, one.parts)]
             if whole:
                 return Lookup(reference, known, catalog, tuple(whole))
         return None
@@ -209,7 +209,7 @@ class HubModels:
         """Return the reference of the variant that a content is part of."""
         for place in sorted(self._listings.glob(f"{safe_name(repo)}@*.json")):
             known = self._listing(Repository(repo, place.stem.rpartition("@")[2], MAIN, ()))
-            for variant in catalog_of(known.files).variants if known else ():
+            for variant in catalog_of(known.files).loadable if known else ():
                 if known and etag in {part.etag for part in variant.parts}:
                     return Chosen(None, known, variant, None).reference
         return None
