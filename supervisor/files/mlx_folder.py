@@ -12,14 +12,13 @@ from typing import BinaryIO, Final
 from supervisor.core.mlx.config import MAX_CONFIG, parse_config
 from supervisor.core.mlx.facts import MlxFacts, read_facts
 from supervisor.core.mlx.header import LENGTH, SafetensorsHeader, header_bytes, read_header
+from supervisor.core.repository.mlx import missing_parts
 from supervisor.errors import ModelConfigError, ModelFileError, SafetensorsError, ShardMissing
 
 CONFIG: Final = "config.json"
 _WEIGHTS = re.compile(r"model.*\.safetensors")
-_PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.safetensors")
-_TEMPLATES = ("chat_template.jinja", "chat_template.json")
-_TOKENIZER = "tokenizer_config.json"
-_MAX_FILES = 4096
+TEMPLATES: Final = ("chat_template.jinja", "chat_template.json")
+TOKENIZER: Final = "tokenizer_config.json"
 _MAX_NAMED = 3
 _MARK = b'"chat_template"'
 
@@ -67,15 +66,9 @@ def read_mlx(folder: Path) -> MlxModel:
     )
 
 
-def missing_parts(names: list[str]) -> list[str]:
-    """Return the names of parts that are not among the others, by the numbers in their names."""
-    there, wanted = set(names), []
-    for name in names:
-        part = _PART.fullmatch(name)
-        count = int(part["count"]) if part else 0
-        if part is not None and count <= _MAX_FILES:
-            wanted += [f"{part['stem']}-{number:05d}-of-{part['count']}.safetensors" for number in range(1, count + 1)]
-    return [name for name in dict.fromkeys(wanted) if name not in there]
+def has_template_key(text: bytes) -> bool:
+    """Return whether the text of a `tokenizer_config.json` has a chat template."""
+    return _MARK in text
 
 
 def _some(names: list[str]) -> str:
@@ -91,9 +84,9 @@ def _names(folder: Path) -> set[str]:
 
 
 def _has_template(folder: Path, names: set[str]) -> bool:
-    if not names.isdisjoint(_TEMPLATES):
+    if not names.isdisjoint(TEMPLATES):
         return True
-    return _TOKENIZER in names and _MARK in _beginning(folder / _TOKENIZER, MAX_CONFIG)
+    return TOKENIZER in names and has_template_key(_beginning(folder / TOKENIZER, MAX_CONFIG))
 
 
 def _header(path: Path) -> tuple[SafetensorsHeader, int]:

@@ -16,17 +16,20 @@ from supervisor.core.repository import (
     Variant,
     catalog_of,
     find,
+    is_mlx,
     parse_reference,
     projector_for,
 )
 from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.files.header_cache import HeaderCache
+from supervisor.files.mlx_folder import MlxModel, read_mlx
 from supervisor.files.model_file import ModelFile, open_model
 from supervisor.hub.access import HubAccess
 from supervisor.hub.api import HubClient
 from supervisor.hub.cachedir import Cached, HubCache
 from supervisor.hub.download import Downloads, Progress
 from supervisor.hub.listing import MAIN, Repository
+from supervisor.hub.mlx import remote_mlx
 from supervisor.hub.partials import SUFFIX
 from supervisor.hub.ranged import fetch_headers, remote_header
 from supervisor.system.atomic import atomic_write
@@ -52,7 +55,8 @@ class Lookup:
 
     def choice(self, variant: Variant) -> Chosen:
         """Return one of the candidates."""
-        return Chosen(self.reference.revision, self.repository, variant, projector_for(self.catalog, variant))
+        projector = None if is_mlx(variant) else projector_for(self.catalog, variant)
+        return Chosen(self.reference.revision, self.repository, variant, projector)
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,8 @@ class HubModels:
         for there in self.cache.repositories(reference.repo, reference.revision):
             known = self._listing(there) or there
             catalog = catalog_of(known.files)
-            whole = [one for one in catalog.variants or catalog.loadable if not one.missing and self.is_here(known, one.parts)]
+            there_are = catalog.variants or catalog.loadable
+            whole = [one for one in there_are if not one.missing and self.is_here(known, one.parts)]
             if whole:
                 return Lookup(reference, known, catalog, tuple(whole))
         return None
@@ -169,6 +174,17 @@ class HubModels:
         header = remote_header(self._client, repository, variant, self._headers)
         names = tuple(Path(repository.id) / part.path for part in variant.parts)
         return ModelFile(names[0], names, header, variant.size or 0)
+
+    def mlx(self, chosen: Chosen) -> MlxModel:
+        """Return the facts of a model for MLX, from the cache or from afar. Blocks.
+
+        Raises ModelFileError and its subclasses, and as `HubClient.repository`.
+        """
+        repository, variant = chosen.repository, chosen.variant
+        here = self.cache.file(repository.id, repository.commit, variant.path)
+        if here is not None and self.is_here(repository, variant.parts):
+            return read_mlx(here.parent)
+        return remote_mlx(self._client, repository, variant)
 
     def projector(self, chosen: Chosen) -> GgufHeader | None:
         """Return the header of the projector that goes with it. Blocks."""

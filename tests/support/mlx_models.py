@@ -10,7 +10,9 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 STEP = 256
 TOKENS = 512
@@ -45,7 +47,7 @@ _DELTA = {
 _SWA = {"sliding_window": _WINDOW, "num_hidden_layers": 4}
 _TYPES = {**_SWA, "layer_types": ["sliding_attention", "full_attention"] * 2}
 
-CONFIGS = {
+CONFIGS: Mapping[str, Mapping[str, Any]] = {
     "llama": {"head_dim": 64},
     "llama, tied": {"tie_word_embeddings": True},
     "llama, windows": _TYPES,
@@ -111,69 +113,69 @@ CONFIGS = {
         "embeddings_scale_by_sqrt_dim": True, "block_types": ["recurrent", "attention"], "num_key_value_heads": 1,
     },
 }  # fmt: skip
-_FLOAT32 = ("rwkv7", "qwen3_moe", "gpt_oss", "qwen3_next")  # rwkv7: in the state; the others: experts on a CPU
+FLOAT32 = ("rwkv7", "qwen3_moe", "gpt_oss", "qwen3_next")  # rwkv7: in the state; the others: experts on a CPU
 QUANTISED_CACHE = ("llama", "qwen3")
 
 
-def _configuration(name):
+def _configuration(name: str) -> dict[str, Any]:
     kind = name.partition(",")[0]
     return {"model_type": kind, **_PLAIN, **CONFIGS[name]}
 
 
-def _make(mx, utils, name):
+def _make(mx: Any, name: str) -> tuple[dict[str, Any], Any]:
     config = _configuration(name)
-    kinds, arguments = utils._get_classes(config)
-    model = kinds(arguments.from_dict(config))
-    model.set_dtype(mx.float32 if name in _FLOAT32 else mx.bfloat16)
+    kind, arguments = importlib.import_module("mlx_lm.utils")._get_classes(config)
+    model = kind(arguments.from_dict(config))
+    model.set_dtype(mx.float32 if name in FLOAT32 else mx.bfloat16)
     mx.eval(model.parameters())
     return config, model
 
 
-def _most_held(mx, cache_kinds, model, bits):
-    """The most that its caches hold while it reads a prompt."""
-    caches = cache_kinds.make_prompt_cache(model)
+def _most_held(mx: Any, model: Any, bits: int) -> int:
+    """Return the most that its caches hold while it reads a prompt."""
+    caches = importlib.import_module("mlx_lm.models.cache").make_prompt_cache(model)
     most = 0
     for _ in range(TOKENS // STEP):
         mx.eval(model(mx.zeros((1, STEP), dtype=mx.int32), cache=caches))
         if bits:
-            caches = [one.to_quantized(group_size=64, bits=bits) if hasattr(one, "to_quantized") else one
-                      for one in caches]
-        most = max(most, sum(_held(mx, one) for one in caches))
+            caches = [_quantised(one, bits) for one in caches]
+        most = max(most, sum(map(_held, caches)))
     return most
 
 
-def _held(mx, one):
-    """The bytes of a cache's arrays."""
-    from mlx.utils import tree_flatten
+def _quantised(one: Any, bits: int) -> Any:
+    return one.to_quantized(group_size=64, bits=bits) if hasattr(one, "to_quantized") else one
 
+
+def _held(one: Any) -> int:
+    """Return the bytes of a cache's arrays."""
     if hasattr(one, "caches"):
-        return sum(_held(mx, inner) for inner in one.caches)
-    if hasattr(one, "cache"):
-        return sum(value.nbytes for value in one.cache if value is not None)
-    return sum(value.nbytes for _, value in tree_flatten([one.keys, one.values]))
+        return sum(map(_held, one.caches))
+    return _bytes(one.cache if hasattr(one, "cache") else [one.keys, one.values])
 
 
-def main(folder):
-    import mlx.core as mx
-    from mlx.utils import tree_flatten
-    from mlx_lm import utils
+def _bytes(arrays: Any) -> int:
+    flat = importlib.import_module("mlx.utils").tree_flatten(arrays)
+    return sum(value.nbytes for _, value in flat if value is not None)
 
-    cache_kinds = importlib.import_module("mlx_lm.models.cache")
+
+def _measured(mx: Any, name: str, folder: Path) -> dict[str, Any]:
+    """Write a model into a folder; return what is held of it."""
+    config, model = _make(mx, name)
+    folder.mkdir()
+    tensors = importlib.import_module("mlx.utils").tree_flatten(model.parameters())
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tensors))
+    (folder / "config.json").write_text(json.dumps(config))
+    caches = {str(bits): _most_held(mx, model, bits) for bits in ((0, 8, 4) if name in QUANTISED_CACHE else (0,))}
+    return {"folder": folder.name, "weights": _bytes(model.parameters()), "caches": caches}
+
+
+def main(folder: Path) -> None:
+    """Measure every model."""
+    mx = importlib.import_module("mlx.core")
     mx.set_default_device(mx.cpu)
     for name in CONFIGS:
-        try:
-            config, model = _make(mx, utils, name)
-            place = folder / name.replace(", ", "-")
-            place.mkdir()
-            mx.save_safetensors(str(place / "model.safetensors"), dict(tree_flatten(model.parameters())))
-            (place / "config.json").write_text(json.dumps(config))
-            weights = sum(value.nbytes for _, value in tree_flatten(model.parameters()))
-            caches = {str(bits): _most_held(mx, cache_kinds, model, bits)
-                      for bits in ((0, 8, 4) if name in QUANTISED_CACHE else (0,))}
-            told = {"folder": place.name, "weights": weights, "caches": caches}
-        except Exception as error:
-            told = {"folder": name, "error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(told), flush=True)
+        sys.stdout.write(json.dumps(_measured(mx, name, folder / name.replace(", ", "-"))) + "\n")
 
 
 if __name__ == "__main__":

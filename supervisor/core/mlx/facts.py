@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from supervisor.core.mlx.caches import CacheKind, LayerCache
@@ -66,6 +66,10 @@ class MlxFacts:
         return bool(self.caches) and all(
             one.kind is CacheKind.FULL and not one.keys % 64 and not one.values % 64 for one in self.caches
         )
+
+    def only(self, kind: CacheKind) -> MlxFacts:
+        """Return the same model with its caches of one kind alone."""
+        return replace(self, caches=tuple(one for one in self.caches if one.kind is kind))
 
 
 def read_facts(

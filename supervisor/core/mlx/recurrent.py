@@ -141,7 +141,7 @@ def griffin(config: ConfigReader) -> tuple[LayerCache, ...]:
         raise ModelConfigError("config.json lacks `block_types`, which decides the model's memory.")
     width = config.positive("hidden_size")
     window = sliding(split_width(config), split_width(config), config.positive("attention_window_size"))
-    state = recurrent((config.positive("conv1d_width") - 1) * width, width)
+    state = recurrent(config.positive("conv1d_width") * width)
     return tuple(state if kinds[place % len(kinds)] == "recurrent" else window for place in range(config.layers))
 
 
