@@ -39,8 +39,10 @@ class MlxModel:
 
 
 def is_mlx_folder(folder: Path) -> bool:
-    """Return whether a folder looks like one: it has `config.json` and weights in safetensors."""
+    """Return whether a folder looks like one: `config.json`, weights in safetensors, and no model in GGUF."""
     names = _names(folder)
+    if any(name.endswith(".gguf") for name in names):
+        return False
     return CONFIG in names and any(_WEIGHTS.fullmatch(name) for name in names)
 
 

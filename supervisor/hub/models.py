@@ -20,7 +20,7 @@ from supervisor.core.repository import (
     parse_reference,
     projector_for,
 )
-from supervisor.errors import HubUnreachable, ShardMissing, VariantAmbiguous, VariantNotFound
+from supervisor.errors import HubUnreachable, NotSupportedByEngine, ShardMissing, VariantAmbiguous, VariantNotFound
 from supervisor.files.header_cache import HeaderCache
 from supervisor.files.mlx_folder import MlxModel, read_mlx
 from supervisor.files.model_file import ModelFile, open_model
@@ -78,6 +78,16 @@ class Chosen:
     def files(self, *, vision: bool) -> tuple[RepoFile, ...]:
         """Return the files that have to be on disk."""
         return (*self.variant.parts, *((self.projector,) if vision and self.projector else ()))
+
+
+def check_gguf(chosen: Chosen) -> None:
+    """Raise NotSupportedByEngine for a variant that is none in GGUF."""
+    if is_mlx(chosen.variant):
+        raise NotSupportedByEngine(
+            f"{chosen.reference} is a model for MLX, and this engine loads GGUF. Take a repository whose name ends in "
+            "-GGUF; `supervisor estimate` says what the model would hold in MLX.",
+            param="target",
+        )
 
 
 @dataclass(frozen=True)
@@ -166,7 +176,11 @@ class HubModels:
         return all(self.cache.file(repository.id, repository.commit, file.path) for file in files)
 
     def model(self, chosen: Chosen) -> ModelFile:
-        """Return the variant's header and size, from the cache or from afar. Blocks."""
+        """Return the header and size of a variant in GGUF, from the cache or from afar. Blocks.
+
+        Raises NotSupportedByEngine for one in another format.
+        """
+        check_gguf(chosen)
         repository, variant = chosen.repository, chosen.variant
         here = self.cache.file(repository.id, repository.commit, variant.path)
         if here is not None and self.is_here(repository, variant.parts):
