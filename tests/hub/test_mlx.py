@@ -61,13 +61,13 @@ def test_of_both_formats_gguf_is_taken_unless_told() -> None:
 
 
 def test_a_repository_without_one_says_what_there_is() -> None:
-    with pytest.raises(VariantNotFound, match="has no 'mlx'. It has: Q4_0"):
+    with pytest.raises(VariantNotFound, match=r"has no 'mlx'\. It has: Q4_0"):
         find(catalog_of([RepoFile("m-Q4_0.gguf", 9)]), "a/m", "mlx", None)
 
 
 def test_a_part_that_is_missing_is_named() -> None:
     names = ["config.json", "model-00001-of-00003.safetensors", "model-00003-of-00003.safetensors"]
-    with pytest.raises(ShardMissing, match="model-00002-of-00003.safetensors"):
+    with pytest.raises(ShardMissing, match="model-00002-of-00003"):
         find(catalog_of([RepoFile(name, 9) for name in names]), "a/m", None, None)
 
 

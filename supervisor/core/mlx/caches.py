@@ -21,6 +21,7 @@ class LayerCache:
 
     Attributes:
         keys, values: numbers that are kept of a token.
+        head: those of one head; 0 where keys and values have heads of different widths.
         window: tokens of a sliding one.
         state: numbers of a recurrent one, in the type of the activations.
         state_f32: those of it that are float32 whatever the activations are.
@@ -32,10 +33,11 @@ class LayerCache:
     window: int = 0
     state: int = 0
     state_f32: int = 0
+    head: int = 0
 
 
-def full(keys: int, values: int) -> LayerCache:
-    return LayerCache(CacheKind.FULL, keys, values)
+def full(keys: int, values: int, head: int = 0) -> LayerCache:
+    return LayerCache(CacheKind.FULL, keys, values, head=head)
 
 
 def sliding(keys: int, values: int, window: int) -> LayerCache:

@@ -15,6 +15,7 @@ from supervisor.core.mlx.table import caches_of, is_known
 from supervisor.errors import ModelConfigError
 
 _FLOATS: Final = {"F16": 2, "BF16": 2, "F32": 4}
+_GROUP = 64  # numbers of a quantised cache that share a scale
 _EMBEDDINGS = (
     *("embed_tokens", "embeddings", "wte", "tok_embeddings", "embed_in", "word_embeddings", "embedding"),
     *("token_embd", "transformer.wte"),
@@ -62,10 +63,9 @@ class MlxFacts:
 
     @property
     def quantisable(self) -> bool:
-        """Whether mlx-lm can keep its cache in fewer bits: only if every token of every layer is kept as it is."""
-        return bool(self.caches) and all(
-            one.kind is CacheKind.FULL and not one.keys % 64 and not one.values % 64 for one in self.caches
-        )
+        """Whether mlx-lm can keep its cache in fewer bits: every token of every layer as it is, heads in whole groups."""
+        groups = (one.kind is CacheKind.FULL and one.head and not one.head % _GROUP for one in self.caches)
+        return bool(self.caches) and all(groups)
 
     def only(self, kind: CacheKind) -> MlxFacts:
         """Return the same model with its caches of one kind alone."""

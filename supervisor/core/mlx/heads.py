@@ -28,13 +28,13 @@ def head_width(config: ConfigReader) -> int:
 def attention(config: ConfigReader) -> LayerCache:
     """Return the cache of a layer of full attention."""
     width = kv_heads(config) * head_width(config)
-    return full(width, width)
+    return full(width, width, head_width(config))
 
 
 def split_attention(config: ConfigReader) -> LayerCache:
     """Return the same where `head_dim` does not count."""
     width = kv_heads(config) * split_width(config)
-    return full(width, width)
+    return full(width, width, split_width(config))
 
 
 def compressed(config: ConfigReader) -> LayerCache:
