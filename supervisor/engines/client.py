@@ -165,6 +165,11 @@ class EngineResponse:
         return self
 
     @property
+    def ends_with_connection(self) -> bool:
+        """True if the head does not say where the body ends: the connection's end tells it, or that the engine died."""
+        return not self._is_framed
+
+    @property
     def is_over(self) -> bool:
         """True if all of the body has come and was taken."""
         return self._complete and not self._parts

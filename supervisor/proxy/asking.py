@@ -73,10 +73,10 @@ async def _answer(job: Job, upstream: EngineResponse, filtered: Filter, responde
         judge = None if job.shortening is None else job.shortening.judge
         await pass_whole(upstream, responder, way.answer if way.rewrites else None, judge)
     elif job.folding is None:
-        await stream_through(upstream, filtered, responder, job.heard)
+        through = job.unframed() if upstream.ends_with_connection else filtered
+        await stream_through(upstream, through, responder, job.heard)
     else:
-        through = filtered if way.looks else None
-        await fold(upstream, job.folding, responder, through, way.said)
+        await fold(upstream, job.folding, responder, filtered if way.looks else None, way.said)
 
 
 async def keep(job: Job, why: AskAgain, responder: Responder) -> None:

@@ -87,6 +87,13 @@ class Job:
         self.filtered = way.stream(self.relayed)
         return self.filtered
 
+    def unframed(self) -> Filter:
+        """Return the present try's filter for an answer that ends with its connection."""
+        assert self.relayed is not None  # the try has begun
+        assert self.filtered is not None
+        self.filtered = self.prepared.way.unframed(self.relayed, self.filtered)
+        return self.filtered
+
     @property
     def refused(self) -> tuple[int, str] | None:
         """The status and the code of the engine's error within a stream."""

@@ -19,7 +19,8 @@ from supervisor.proxy.bodies import ClientJson
 from supervisor.proxy.spoken import Plain
 from supervisor.proxy.toolcalls import Prepared
 
-_REFUSED = 400  # the statuses from here on tell of an error
+_END: Final = b"\n\n"
+_LOOKED_AT: Final = 256  # bytes of an event that tell whether it is the last one
 _TELL_USAGE = frozenset({"chat", "completion"})
 
 
@@ -47,12 +48,38 @@ class AsItIs:
         """Do nothing: nothing is held back."""
 
 
+class UntilLastEvent(AsItIs):
+    """The same for an answer that ends with its connection, which a server that dies closes too.
+
+    Attributes:
+        done: the event that ends a stream of this API was let through.
+    """
+
+    done = False
+
+    def __init__(self, relay: StreamFilter) -> None:
+        super().__init__(relay)
+        self._open = b""  # how the event begins that has not ended yet, and its newest bytes
+
+    def feed(self, chunk: bytes, /) -> bytes:
+        """Return the bytes; note which event they end with."""
+        whole, ended, rest = (self._open + chunk).replace(b"\r\n", b"\n").rpartition(_END)
+        if ended:
+            self.done = self._relay.is_last(whole.rpartition(_END)[2])
+        self._open = rest if len(rest) <= _LOOKED_AT else rest[:_LOOKED_AT] + rest[-len(_END) :]
+        return chunk
+
+
 class AsItCame(Plain):
     """An answer of which nothing is known but its bytes."""
 
     def stream(self, relay: StreamFilter) -> Filter:
         """Return the filter of a streamed answer's bytes."""
         return AsItIs(relay)
+
+    def unframed(self, relay: StreamFilter, filtered: Filter) -> Filter:
+        """Return a filter that tells an end from a break."""
+        return UntilLastEvent(relay)
 
 
 _AS_IT_CAME: Final = AsItCame()

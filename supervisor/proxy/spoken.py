@@ -43,6 +43,10 @@ class Plain:
         """Return the filter of a streamed answer's bytes; a new one for every try."""
         return relay
 
+    def unframed(self, relay: StreamFilter, filtered: Filter) -> Filter:
+        """Return the filter in the place of `filtered` where nothing but the connection's end tells of the answer's."""
+        return filtered
+
     def answer(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """Return an answer that came in one piece, in the client's form."""
         return body

@@ -166,6 +166,17 @@ def test_an_engine_that_dies_is_started_again(daemon: RunningDaemon, model: str)
     assert daemon.model(model)["pid"] != pid
 
 
+@BOTH
+def test_a_stream_that_ends_with_its_connection_is_not_taken_for_whole(daemon: RunningDaemon, model: str) -> None:
+    """The connection of a process that died ends as that of one that had said all."""
+    died = daemon.chat(model, "die midway", stream=True).text
+    assert died.startswith('data: {"choices"')
+    assert died.count("word") == 1
+    said, last = list(filter(None, died.splitlines()))[-2:]
+    assert (json.loads(said.removeprefix("data: "))["error"]["code"], last) == ("engine_lost", "data: [DONE]")
+    assert daemon.chat(model, "hi", stream=True).text.count("word") == 3
+
+
 def test_its_log_is_kept_and_its_environment_is_the_configured_one(daemon: RunningDaemon) -> None:
     daemon.chat("socket", "hi")
     text = daemon.http.get("/api/v1/logs", params={"model": "socket"}).text

@@ -72,6 +72,8 @@ class Handler(BaseHTTPRequestHandler):
             if not self._send(f"data: {json.dumps(chunk)}\r\n\r\n".encode()):
                 self.server.note({"left": self.path, "after": words})
                 return
+            if content == "die midway":
+                os._exit(3)
         if asked.get("stream_options"):
             usage = {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": words}}
             self._send(f"data: {json.dumps(usage)}\r\n\r\n".encode())

@@ -52,7 +52,11 @@ _VALUES: Mapping[type, Callable[[Any], str]] = {
 
 
 def _plural(word: str) -> str:
-    return word if word.startswith("`") else f"{word}s"
+    """`text` becomes `texts`, and `status, 100 to 599` `status values, 100 to 599`."""
+    noun, comma, bounds = word.partition(",")
+    if noun.startswith("`"):
+        return word
+    return f"{noun} values{comma}{bounds}" if noun.endswith("s") else f"{noun}s{comma}{bounds}"
 
 
 def example(rows: Iterable[Option]) -> str:

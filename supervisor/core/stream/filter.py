@@ -112,7 +112,10 @@ class StreamFilter:
     @property
     def done(self) -> bool:
         """True if the event that ends a complete stream was let through."""
-        event = _last_event(self._last)
+        return self.is_last(_last_event(self._last))
+
+    def is_last(self, event: bytes) -> bool:
+        """Return whether an event, without the empty line after it, ends a complete stream."""
         return self._api.is_last(event) and not self._is_error(event)
 
     @property
