@@ -63,7 +63,7 @@ class MlxFacts:
 
     @property
     def quantisable(self) -> bool:
-        """Whether mlx-lm can keep its cache in fewer bits: all layers are full, their heads whole groups."""
+        """True if mlx-lm can keep its cache in fewer bits: all layers are full, their heads whole groups."""
         groups = (one.kind is CacheKind.FULL and one.head and not one.head % _GROUP for one in self.caches)
         return bool(self.caches) and all(groups)
 
